@@ -1,0 +1,5 @@
+"""``python -m fusegen``."""
+
+from fusegen.cli import main
+
+main()
