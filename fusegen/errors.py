@@ -1,0 +1,231 @@
+"""Spans, and every sentence fusegen says when a user's input is wrong.
+
+An error class is one sentence and one hint, written once, with holes for the particulars. It is raised
+with the `Span` it speaks of and prints as
+
+    specs/gate.yaml:4:14: unknown name 'bb'
+        formula: x + bb
+                     ^
+      hint: ...
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+CONTEXT_COLUMNS = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a text a user wrote: a file, a line and a column (both from 1), and that line."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+    text: str = ""
+
+    def after(self, characters: int) -> Span:
+        """The place so many characters further along the same line."""
+        return Span(self.file, self.line, self.column + characters, self.text)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    def caret(self) -> str:
+        """The line and a caret below the column; nothing when the place is a whole file."""
+        if not self.text.strip():
+            return ""
+        left = max(0, self.column - CONTEXT_COLUMNS)  # a very long line is shown around the caret
+        shown = "".join(c if c.isprintable() else " " for c in self.text[left:][:CONTEXT_COLUMNS])
+        indent = len(shown) - len(shown.lstrip())
+        return f"    {shown.strip()}\n    {' ' * (self.column - 1 - left - indent)}^\n"
+
+
+class FusegenError(Exception):
+    """A mistake a user can make. A subclass states its sentence and its hint once."""
+
+    sentence = "{detail}"
+    hint = ""
+
+    def __init__(self, span: Span, /, **particulars: object) -> None:
+        """Place the sentence at `span` and fill its holes."""
+        self.span = span
+        self.message = self.sentence.format(**particulars)
+        hint = self.hint.format(**particulars)
+        tail = f"  hint: {hint}\n" if hint else ""
+        super().__init__(f"{span}: {self.message}\n{span.caret()}{tail}".rstrip("\n"))
+
+
+class SpecErrors(Exception):
+    """Several mistakes in one spec, told at once, in the order of their places."""
+
+    def __init__(self, errors: Iterable[FusegenError]) -> None:
+        """Hold `errors` sorted by line and column."""
+        self.errors = tuple(sorted(errors, key=lambda e: (e.span.file, e.span.line, e.span.column)))
+        super().__init__("\n".join(str(error) for error in self.errors))
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """A hint that names the known word nearest to `name`, or `otherwise`."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else otherwise
+
+
+# --- the file ---------------------------------------------------------------------------------------
+
+
+class Unreadable(FusegenError):
+    sentence = "{why}"
+    hint = "{remedy}"
+
+
+class NoSuchSpec(FusegenError):
+    sentence = "there is no spec {name!r}"
+    hint = "{near}"
+
+
+class TooLarge(FusegenError):
+    sentence = "{what} is too large: {size}, where at most {limit} are allowed"
+    hint = "{remedy}"
+
+
+class NotYaml(FusegenError):
+    sentence = "this is not valid YAML: {problem}"
+    hint = "quote a text that holds ': ' or starts with a special character"
+
+
+class YamlFeature(FusegenError):
+    sentence = "{feature} are not allowed in a spec"
+    hint = "write the value out in full"
+
+
+# --- the fields -------------------------------------------------------------------------------------
+
+
+class UnknownKey(FusegenError):
+    sentence = "unknown key {key!r}"
+    hint = "{near}"
+
+
+class DuplicateKey(FusegenError):
+    sentence = "the key {key!r} is given twice (first in line {first})"
+    hint = "keep one of them"
+
+
+class MissingField(FusegenError):
+    sentence = "the field {key!r} is missing"
+    hint = "{remedy}"
+
+
+class WrongType(FusegenError):
+    sentence = "{key} should be {expected}"
+    hint = "for example  {example}"
+
+
+class WrongValue(FusegenError):
+    sentence = "{value!r} is not a valid {key}"
+    hint = "{remedy}"
+
+
+class BadName(FusegenError):
+    sentence = "{name!r} cannot be a name: {why}"
+    hint = "a name is a lower-case letter, then at most 63 lower-case letters, digits or underscores"
+
+
+class NameTaken(FusegenError):
+    sentence = "{name!r} is already {holder}"
+    hint = "choose another name"
+
+
+class NameIsNotStem(FusegenError):
+    sentence = "the spec is called {name!r} but its file is {file!r}"
+    hint = "name the file {name}.yaml, or the spec {stem!r}"
+
+
+class UnsafeText(FusegenError):
+    sentence = "{key} holds {what}, which could end a comment or a docstring in the generated code"
+    hint = "keep to one line of plain text"
+
+
+class FormulaOrChain(FusegenError):
+    sentence = "a spec has exactly one of formula and chain; this one has {found}"
+    hint = "{remedy}"
+
+
+class ReservedPrimitive(FusegenError):
+    sentence = "{name!r} is a built-in function, so the spec of that name must be just that function"
+    hint = "write  formula: {call}  or choose another name"
+
+
+# --- the formula ------------------------------------------------------------------------------------
+
+
+class NotAFormula(FusegenError):
+    sentence = "this is not a formula: {problem}"
+    hint = "{remedy}"
+
+
+class UnknownName(FusegenError):
+    sentence = "{name!r} is neither an input, a parameter, a named step nor a constant"
+    hint = "{near}"
+
+
+class UnknownFunction(FusegenError):
+    sentence = "{name!r} is neither a function nor a spec"
+    hint = "{near}"
+
+
+class WrongArity(FusegenError):
+    sentence = "{name} takes {expected}, but {found} given"
+    hint = "it is {signature}"
+
+
+class UnknownArgument(FusegenError):
+    sentence = "{name} has no argument {argument!r}"
+    hint = "it is {signature}"
+
+
+class NotReal(FusegenError):
+    sentence = "{what} stands where {expected} is expected"
+    hint = "a comparison is used as  where(x > 0, a, b)"
+
+
+class NumberOutOfRange(FusegenError):
+    sentence = "the number {text} does not fit in float64"
+    hint = "write a number between 5e-324 and 1.79e308"
+
+
+class Undefined(FusegenError):
+    sentence = "{what} has no value"
+    hint = "{remedy}"
+
+
+class Unused(FusegenError):
+    sentence = "{what} {name!r} is declared but never used"
+    hint = "use it or remove it"
+
+
+# --- composing --------------------------------------------------------------------------------------
+
+
+class ChainCycle(FusegenError):
+    sentence = "the spec refers to itself: {cycle}"
+    hint = "write the step out as an expression in {running}"
+
+
+class StepIgnoresValue(FusegenError):
+    sentence = "this step does not use the running value {running!r}"
+    hint = "name a spec, call one with its parameters, or write an expression in {running}"
+
+
+class StepHasInputs(FusegenError):
+    sentence = "{name!r} takes {count} tensors, so it cannot be a step by name alone"
+    hint = "write the step as a call: {signature}"
+
+
+class StepHasLayers(FusegenError):
+    sentence = "{name!r} has layers of its own, so it cannot be used inside another spec"
+    hint = "use its chain of steps instead"

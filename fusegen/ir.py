@@ -1,0 +1,115 @@
+"""The kernel IR: typed lets over immutable scalar expressions, one kernel per device and math type.
+
+    Expr   = Const | Ref | Call
+    Let    = name := Expr
+    Kernel = inputs, parameters, lets in order, result
+
+Below `lower` this is all there is: constants are floats of the math type, every operation is a row of
+`ops.OPS`, and each rounds once, in the order written here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Math(Enum):
+    """The C++ type arithmetic is done in: float for 16-bit and float32 tensors, double for float64."""
+
+    FLOAT = "float"
+    DOUBLE = "double"
+
+
+def held(value: float, math: Math) -> float:
+    """A float64 as a math type holds it: the nearest one, ties to even, infinite beyond its range."""
+    if math is Math.DOUBLE:
+        return value
+    try:
+        nearest: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return nearest
+
+
+class Device(Enum):
+    """Where a kernel runs."""
+
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number that the math type holds exactly."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The value of an input, a parameter or an earlier let."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation of `ops.OPS` applied to its arguments."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+Expr = Const | Ref | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A named intermediate value."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The function of one element: what is read, the steps in order, and the value that is stored.
+
+    Attributes:
+        name: the C++ name of the function.
+        device: where it runs.
+        math: the type of every value in it.
+        inputs: tensor elements, in the order of the spec.
+        params: scalars that a call may set, in the order of the spec.
+        lets: the steps, each used by a later one or by the result.
+        result: the value of the output element.
+    """
+
+    name: str
+    device: Device
+    math: Math
+    inputs: tuple[str, ...]
+    params: tuple[str, ...]
+    lets: tuple[Let, ...]
+    result: Expr
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """Every part of an expression, the expression itself first."""
+    yield expr
+    if isinstance(expr, Call):
+        for arg in expr.args:
+            yield from parts(arg)
+
+
+def expressions(kernel: Kernel) -> tuple[Expr, ...]:
+    """The right-hand sides of a kernel in order, the result last."""
+    return (*(let.value for let in kernel.lets), kernel.result)
+
+
+def operations(kernel: Kernel) -> tuple[str, ...]:
+    """The names of all operations of a kernel, in the order written, with repetition."""
+    return tuple(e.op for x in expressions(kernel) for e in parts(x) if isinstance(e, Call))

@@ -1,0 +1,157 @@
+"""The primitives: one row per operation of the formula language.
+
+A row says everything any stage needs to know of an operation: its arguments, the real function it is
+(as sympy writes it), the interval of its values, and how C++ and mathematics spell it. The names, and
+the meaning at NaN and at the ends, are PyTorch's.
+
+C++ spelling is one of three: an infix symbol, a function of the math library (`exp` on CUDA, where it is
+overloaded, `std::exp` on the CPU), or a body that becomes a small template function over the math type M.
+In a body `{m}` stands for the library's prefix. Selections are written so that a NaN operand fails the
+comparison and stays.
+
+Source: PyTorch documentation of torch and torch.nn.functional; ATen's BinaryOps, UnaryOps and Activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from fusegen import interval
+from fusegen.interval import REALS, Interval, between
+
+SELECT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(6)  # how tightly a spelling binds, loosest first
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation.
+
+    Attributes:
+        name: its name in a formula; `None` arguments aside, PyTorch's.
+        args: the names of its arguments, in order.
+        real: the sympy function it denotes over the real numbers.
+        range: from the intervals of the arguments to the interval of the value.
+        infix: its symbol, where it has one (prefix for one argument).
+        strength: how tightly that symbol binds.
+        libm: its name in the C math library.
+        body: C++ statements over M that return its value.
+        notation: how mathematics writes it, `{0}` being the first argument.
+        written: whether a formula may name it; the others come from symbols or from the compiler.
+        boolean: whether its value is a condition.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    real: Callable[..., Any]
+    range: Callable[..., Interval]
+    infix: str = ""
+    strength: int = ATOM
+    libm: str = ""
+    body: str = ""
+    notation: str = ""
+    written: bool = True
+    boolean: bool = False
+
+    @property
+    def signature(self) -> str:
+        """How a call is written, for example ``clamp(x, min, max)``."""
+        return f"{self.name}({', '.join(self.args)})"
+
+
+def _always(low: int | float, high: int | float) -> Callable[..., Interval]:
+    return lambda *_: between(low, high)
+
+
+def _where(_: Interval, a: Interval, b: Interval) -> Interval:
+    return interval.union(a, b)
+
+
+def _sqrt(a: Interval) -> Interval:
+    return between(0, interval.INFINITY) if a.low >= 0 else REALS
+
+
+def _piecewise(condition: Any, a: Any, b: Any) -> Any:
+    return sympy.Piecewise((a, condition), (b, True))
+
+
+def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args: str, **more: Any) -> Op:
+    return Op(name, args or ("a", "b"), real, range_, infix, strength, written=False, **more)
+
+
+_INF = interval.INFINITY
+_X = ("x",)
+_ZERO, _SIX = between(0, 0), between(6, 6)
+
+# fmt: off
+_ROWS = (
+    # symbols: name, C++ symbol, strength, real function, range
+    _symbol("add", "+", SUM, lambda a, b: a + b, interval.add),
+    _symbol("sub", "-", SUM, lambda a, b: a - b, interval.subtract),
+    _symbol("mul", "*", PRODUCT, lambda a, b: a * b, interval.multiply),
+    _symbol("div", "/", PRODUCT, lambda a, b: a / b, interval.divide),
+    _symbol("neg", "-", UNARY, lambda a: -a, interval.negate, "a"),
+    _symbol("lt", "<", COMPARE, sympy.Lt, _always(0, 1), boolean=True),
+    _symbol("le", "<=", COMPARE, sympy.Le, _always(0, 1), boolean=True, notation="≤"),
+    _symbol("gt", ">", COMPARE, sympy.Gt, _always(0, 1), boolean=True),
+    _symbol("ge", ">=", COMPARE, sympy.Ge, _always(0, 1), boolean=True, notation="≥"),
+    _symbol("eq", "==", COMPARE, sympy.Eq, _always(0, 1), boolean=True, notation="="),
+    _symbol("ne", "!=", COMPARE, sympy.Ne, _always(0, 1), boolean=True, notation="≠"),
+    Op("where", ("condition", "input", "other"), _piecewise, _where, strength=SELECT),
+    # constants
+    Op("pi", (), lambda: sympy.pi, lambda: between(3, 4), notation="π"),
+    Op("e", (), lambda: sympy.E, lambda: between(2, 3), notation="e"),
+    # selections: NaN fails every comparison, so it stays
+    Op("relu", _X, lambda x: sympy.Max(x, 0), lambda a: interval.maximum(a, _ZERO),
+       body="return x < 0 ? M(0) : x;"),
+    Op("relu6", _X, lambda x: sympy.Min(sympy.Max(x, 0), 6), lambda a: interval.clamp(a, _ZERO, _SIX),
+       body="return x < 0 ? M(0) : x > 6 ? M(6) : x;"),
+    Op("clamp", ("x", "min", "max"), lambda x, a, b: sympy.Min(sympy.Max(x, a), b), interval.clamp,
+       body="x = x < min ? min : x; return x > max ? max : x;", notation="min(max({0}, {1}), {2})"),
+    Op("clamp_min", ("x", "min"), sympy.Max, interval.maximum,
+       body="return x < min ? min : x;", notation="max({0}, {1})"),
+    Op("clamp_max", ("x", "max"), sympy.Min, interval.minimum,
+       body="return x > max ? max : x;", notation="min({0}, {1})"),
+    Op("minimum", ("a", "b"), sympy.Min, interval.minimum,
+       body="return a < b || a != a ? a : b;", notation="min({0}, {1})"),
+    Op("maximum", ("a", "b"), sympy.Max, interval.maximum,
+       body="return a > b || a != a ? a : b;", notation="max({0}, {1})"),
+    Op("abs", _X, sympy.Abs, interval.absolute, libm="fabs", notation="|{0}|"),
+    Op("sign", _X, sympy.sign, _always(-1, 1), body="return M(x > 0) - M(x < 0);"),
+    # arithmetic
+    Op("square", _X, lambda x: x**2, interval.square, body="return x * x;", notation="({0})²"),
+    Op("cube", _X, lambda x: x**3, lambda a: interval.multiply(interval.square(a), a),
+       body="return x * x * x;", notation="({0})³"),
+    Op("reciprocal", _X, lambda x: 1 / x, lambda a: interval.divide(between(1, 1), a),
+       body="return M(1) / x;", notation="1 / ({0})"),
+    Op("sqrt", _X, sympy.sqrt, _sqrt, libm="sqrt", notation="√({0})"),
+    Op("rsqrt", _X, lambda x: 1 / sympy.sqrt(x), _sqrt,
+       body="return M(1) / {m}sqrt(x);", notation="1 / √({0})"),
+    Op("pow", ("x", "exponent"), sympy.Pow, lambda *_: REALS, libm="pow"),
+    # the math library
+    Op("exp", _X, sympy.exp, _always(0, _INF), libm="exp"),
+    Op("exp2", _X, lambda x: 2**x, _always(0, _INF), libm="exp2"),
+    Op("expm1", _X, lambda x: sympy.exp(x) - 1, _always(-1, _INF), libm="expm1"),
+    Op("log", _X, sympy.log, _always(-_INF, _INF), libm="log"),
+    Op("log2", _X, lambda x: sympy.log(x, 2), _always(-_INF, _INF), libm="log2"),
+    Op("log1p", _X, lambda x: sympy.log(1 + x), _always(-_INF, _INF), libm="log1p"),
+    Op("sin", _X, sympy.sin, _always(-2, 2), libm="sin"),
+    Op("cos", _X, sympy.cos, _always(-2, 2), libm="cos"),
+    Op("tanh", _X, sympy.tanh, _always(-1, 1), libm="tanh"),
+    Op("erf", _X, sympy.erf, _always(-1, 1), libm="erf"),
+    Op("erfc", _X, sympy.erfc, _always(0, 2), libm="erfc"),
+    Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1),
+       body="return M(1) / (M(1) + {m}exp(-x));"),
+    Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF),
+       body="return (x > 0 ? x : M(0)) + {m}log1p({m}exp(-{m}fabs(x)));"),
+    # eager's rounding to the storage type between two operations
+    Op("rounded", _X, lambda x: x, interval.rounded16, written=False),
+)
+# fmt: on
+
+OPS = {row.name: row for row in _ROWS}
+FUNCTIONS = {name: row for name, row in OPS.items() if row.written and row.args}
+CONSTANTS = {name: row for name, row in OPS.items() if not row.args}

@@ -1,0 +1,194 @@
+"""A spec as a value: everything a YAML file declares, checked, each part with its place.
+
+`FIELDS` is the language itself: one row per key, with its meaning, its JSON Schema and an example. The
+parser, the schema for editors and the file that ``fusegen new`` writes all come from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from fusegen.errors import Span
+from fusegen.interval import Interval
+from fusegen.term import SpecCall, Term
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+NUMERICS = ("accurate", "eager")
+NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
+REFERENCE_PATTERN = r"^torch(\.[A-Za-z_][A-Za-z0-9_]*)+$"
+MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
+DEFAULT_SHAPE = (1024, 1024)
+
+PRODUCERS = (  # the layers of torch.nn that may stand before a chain: one tensor in, one tensor out
+    "AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d Conv1d Conv2d Conv3d "
+    "ConvTranspose1d ConvTranspose2d ConvTranspose3d Dropout Flatten GroupNorm Identity InstanceNorm1d "
+    "InstanceNorm2d InstanceNorm3d LayerNorm Linear MaxPool1d MaxPool2d MaxPool3d RMSNorm"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How `get_inputs` fills a tensor: ``rand``, ``randn`` or ``uniform`` between two numbers."""
+
+    kind: str
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor argument; shape and fill are for `get_inputs` only and bind nothing else."""
+
+    name: str
+    shape: tuple[int, ...]
+    fill: Fill
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A scalar keyword argument with its default."""
+
+    name: str
+    default: Fraction
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a chain: another spec by name, or a term in the running value.
+
+    `call` holds keyword arguments only; its tensor is the running value.
+    """
+
+    call: SpecCall | None
+    term: Term | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A line of `where`: a name for a term."""
+
+    name: str
+    term: Term
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A torch.nn layer in front of the chain; arguments are Python literals or names from `init`."""
+
+    attribute: str
+    kind: str
+    args: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One spec. Exactly one of `formula` and `chain` says what is computed.
+
+    Attributes:
+        name: the name of the spec, its file, its module and its function.
+        digest: the first 12 hexadecimal digits of the SHA-256 of the file's text.
+        init: constructor arguments as pairs of name and Python literal.
+        assume: intervals that inputs are promised to lie in.
+        span: the start of the file.
+    """
+
+    name: str
+    summary: str
+    source: str
+    inputs: tuple[Input, ...]
+    params: tuple[Param, ...]
+    init: tuple[tuple[str, str], ...]
+    layers: tuple[Layer, ...]
+    where: tuple[Named, ...]
+    formula: Term | None
+    chain: tuple[Step, ...]
+    reference: str
+    numerics: str
+    dtypes: tuple[str, ...]
+    assume: tuple[tuple[str, Interval], ...]
+    digest: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a spec: what it means, its JSON Schema, and how it is written."""
+
+    key: str
+    meaning: str
+    schema: dict[str, Any]
+    example: str
+
+
+_TEXT: dict[str, Any] = {"type": "string", "maxLength": 200}
+_TERM: dict[str, Any] = {"type": ["string", "number"]}
+_NAMED: dict[str, Any] = {"propertyNames": {"pattern": NAME_PATTERN}}
+_SIZE = {"type": "integer", "minimum": 0}
+_INPUT: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "shape": {"type": "array", "items": _SIZE, "maxItems": MAX_DIMENSIONS},
+        "fill": {"type": "string", "pattern": r"^(rand|randn|uniform\(.+,.+\))$"},
+    },
+}
+
+# fmt: off
+FIELDS = (
+    Field("name", "The spec's name: file stem, module and function.",
+          {"type": "string", "pattern": NAME_PATTERN}, "name: gate"),
+    Field("summary", "One line that says what it is.", _TEXT,
+          "summary: The input times its own hard-sigmoid."),
+    Field("source", "Where the formula is from.", _TEXT,
+          "source: Howard et al. 2019, arXiv:1905.02244, section 5.2"),
+    Field("inputs", "The tensors; the first is the running value. Shape and fill serve get_inputs only.",
+          {"type": "object", "minProperties": 1, "additionalProperties": _INPUT, **_NAMED},
+          "inputs: {x: {shape: [128, 64, 126, 126], fill: randn}}"),
+    Field("params", "Scalars with their defaults: keyword arguments, set at run time.",
+          {"type": "object", "additionalProperties": {"type": "number"}, **_NAMED},
+          "params: {alpha: 1.0}"),
+    Field("init", "The constructor's arguments, in order, with the values get_init_inputs returns.",
+          {"type": "object", **_NAMED}, "init: {in_channels: 8, out_channels: 64, kernel_size: 3}"),
+    Field("layers", "torch.nn layers that run before the kernel, as attribute: Class(arguments).",
+          {"type": "array", "items": {"type": "object", "minProperties": 1, "maxProperties": 1}},
+          "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)']"),
+    Field("where", "Named steps, kept as named lines in the generated code.",
+          {"type": "object", "additionalProperties": _TERM, **_NAMED}, "where: {u: x + 3}"),
+    Field("formula", "The value of one output element.", _TERM, "formula: x * clamp(u / 6, 0, 1)"),
+    Field("chain", "Steps applied one after the other: a spec's name, a call of one with its "
+          "parameters, or an expression in the running value.",
+          {"type": "array", "items": _TERM, "minItems": 1}, "chain: [relu, hardswish]"),
+    Field("reference", "The PyTorch callable it is held against.",
+          {"type": "string", "pattern": REFERENCE_PATTERN},
+          "reference: torch.nn.functional.hardswish"),
+    Field("numerics", "accurate: the real function, rounded once; eager: what PyTorch's eager ops give.",
+          {"enum": list(NUMERICS)}, "numerics: accurate"),
+    Field("dtypes", "The tensor types to generate for.",
+          {"type": "array", "items": {"enum": list(DTYPES)}, "minItems": 1, "uniqueItems": True},
+          "dtypes: [float32, float16, bfloat16, float64]"),
+    Field("assume", "Intervals the inputs are promised to lie in.",
+          {"type": "object", "additionalProperties": {"type": "string"}, **_NAMED},
+          'assume: {x: "[0, inf)"}'),
+)
+# fmt: on
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a spec, for completion and checks in editors."""
+    properties = {field.key: {**field.schema, "description": field.meaning} for field in FIELDS}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "fusegen spec",
+        "type": "object",
+        "properties": properties,
+        "required": ["name", "summary"],
+        "oneOf": [{"required": ["formula"]}, {"required": ["chain"]}],
+        "additionalProperties": False,
+    }

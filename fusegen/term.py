@@ -1,0 +1,140 @@
+"""Terms: a formula as its author wrote it, over the real numbers.
+
+    Term    = Number | Name | Apply | SpecCall
+    Let     = name := Term
+    Program = inputs, parameters, lets in order, and the result
+
+Terms keep the author's order and grouping, since in floating point (x + 3) / 6 is not x / 6 + 1 / 2.
+They are values: equality and hash look at the formula, never at where it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from fusegen.errors import Span
+from fusegen.interval import REALS, Interval
+
+NOWHERE = Span("")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An exact rational number."""
+
+    value: Fraction
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An input, a parameter or a let."""
+
+    name: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A primitive, one row of `ops.OPS`, applied to its arguments."""
+
+    op: str
+    args: tuple[Term, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecCall:
+    """Another spec used as a function; `compose` replaces it by what that spec says."""
+
+    spec: str
+    args: tuple[Term, ...]
+    keywords: tuple[tuple[str, Term], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Term = Number | Name | Apply | SpecCall
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A named intermediate value."""
+
+    name: str
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one kernel computes: lets in the order of their use, then the result."""
+
+    inputs: tuple[str, ...]
+    params: tuple[str, ...]
+    lets: tuple[Let, ...]
+    result: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One use of a simplifier's rule; where it needed a fact, `subject` lies in `range`."""
+
+    rule: str
+    before: Term
+    after: Term
+    subject: Term | None = None
+    range: Interval = REALS
+
+
+def children(term: Term) -> tuple[Term, ...]:
+    """The direct parts of a term, left to right."""
+    match term:
+        case Apply(_, args):
+            return args
+        case SpecCall(_, args, keywords):
+            return args + tuple(value for _, value in keywords)
+        case _:
+            return ()
+
+
+def walk(term: Term) -> Iterator[Term]:
+    """Every part of a term, the term itself first, in the order written."""
+    yield term
+    for child in children(term):
+        yield from walk(child)
+
+
+def names(term: Term) -> tuple[str, ...]:
+    """The names a term mentions, each once, in the order written."""
+    return tuple(dict.fromkeys(part.name for part in walk(term) if isinstance(part, Name)))
+
+
+def rebuild(term: Term, change: Callable[[Term], Term]) -> Term:
+    """The term with `change` applied to each direct part."""
+    match term:
+        case Apply(op, args, span):
+            return Apply(op, tuple(change(arg) for arg in args), span)
+        case SpecCall(spec, args, keywords, span):
+            values = tuple((name, change(value)) for name, value in keywords)
+            return SpecCall(spec, tuple(change(arg) for arg in args), values, span)
+        case _:
+            return term
+
+
+def substitute(term: Term, values: dict[str, Term]) -> Term:
+    """The term with each name in `values` replaced by its value."""
+    if isinstance(term, Name):
+        return values.get(term.name, term)
+    return rebuild(term, lambda part: substitute(part, values))
+
+
+def needed(lets: Sequence[Let], result: Term) -> tuple[Let, ...]:
+    """The lets that the result depends on, in their order."""
+    used = set(names(result))
+    kept: list[Let] = []
+    for let in reversed(lets):
+        if let.name in used:
+            used.update(names(let.term))
+            kept.append(let)
+    return tuple(reversed(kept))
