@@ -1,0 +1,189 @@
+"""YAML text in, `Spec` out: strict keys, strict types, and every mistake told at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import TypeVar
+
+from fusegen.errors import (
+    FormulaOrChain,
+    FusegenError,
+    MissingField,
+    NameIsNotStem,
+    NameTaken,
+    ReservedPrimitive,
+    Span,
+    SpecErrors,
+    UnknownKey,
+    Unused,
+    nearest,
+)
+from fusegen.ops import OPS
+from fusegen.parse import fields
+from fusegen.parse.document import Node, read_document, read_text
+from fusegen.parse.formula import parse_formula
+from fusegen.spec import DEFAULT_SHAPE, DTYPES, FIELDS, NUMERICS, Fill, Input, Spec
+from fusegen.term import Apply, Name, Term, names
+
+__all__ = ["parse_spec", "read_text"]
+
+T = TypeVar("T")
+Default = TypeVar("Default")
+_KEYS = tuple(field.key for field in FIELDS)
+_EXAMPLES = {field.key: field.example for field in FIELDS}
+
+
+def parse_spec(text: str, file: str) -> Spec:
+    """The spec that a YAML text declares; `file` is its path as shown, whose stem is the spec's name.
+
+    Raises:
+        SpecErrors: every mistake found, in the order of their places.
+    """
+    reader = _Reader(file)
+    spec = None
+    with reader.collecting():
+        spec = reader.spec(text)
+    if reader.errors or spec is None:
+        raise SpecErrors(reader.errors)
+    return spec
+
+
+class _Reader:
+    """Reads one document; mistakes gather in `errors`."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.errors: list[FusegenError] = []
+        self.nodes: dict[str, Node] = {}
+        self.places: dict[str, Span] = {}
+        self.root = Span(file)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Note a mistake and go on behind the block."""
+        try:
+            yield
+        except FusegenError as error:
+            self.errors.append(error)
+
+    def read(self, key: str, value: Callable[[Node], T], default: Default) -> T | Default:
+        """The value of a field, or the default where it is absent or wrong."""
+        if key in self.nodes:
+            with self.collecting():
+                return value(self.nodes[key])
+        return default
+
+    def spec(self, text: str) -> Spec | None:
+        """The spec, or nothing after a mistake that leaves the formulas without meaning."""
+        document = read_document(text, self.file)
+        self.root = Span(self.file, 1, 1, text.split("\n", 1)[0])
+        for key, span, node in document.entries:
+            with self.collecting():
+                if key not in _KEYS:
+                    known = "the keys are " + ", ".join(_KEYS)
+                    raise UnknownKey(span, key=key[:80], near=nearest(key, _KEYS, known))
+                self.nodes[key], self.places[key] = node, span
+        name = self.read("name", fields.name, "")
+        summary = self.read("summary", lambda node: fields.text(node, "summary"), "")
+        source = self.read("source", lambda node: fields.text(node, "source"), "")
+        usual = (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
+        inputs = self.read("inputs", fields.inputs, usual)
+        params = self.read("params", fields.params, ())
+        init = self.read("init", fields.init, ())
+        layers = self.read("layers", lambda n: fields.layers(n, [key for key, _ in init]), ())
+        reference = self.read("reference", fields.reference, "")
+        numerics = self.read("numerics", lambda n: fields.word(n, "numerics", NUMERICS), NUMERICS[0])
+        dtypes = self.read("dtypes", fields.dtypes, DTYPES)
+        assume = self.read("assume", lambda n: fields.assume(n, [i.name for i in inputs]), ())
+        self.required(name)
+        if self.errors:
+            return None
+        scope = [*(i.name for i in inputs), *(p.name for p in params)]
+        where = self.read("where", lambda node: fields.where(node, scope), ())
+        scope += [line.name for line in where]
+        formula = self.read("formula", lambda node: _formula(node, scope), None)
+        chain = self.read("chain", lambda n: fields.chain(n, scope, inputs[0].name), ())
+        if self.errors:
+            return None
+        spec = Spec(
+            name=name, summary=summary, source=source, inputs=inputs, params=params, init=init,
+            layers=layers, where=where, formula=formula, chain=chain, reference=reference,
+            numerics=numerics, dtypes=dtypes, assume=assume, digest=_digest(text), span=self.root,
+        )  # fmt: skip
+        for law in (_names_are_distinct, _everything_is_used, _primitive_is_itself):
+            with self.collecting():
+                law(spec)
+        return spec
+
+    def required(self, name: str) -> None:
+        """Check that the fields every spec has are there, and that the file is named for the spec."""
+        for key in ("name", "summary"):
+            with self.collecting():
+                if key not in self.nodes:
+                    raise MissingField(self.root, key=key, remedy=f"add  {_EXAMPLES[key]}")
+        with self.collecting():
+            both = [key for key in ("formula", "chain") if key in self.nodes]
+            if len(both) == 2:
+                remedy = "write the formula as a step of the chain"
+                raise FormulaOrChain(self.places["chain"], found="both", remedy=remedy)
+            if not both:
+                remedy = f"add  {_EXAMPLES['formula']}  or  {_EXAMPLES['chain']}"
+                raise FormulaOrChain(self.root, found="neither", remedy=remedy)
+        with self.collecting():
+            path = PurePath(self.file)
+            if name and path.stem != name:
+                place = self.nodes["name"].span
+                raise NameIsNotStem(place, name=name, file=path.name, stem=path.stem)
+
+
+def _formula(node: Node, scope: list[str]) -> Term:
+    scalar = fields.as_scalar(node, "formula", "an expression", "formula: x * clamp(x + 3, 0, 6) / 6")
+    return parse_formula(scalar.text, scalar.at, scope)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _names_are_distinct(spec: Spec) -> None:
+    holders: dict[str, str] = {spec.name: "the spec's own name"}
+    if spec.name in OPS:  # a primitive's spec shares its name with the function, never with a variable
+        holders = {}
+    declared = [(i.name, i.span, "an input") for i in spec.inputs]
+    declared += [(p.name, p.span, "a parameter") for p in spec.params]
+    declared += [(line.name, line.span, "a named step") for line in spec.where]
+    declared += [(layer.attribute, layer.span, "a layer") for layer in spec.layers]
+    for name, span, holder in declared:
+        if name in holders:
+            raise NameTaken(span, name=name, holder=holders[name])
+        holders[name] = holder
+
+
+def _everything_is_used(spec: Spec) -> None:
+    terms = [spec.formula] if spec.formula else []
+    terms += [step.term for step in spec.chain if step.term]
+    terms += [value for step in spec.chain if step.call for _, value in step.call.keywords]
+    used = {name for term in (*terms, *(line.term for line in spec.where)) for name in names(term)}
+    if spec.chain:
+        used.add(spec.inputs[0].name)
+    declared = [("the input", i.name, i.span) for i in spec.inputs]
+    declared += [("the parameter", p.name, p.span) for p in spec.params]
+    declared += [("the step", line.name, line.span) for line in spec.where]
+    for what, name, span in declared:
+        if name not in used:
+            raise Unused(span, what=what, name=name)
+
+
+def _primitive_is_itself(spec: Spec) -> None:
+    """A spec named like a function must be that function, so that a chain and a formula agree."""
+    if spec.name not in OPS:
+        return
+    op = OPS[spec.name]
+    variables = [*(i.name for i in spec.inputs), *(p.name for p in spec.params)]
+    arguments = tuple(Name(variable) for variable in variables)
+    if spec.where or spec.formula != Apply(op.name, arguments):
+        call = f"{op.name}({', '.join(variables)})"
+        raise ReservedPrimitive(spec.span, name=spec.name, call=call)

@@ -1,0 +1,360 @@
+"""From the YAML node of one field to its value; each function raises on the first mistake in its field."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from fractions import Fraction
+
+from fusegen.errors import (
+    NotAFormula,
+    Span,
+    TooLarge,
+    UnknownName,
+    UnsafeText,
+    WrongType,
+    WrongValue,
+    nearest,
+)
+from fusegen.interval import INFINITY, Bound, Interval, between
+from fusegen.parse import document as yaml
+from fusegen.parse.formula import parse_formula, parse_tree
+from fusegen.parse.names import check_attribute, check_name, check_variable
+from fusegen.spec import (
+    DEFAULT_SHAPE,
+    DTYPES,
+    MAX_DIMENSIONS,
+    MAX_ELEMENTS,
+    PRODUCERS,
+    REFERENCE_PATTERN,
+    Fill,
+    Input,
+    Layer,
+    Named,
+    Param,
+    Step,
+)
+from fusegen.term import SpecCall
+
+MAX_TEXT = 200
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?")
+_WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_UNSAFE = {
+    "*/": "'*/'",
+    "/*": "'/*'",
+    '"""': "three double quotes",
+    "'''": "three single quotes",
+    "\\": "a backslash",
+    "??/": "the trigraph '??/'",
+}
+_SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, tuples, or names from `init`"
+
+
+def text(node: yaml.Node, key: str) -> str:
+    """One line of plain text that can stand in any comment or docstring."""
+    scalar = as_scalar(node, key, "a line of text", f"{key}: Rectified linear unit.")
+    for index, character in enumerate(scalar.text):
+        if unicodedata.category(character)[0] == "C" or character in "\u2028\u2029":
+            raise UnsafeText(scalar.at(index), key=key, what=f"the character U+{ord(character):04X}")
+    for mark, what in _UNSAFE.items():
+        if mark in scalar.text:
+            raise UnsafeText(scalar.at(scalar.text.index(mark)), key=key, what=what)
+    if scalar.text.endswith('"'):
+        what = "a double quote at its end"
+        raise UnsafeText(scalar.at(len(scalar.text) - 1), key=key, what=what)
+    if len(scalar.text) > MAX_TEXT:
+        size, remedy = f"{len(scalar.text)} characters", "keep it to one line"
+        raise TooLarge(scalar.span, what=key, size=size, limit=MAX_TEXT, remedy=remedy)
+    return scalar.text
+
+
+def name(node: yaml.Node) -> str:
+    """The name of the spec."""
+    scalar = as_scalar(node, "name", "a word", "name: hardsigmoid")
+    check_name(scalar.text, scalar.span)
+    return scalar.text
+
+
+def word(node: yaml.Node, key: str, allowed: Sequence[str]) -> str:
+    """One of the allowed words."""
+    scalar = as_scalar(node, key, "a word", f"{key}: {allowed[0]}")
+    if scalar.text not in allowed:
+        remedy = nearest(scalar.text, allowed, f"it is one of {', '.join(allowed)}")
+        raise WrongValue(scalar.span, value=scalar.text[:80], key=key, remedy=remedy)
+    return scalar.text
+
+
+def dtypes(node: yaml.Node) -> tuple[str, ...]:
+    """The dtypes in the order of `spec.DTYPES`, whatever the order written."""
+    items = as_sequence(node, "dtypes", "a list of tensor types", "dtypes: [float32, bfloat16]").items
+    found = [word(item, "dtype", DTYPES) for item in items]
+    if not found:
+        raise WrongValue(node.span, value="[]", key="dtypes", remedy="name at least one")
+    return tuple(dtype for dtype in DTYPES if dtype in found)
+
+
+def inputs(node: yaml.Node) -> tuple[Input, ...]:
+    """The tensor arguments, in the order written."""
+    example = "inputs: {x: {shape: [128, 64], fill: randn}}"
+    found = []
+    for key, span, value in as_mapping(node, "inputs", "a map from names", example).entries:
+        check_variable(key, span)
+        shape: tuple[int, ...] = DEFAULT_SHAPE
+        fill = Fill("randn")
+        for part, place, content in as_mapping(value, key, "a map", example).entries:
+            if part == "shape":
+                shape = _shape(content)
+            elif part == "fill":
+                fill = _fill(content)
+            else:
+                remedy = nearest(part, ("shape", "fill"), "it has shape and fill")
+                raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
+        found.append(Input(key, shape, fill, span))
+    if not found:
+        raise WrongValue(node.span, value="{}", key="inputs", remedy="name at least one")
+    return tuple(found)
+
+
+def params(node: yaml.Node) -> tuple[Param, ...]:
+    """The scalar arguments, in the order written."""
+    entries = as_mapping(node, "params", "a map from names to numbers", "params: {alpha: 1.0}").entries
+    found = []
+    for key, span, value in entries:
+        check_variable(key, span)
+        scalar = as_scalar(value, key, "a number", "params: {alpha: 1.0}")
+        found.append(Param(key, _number(scalar.text, scalar.span, key), span))
+    return tuple(found)
+
+
+def init(node: yaml.Node) -> tuple[tuple[str, str], ...]:
+    """The constructor's arguments as Python literals, in the order written."""
+    entries = as_mapping(node, "init", "a map", "init: {in_channels: 8, kernel_size: 3}").entries
+    found = []
+    for key, span, value in entries:
+        check_name(key, span)
+        found.append((key, _literal(value, key)))
+    return tuple(found)
+
+
+def layers(node: yaml.Node, arguments: Sequence[str]) -> tuple[Layer, ...]:
+    """The layers in front of the chain; `arguments` are the names `init` declares."""
+    example = "layers: [conv: 'Conv2d(in_channels, 64, 3)']"
+    found = []
+    for item in as_sequence(node, "layers", "a list of attribute: Class(arguments)", example).items:
+        entries = as_mapping(item, "a layer", "attribute: Class(arguments)", example).entries
+        if len(entries) != 1:
+            what = "attribute: Class(arguments)"
+            raise WrongType(item.span, key="a layer", expected=what, example=example)
+        [(attribute, span, value)] = entries
+        check_attribute(attribute, span)
+        found.append(_layer(attribute, span, as_scalar(value, attribute, "a call", example), arguments))
+    return tuple(found)
+
+
+def reference(node: yaml.Node) -> str:
+    """A dotted name below torch."""
+    scalar = as_scalar(node, "reference", "a dotted name", "reference: torch.nn.functional.relu")
+    if not re.fullmatch(REFERENCE_PATTERN, scalar.text):
+        remedy = "a reference is a callable of PyTorch, such as torch.nn.functional.hardsigmoid"
+        raise WrongValue(scalar.span, value=scalar.text[:80], key="reference", remedy=remedy)
+    return scalar.text
+
+
+def assume(node: yaml.Node, known: Sequence[str]) -> tuple[tuple[str, Interval], ...]:
+    """The interval each input is promised to lie in."""
+    entries = as_mapping(
+        node, "assume", "a map from inputs to intervals", 'assume: {x: "[0, inf)"}'
+    ).entries
+    found = []
+    for key, span, value in entries:
+        if key not in known:
+            hint = nearest(key, known, f"the inputs are {', '.join(known)}")
+            raise UnknownName(span, name=key, near=hint)
+        found.append((key, _interval(as_scalar(value, key, "an interval", 'assume: {x: "[0, inf)"}'))))
+    return tuple(found)
+
+
+def where(node: yaml.Node, variables: Sequence[str]) -> tuple[Named, ...]:
+    """The named steps; each may use the inputs, the parameters and the steps before it."""
+    found: list[Named] = []
+    scope = list(variables)
+    for key, span, value in as_mapping(node, "where", "a map from names", "where: {u: x + 3}").entries:
+        check_variable(key, span)
+        scalar = as_scalar(value, key, "a formula", "where: {u: x + 3}")
+        found.append(Named(key, parse_formula(scalar.text, scalar.at, scope), span))
+        scope.append(key)
+    return tuple(found)
+
+
+def chain(node: yaml.Node, scope: Sequence[str], running: str) -> tuple[Step, ...]:
+    """The steps; one that does not mention the running value names a spec to apply to it."""
+    items = as_sequence(node, "chain", "a list of steps", "chain: [relu, hardswish]").items
+    if not items:
+        raise WrongValue(node.span, value="[]", key="chain", remedy="name at least one step")
+    return tuple(_step(item, scope, running) for item in items)
+
+
+def _step(node: yaml.Node, scope: Sequence[str], running: str) -> Step:
+    scalar = as_scalar(node, "a step", "a spec's name, a call or an expression", "chain: [relu, x / 6]")
+    bare = scalar.text.strip()
+    if bare not in scope and bare.isidentifier():
+        return Step(SpecCall(bare, (), (), scalar.span), None, scalar.span)
+    tree, _ = parse_tree(scalar.text, scalar.at)
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
+        mentioned = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n is not tree.func]
+        if running not in mentioned:
+            return Step(_parameters_only(scalar, scope), None, scalar.span)
+    return Step(None, parse_formula(scalar.text, scalar.at, scope), scalar.span)
+
+
+def _parameters_only(scalar: yaml.Scalar, scope: Sequence[str]) -> SpecCall:
+    """A step such as ``leaky_relu(negative_slope=0.1)``, whose tensor is the running value."""
+    tree, place = parse_tree(scalar.text, scalar.at)
+    assert isinstance(tree, ast.Call)
+    assert isinstance(tree.func, ast.Name)
+    keywords = []
+    for keyword in tree.keywords:
+        if keyword.arg is None:
+            problem = "** unpacks a dictionary here"
+            raise NotAFormula(place(tree), problem=problem, remedy="name each parameter")
+        source = ast.get_source_segment(scalar.text.lstrip(), keyword.value) or ""
+        offset = place(keyword.value)
+        value = parse_formula(source, offset.after, scope)
+        keywords.append((keyword.arg, value))
+    return SpecCall(tree.func.id, (), tuple(keywords), place(tree))
+
+
+def _layer(attribute: str, span: Span, call: yaml.Scalar, arguments: Sequence[str]) -> Layer:
+    tree, place = parse_tree(call.text, call.at)
+    if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
+        problem = "a layer is Class(arguments)"
+        raise NotAFormula(call.span, problem=problem, remedy="for example Conv2d(8, 64, 3)")
+    if tree.func.id not in PRODUCERS:
+        remedy = nearest(tree.func.id, PRODUCERS, "the layers are " + ", ".join(PRODUCERS))
+        raise WrongValue(place(tree), value=tree.func.id, key="layer of torch.nn", remedy=remedy)
+    for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
+        _check_argument(value, place(value), arguments)
+    if any(keyword.arg is None for keyword in tree.keywords):
+        raise NotAFormula(place(tree), problem="** unpacks a dictionary here", remedy=_SIMPLE_ARGUMENT)
+    shown = [ast.unparse(arg) for arg in tree.args]
+    shown += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in tree.keywords]
+    return Layer(attribute, tree.func.id, tuple(shown), span)
+
+
+def _check_argument(value: ast.expr, span: Span, arguments: Sequence[str]) -> None:
+    """Admit numbers, booleans, None, plain words, tuples of them, and names that `init` declares."""
+    match value:
+        case ast.Constant(value=bool() | int() | float() | None):
+            return
+        case ast.Constant(value=str(characters)) if _WORD.fullmatch(characters):
+            return
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+            return
+        case ast.Tuple(elts=items):
+            for item in items:
+                _check_argument(item, span, arguments)
+        case ast.Name(id=used):
+            if used not in arguments:
+                known = f"`init` declares {', '.join(arguments) or 'nothing'}"
+                raise UnknownName(span, name=used, near=nearest(used, arguments, known))
+        case _:
+            problem = "this cannot be an argument of a layer"
+            raise NotAFormula(span, problem=problem, remedy=_SIMPLE_ARGUMENT)
+
+
+def _literal(node: yaml.Node, key: str) -> str:
+    """A Python literal: a number, a boolean, a word or a tuple of them."""
+    if isinstance(node, yaml.Sequence):
+        return f"({''.join(_literal(item, key) + ', ' for item in node.items).rstrip(' ')})"
+    scalar = as_scalar(node, key, "a number, a word or a list", f"init: {{{key}: 3}}")
+    if not scalar.quoted and scalar.text in ("true", "false"):
+        return scalar.text.capitalize()
+    if not scalar.quoted and re.fullmatch(r"-?(0|[1-9]\d{0,17})", scalar.text):
+        return scalar.text
+    if not scalar.quoted and _NUMBER.fullmatch(scalar.text):
+        return repr(float(_number(scalar.text, scalar.span, key)))
+    if _WORD.fullmatch(scalar.text):
+        return f'"{scalar.text}"'
+    remedy = "write a number, true, false, a plain word or a list of them"
+    raise WrongValue(scalar.span, value=scalar.text[:80], key=f"value of {key}", remedy=remedy)
+
+
+def _shape(node: yaml.Node) -> tuple[int, ...]:
+    found = []
+    for item in as_sequence(node, "shape", "a list of sizes", "shape: [128, 64]").items:
+        scalar = as_scalar(item, "a size", "a whole number", "shape: [128, 64]")
+        if not re.fullmatch(r"0|[1-9]\d{0,17}", scalar.text):
+            remedy = "a size is a whole number, zero or more"
+            raise WrongValue(scalar.span, value=scalar.text[:80], key="size", remedy=remedy)
+        found.append(int(scalar.text))
+    if len(found) > MAX_DIMENSIONS:
+        size, remedy = f"{len(found)} dimensions", "use fewer"
+        raise TooLarge(node.span, what="the shape", size=size, limit=MAX_DIMENSIONS, remedy=remedy)
+    if math.prod(found) > MAX_ELEMENTS:
+        size, remedy = f"{math.prod(found):.3g} elements", "no device holds such a tensor"
+        limit = f"{MAX_ELEMENTS:.3g}"
+        raise TooLarge(node.span, what="the shape", size=size, limit=limit, remedy=remedy)
+    return tuple(found)
+
+
+def _fill(node: yaml.Node) -> Fill:
+    scalar = as_scalar(node, "fill", "rand, randn or uniform(a, b)", "fill: randn")
+    if scalar.text in ("rand", "randn"):
+        return Fill(scalar.text)
+    match = re.fullmatch(r"uniform\(([^,()]+),([^,()]+)\)", scalar.text)
+    if not match:
+        remedy = "it is rand, randn or uniform(a, b)"
+        raise WrongValue(scalar.span, value=scalar.text[:80], key="fill", remedy=remedy)
+    low, high = (float(_number(end.strip(), scalar.span, "fill")) for end in match.groups())
+    if low >= high:
+        remedy = "the first number is the smaller one"
+        raise WrongValue(scalar.span, value=scalar.text, key="fill", remedy=remedy)
+    return Fill("uniform", low, high)
+
+
+def _interval(scalar: yaml.Scalar) -> Interval:
+    match = re.fullmatch(r"([\[(])([^,]+),([^,]+)([\])])", scalar.text.strip())
+    if not match:
+        remedy = "write it as [0, 1], (0, 1) or [0, inf)"
+        raise WrongValue(scalar.span, value=scalar.text[:80], key="interval", remedy=remedy)
+    low, high = (_end(text_.strip(), scalar.span) for text_ in match.group(2, 3))
+    if low >= high:
+        remedy = "the first end is the smaller one"
+        raise WrongValue(scalar.span, value=scalar.text, key="interval", remedy=remedy)
+    return between(low, high)
+
+
+def _end(written: str, span: Span) -> Bound:
+    infinities = {"inf": INFINITY, "+inf": INFINITY, "-inf": -INFINITY}
+    return infinities[written] if written in infinities else _number(written, span, "interval")
+
+
+def _number(written: str, span: Span, key: str) -> Fraction:
+    if not _NUMBER.fullmatch(written) or not math.isfinite(float(written)):
+        remedy = "write a finite number such as 0.5, -3 or 1e-6"
+        raise WrongValue(span, value=written[:80], key=f"number for {key}", remedy=remedy)
+    return Fraction(written)
+
+
+def as_scalar(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Scalar:
+    """A node as a scalar."""
+    if not isinstance(node, yaml.Scalar) or not (node.text.strip() or node.quoted):
+        raise WrongType(node.span, key=key, expected=expected, example=example)
+    return node
+
+
+def as_sequence(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Sequence:
+    """A node as a list."""
+    if not isinstance(node, yaml.Sequence):
+        raise WrongType(node.span, key=key, expected=expected, example=example)
+    return node
+
+
+def as_mapping(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Mapping:
+    """A node as a map."""
+    if not isinstance(node, yaml.Mapping):
+        raise WrongType(node.span, key=key, expected=expected, example=example)
+    return node

@@ -1,0 +1,82 @@
+"""Which words may name a spec, an input, a parameter or a step.
+
+A name goes unchanged into Python, C++ and CUDA, so a keyword of any of them is refused, and so is every
+word that the generated module or the formula language already uses.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+from fusegen.errors import BadName, NameTaken, Span
+from fusegen.ops import CONSTANTS, OPS
+from fusegen.spec import NAME_PATTERN
+
+_CPP = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t "
+    "char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr "
+    "constinit continue decltype default delete do double dynamic_cast else enum explicit export "
+    "extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq "
+    "nullptr operator or or_eq private protected public register reinterpret_cast requires return "
+    "short signed sizeof static static_assert static_cast struct switch template this thread_local "
+    "throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while "
+    "xor xor_eq"
+).split()
+_MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
+_MODULE = (  # words the generated module uses itself
+    "call functools hashlib load logging name nn os out pathlib property self store super tempfile torch"
+).split()
+_LIBM = {op.libm for op in OPS.values() if op.libm}
+_LAYER_ATTRIBUTES = (  # what nn.Module already has
+    "add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float forward "
+    "get_buffer get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
+    "named_children named_modules named_parameters parameters register_buffer register_module "
+    "register_parameter requires_grad_ set_extra_state get_extra_state set_submodule share_memory "
+    "state_dict to to_empty train training type xpu zero_grad"
+).split()
+
+
+def check_name(name: str, span: Span) -> None:
+    """Refuse a word that is not a name, or that Python, C++ or the module keeps for itself.
+
+    Raises:
+        BadName: it is no name, or a keyword.
+    """
+    why = ""
+    if len(name) > 64:
+        why = f"it has {len(name)} characters"
+    elif not re.fullmatch(NAME_PATTERN, name):
+        why = "it is not a lower-case word"
+    elif keyword.iskeyword(name) or name in keyword.softkwlist:
+        why = "it is a keyword of Python"
+    elif name in _CPP or name in _MACROS:
+        why = "it is a keyword of C++"
+    elif name in _MODULE:
+        why = "the generated module uses it"
+    if why:
+        raise BadName(span, name=name if len(name) <= 80 else name[:80] + "...", why=why)
+
+
+def check_variable(name: str, span: Span) -> None:
+    """Refuse, besides, the names of functions and constants of the formula language.
+
+    Raises:
+        BadName, NameTaken: what is wrong with it.
+    """
+    check_name(name, span)
+    if name in CONSTANTS:
+        raise NameTaken(span, name=name, holder="a constant")
+    if name in OPS or name in _LIBM:
+        raise NameTaken(span, name=name, holder="a function")
+
+
+def check_attribute(name: str, span: Span) -> None:
+    """Refuse what cannot be an attribute of a module that holds a layer.
+
+    Raises:
+        BadName, NameTaken: what is wrong with it.
+    """
+    check_name(name, span)
+    if name in _LAYER_ATTRIBUTES:
+        raise NameTaken(span, name=name, holder="an attribute of torch.nn.Module")
