@@ -1,0 +1,44 @@
+"""The border: a `Program` over the reals becomes a `Kernel` of floats, for one device and math type.
+
+Numbers are rounded twice, to float64 and then to the math type, because that is how PyTorch receives a
+Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x times the rounded 1 / 6
+(ATen's div_true_kernel_cuda), on the CPU it is a true division.
+"""
+
+from __future__ import annotations
+
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held
+from fusegen.term import Apply, Name, Number, Program, Term
+
+
+def lower(name: str, program: Program, device: Device, math: Math) -> Kernel:
+    """The kernel that computes a program on a device in a math type.
+
+    Args:
+        name: the name of the spec.
+        program: simplified, so that every part without names is one number.
+        device: what it runs on.
+        math: the type of its values.
+    """
+    border = _Border(device, math)
+    lets = tuple(Let(let.name, border.expr(let.term)) for let in program.lets)
+    result = border.expr(program.result)
+    return Kernel(name, device, math, program.inputs, program.params, lets, result)
+
+
+class _Border:
+    def __init__(self, device: Device, math: Math) -> None:
+        self.device, self.math = device, math
+
+    def expr(self, term: Term) -> Expr:
+        match term:
+            case Number(value):
+                return Const(held(float(value), self.math))
+            case Name(name):
+                return Ref(name)
+            case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
+                return Call("mul", (self.expr(left), Const(held(1.0 / float(value), self.math))))
+            case Apply(op, args):
+                return Call(op, tuple(self.expr(arg) for arg in args))
+            case _:
+                raise AssertionError("compose has replaced every call of a spec")

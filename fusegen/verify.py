@@ -1,0 +1,72 @@
+"""The laws of a kernel, one row each: what every stage below `lower` may rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fusegen.ir import Call, Const, Expr, Kernel, Ref, expressions, held, parts
+from fusegen.ops import OPS
+
+
+def broken_law(kernel: Kernel) -> str | None:
+    """The first law that a kernel breaks, as a sentence; nothing when it keeps them all."""
+    return next((sentence for sentence, holds in LAWS if not holds(kernel)), None)
+
+
+def _all(kernel: Kernel) -> Iterator[Expr]:
+    return (part for expr in expressions(kernel) for part in parts(expr))
+
+
+def _calls(kernel: Kernel) -> Iterator[Call]:
+    return (part for part in _all(kernel) if isinstance(part, Call))
+
+
+def _reads(expr: Expr) -> set[str]:
+    return {part.name for part in parts(expr) if isinstance(part, Ref)}
+
+
+def _names_are_distinct(kernel: Kernel) -> bool:
+    declared = [*kernel.inputs, *kernel.params, *(let.name for let in kernel.lets)]
+    return len(declared) == len(set(declared))
+
+
+def _defined_before_use(kernel: Kernel) -> bool:
+    defined = {*kernel.inputs, *kernel.params}
+    for let in kernel.lets:
+        if not _reads(let.value) <= defined:
+            return False
+        defined.add(let.name)
+    return _reads(kernel.result) <= defined
+
+
+def _lets_are_used(kernel: Kernel) -> bool:
+    used = {name for expr in expressions(kernel) for name in _reads(expr)}
+    return all(let.name in used for let in kernel.lets)
+
+
+def _held_exactly(kernel: Kernel) -> bool:
+    constants = (part.value for part in _all(kernel) if isinstance(part, Const))
+    return all(held(value, kernel.math) == value for value in constants)
+
+
+def _conditions_stand_in_where(kernel: Kernel) -> bool:
+    for call in _calls(kernel):
+        for index, arg in enumerate(call.args):
+            condition = isinstance(arg, Call) and OPS[arg.op].boolean
+            if condition != (call.op == "where" and index == 0):
+                return False
+    return not (isinstance(kernel.result, Call) and OPS[kernel.result.op].boolean)
+
+
+LAWS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (
+    ("a kernel has at least one input", lambda k: bool(k.inputs)),
+    ("every name is declared once", _names_are_distinct),
+    ("every name is declared before it is used", _defined_before_use),
+    ("every let is used", _lets_are_used),
+    ("every operation is a row of ops.OPS", lambda k: all(c.op in OPS for c in _calls(k))),
+    ("every operation has its number of arguments",
+     lambda k: all(len(c.args) == len(OPS[c.op].args) for c in _calls(k))),
+    ("no constant is NaN", lambda k: all(e.value == e.value for e in _all(k) if isinstance(e, Const))),
+    ("the math type holds every constant exactly", _held_exactly),
+    ("a condition stands in a where, and nowhere else", _conditions_stand_in_where),
+)  # fmt: skip
