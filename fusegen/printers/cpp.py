@@ -1,0 +1,115 @@
+"""The kernel IR as C++, for both devices, with the fewest parentheses that keep its meaning.
+
+Reading the text back gives the same expression: a right operand of an operator's own strength keeps its
+parentheses, since a + (b + c) is not (a + b) + c in floating point.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import singledispatchmethod
+
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, held, operations
+from fusegen.ops import ATOM, COMPARE, OPS, SELECT, UNARY, Op
+
+ROUNDED = "rounded"  # eager's rounding between two operations, a template over the element type T
+DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How a device's C++ differs: what stands before a function, and before the math library."""
+
+    qualifier: str
+    library: str
+
+
+LANGUAGES = {
+    Device.CUDA: Language("__device__ __forceinline__", ""),
+    Device.CPU: Language("inline", "std::"),
+}
+
+
+class CppPrinter:
+    """Prints expressions of one kernel; each visit returns a text and how tightly it binds."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, self.language = kernel, LANGUAGES[kernel.device]
+
+    def expr(self, expr: Expr, place: int = SELECT) -> str:
+        """The text of an expression for a place that needs at least the strength `place`."""
+        text, strength = self.visit(expr)
+        return f"({text})" if strength < place else text
+
+    @singledispatchmethod
+    def visit(self, expr: Expr) -> tuple[str, int]:
+        """The text of one node, and how tightly it binds."""
+        raise NotImplementedError(type(expr))
+
+    @visit.register
+    def _(self, expr: Const) -> tuple[str, int]:
+        return literal(expr.value, self.kernel.math), UNARY if expr.value < 0 else ATOM
+
+    @visit.register
+    def _(self, expr: Ref) -> tuple[str, int]:
+        return expr.name, ATOM
+
+    @visit.register
+    def _(self, expr: Call) -> tuple[str, int]:
+        op = OPS[expr.op]
+        match expr.args:
+            case (operand,) if op.infix:
+                return op.infix + self.expr(operand, ATOM), op.strength
+            case (left, right) if op.infix:
+                text = f"{self.expr(left, op.strength)} {op.infix} {self.expr(right, op.strength + 1)}"
+                return text, op.strength
+            case (condition, chosen, other) if op.strength == SELECT:
+                texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
+                return "{} ? {} : {}".format(*texts), SELECT
+        arguments = ", ".join(self.expr(arg) for arg in expr.args)
+        return f"{self.function(op)}({arguments})", ATOM
+
+    def function(self, op: Op) -> str:
+        """How a function of the table is called."""
+        if op.name == ROUNDED:
+            return f"{ROUNDED}<T>"
+        return self.language.library + op.libm if op.libm else op.name
+
+    def definition(self) -> str:
+        """The whole function of a kernel: its lets as named lines, then the returned value."""
+        kernel, kind = self.kernel, self.kernel.math.value
+        arguments = ", ".join(f"{kind} {name}" for name in (*kernel.inputs, *kernel.params))
+        template = "template <typename T>\n" if ROUNDED in operations(kernel) else ""
+        lines = [f"{template}{self.language.qualifier} {kind} {kernel.name}_formula({arguments}) {{"]
+        lines += [f"  const {kind} {let.name} = {self.expr(let.value)};" for let in kernel.lets]
+        return "\n".join([*lines, f"  return {self.expr(kernel.result)};", "}"])
+
+
+def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
+    """The definitions of the table's own functions that kernels of one device call, in table order."""
+    used = {name for kernel in kernels for name in operations(kernel)}
+    language = LANGUAGES[kernels[0].device]
+    return tuple(_function(op, language) for op in OPS.values() if op.name in used and op.body)
+
+
+def literal(value: float, kind: Math) -> str:
+    """The shortest literal of a math type that reads back as the same value.
+
+    A bare 0.5 would be a double and pull float arithmetic up with it, so float literals end in f.
+    """
+    suffix = "f" if kind is Math.FLOAT else ""
+    if math.isinf(value):
+        return ("-" if value < 0 else "") + f"{kind.value}(INFINITY)"
+    for digits in range(1, DIGITS[kind] + 1):
+        text = f"{value:.{digits}g}"
+        if held(float(text), kind) == value:
+            break
+    return (text if set(text) & set(".e") else text + ".0") + suffix
+
+
+def _function(op: Op, language: Language) -> str:
+    arguments = ", ".join(f"M {arg}" for arg in op.args)
+    body = op.body.format(m=language.library).replace("; ", ";\n  ")
+    head = f"template <typename M>\n{language.qualifier} M {op.name}({arguments}) {{"
+    return f"{head}\n  {body}\n}}"

@@ -1,0 +1,68 @@
+"""Every stage's value as text, for ``fusegen show`` and for the comments of generated code."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from fusegen.ir import Call, Const, Expr, Kernel, Ref
+from fusegen.printers.notation import term
+from fusegen.spec import Input, Layer, Named, Param, Spec, Step
+from fusegen.term import Apply, Name, Number, Program, Rewrite, SpecCall
+
+
+def spec(value: Spec) -> str:
+    """A spec, one field a line, as the parser understood it."""
+    shown = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    return "\n".join(f"{name}: {_plain(part)}" for name, part in shown if part and name != "span")
+
+
+def program(value: Program) -> str:
+    """A program: what it takes, its lets, its result."""
+    lines = [f"{let.name} = {term(let.term)}" for let in value.lets]
+    return "\n".join(
+        [f"given {', '.join(value.inputs + value.params)}", *lines, f"y = {term(value.result)}"]
+    )
+
+
+def rewrite(value: Rewrite) -> str:
+    """One rewrite as a sentence."""
+    change = f"{term(value.before)} is {term(value.after)}"
+    reason = f", since {term(value.subject)} lies in {value.range}" if value.subject else ""
+    return f"{value.rule.capitalize()}: {change}{reason}."
+
+
+def kernel(value: Kernel) -> str:
+    """A kernel as nested calls, every constant in full."""
+    head = f"{value.device.value} {value.math.value} {value.name}({', '.join(value.inputs + value.params)})"
+    lines = [f"  {let.name} := {_expr(let.value)}" for let in value.lets]
+    return "\n".join([head, *lines, f"  return {_expr(value.result)}"])
+
+
+def _expr(value: Expr) -> str:
+    match value:
+        case Const(number):
+            return float(number).hex() if number != int(number) else f"{number:g}"
+        case Ref(name):
+            return name
+        case Call(op, args):
+            return f"{op}({', '.join(map(_expr, args))})"
+
+
+def _plain(value: object) -> str:
+    match value:
+        case Number() | Name() | Apply() | SpecCall():
+            return term(value)
+        case Step(call, written):
+            return _plain(call or written)
+        case Input(name, shape, fill):
+            return f"{name} {list(shape)} {fill.kind}"
+        case Param(name, default):
+            return f"{name}={float(default):g}"
+        case Named(name, formula):
+            return f"{name} = {term(formula)}"
+        case Layer(attribute, kind, args):
+            return f"{attribute} = {kind}({', '.join(args)})"
+        case tuple():
+            return ", ".join(map(_plain, value))
+        case _:
+            return str(value)

@@ -1,0 +1,73 @@
+"""A formula as mathematics writes it, in the author's own order, for headers and docstrings."""
+
+from __future__ import annotations
+
+from fusegen.ops import ATOM, OPS, PRODUCT, SELECT, SUM, UNARY
+from fusegen.spec import Spec, Step
+from fusegen.term import Apply, Name, Number, SpecCall, Term
+
+SYMBOLS = {"mul": "·", "sub": "-", "add": "+", "div": "/"}
+SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def notation(spec: Spec) -> str:
+    """What a spec computes, on one line: ``y = x · u / 6,  u = x + 3``."""
+    where = [f"{line.name} = {term(line.term)}" for line in spec.where]
+    if spec.formula is not None:
+        return ",  ".join([f"y = {term(spec.formula)}", *where])
+    running = spec.inputs[0].name
+    steps = [_step(step, running) for step in spec.chain]
+    values = [*(f"{running} = {step}" for step in steps[:-1]), f"y = {steps[-1]}"]
+    return ",  ".join([*where, *values])
+
+
+def term(formula: Term, place: int = SELECT) -> str:
+    """One term, in parentheses where it stands in a place that binds tighter than it."""
+    text, strength = _visit(formula)
+    return f"({text})" if strength < place else text
+
+
+def number(value: float) -> str:
+    """A number in the fewest digits that name it."""
+    return f"{value:.15g}"
+
+
+def _visit(formula: Term) -> tuple[str, int]:
+    match formula:
+        case Number(value):
+            return number(float(value)), UNARY if value < 0 else ATOM
+        case Name(name):
+            return name, ATOM
+        case SpecCall(spec, args, keywords):
+            shown = [term(arg) for arg in args]
+            shown += [f"{key}={term(value)}" for key, value in keywords]
+            return f"{spec}({', '.join(shown)})", ATOM
+        case Apply("pow", (base, Number(exponent))) if exponent.denominator == 1:
+            return term(base, ATOM) + str(exponent).translate(SUPERSCRIPTS), ATOM
+        case Apply("where", (condition, chosen, other)):
+            return f"{term(chosen, SUM)} if {term(condition)} else {term(other)}", SELECT
+        case Apply(op, args):
+            return _apply(op, args)
+
+
+def _apply(name: str, args: tuple[Term, ...]) -> tuple[str, int]:
+    op = OPS[name]
+    match args:
+        case (operand,) if op.infix:
+            return op.infix + term(operand, ATOM), op.strength
+        case (left, right) if op.infix:
+            symbol = SYMBOLS.get(name, op.notation or op.infix)
+            tight = op.strength + (op.strength in (SUM, PRODUCT))
+            return f"{term(left, op.strength)} {symbol} {term(right, tight)}", op.strength
+    shown = [term(arg) for arg in args]
+    if op.notation:
+        return op.notation.format(*shown), ATOM
+    return f"{name}({', '.join(shown)})", ATOM
+
+
+def _step(step: Step, running: str) -> str:
+    if step.call is None:
+        assert step.term is not None
+        return term(step.term)
+    keywords = [f"{key}={term(value)}" for key, value in step.call.keywords]
+    return f"{step.call.spec}({', '.join([running, *keywords])})"
