@@ -1,0 +1,138 @@
+"""The command line: what people type, what they read, and the exit status.
+
+Status 0: done. 1: ``check`` found a difference. 2: a mistake in a spec or in the command.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fusegen import __version__
+from fusegen.errors import FusegenError, SpecErrors
+
+SPECS, GENERATED = Path("specs"), Path("generated")
+SCHEMA = SPECS / "schema.json"
+STAGES = ("parse", "compose", "simplify", "ir", "cuda", "cpu", "module")
+
+
+class _Group(click.Group):
+    """Prints a user's mistakes as they are and ends with status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (FusegenError, SpecErrors) as error:
+            click.echo(error, err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fusegen")
+def main() -> None:
+    """Compile activations and pointwise chains to readable PyTorch kernels."""
+
+
+@main.command()
+@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
+def build(specs: tuple[str, ...], output: Path) -> None:
+    """Write the modules of some specs, or of all in specs/ when none is named.
+
+    A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
+    """
+    from fusegen import library, pipeline, write
+
+    paths = library.find_all(specs, SPECS)
+    texts = pipeline.modules(paths, output)
+    changes = write.changes(texts)
+    if not specs:
+        changes += write.stale(output, texts)
+    for change in changes:
+        write.apply(change)
+        click.echo(f"{_painted(change.kind)} {change.path}")
+    same = len(texts) - sum(change.after is not None for change in changes)
+    if same:
+        click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
+
+
+@main.command()
+@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules are.")
+def check(output: Path) -> None:
+    """Compare generated/ with what the specs say, and specs/schema.json with the language."""
+    from fusegen import library, pipeline, write
+
+    texts = pipeline.modules(library.find_all((), SPECS), output)
+    differences = [*write.changes(texts), *write.stale(output, texts)]
+    if SCHEMA.exists():
+        differences += write.changes({SCHEMA: pipeline.schema_text()})
+    for change in differences:
+        click.echo(change.diff(), nl=False)
+    foreign = write.foreign(output, texts)
+    for path in foreign:
+        click.echo(f"{path}: no spec makes this file", err=True)
+    if differences or foreign:
+        remedy = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
+        click.echo(f"{len(differences) + len(foreign)} files differ; {remedy}", err=True)
+        sys.exit(1)
+    click.echo(f"{len(texts)} modules are what their specs say")
+
+
+@main.command("list")
+@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules are.")
+def list_(output: Path) -> None:
+    """Show every spec: its formula, dtypes, and whether its module is up to date."""
+    from fusegen import library, pipeline
+
+    rows = pipeline.states(library.find_all((), SPECS), output)
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("spec", "formula", "dtypes", "module", box=None)
+    for name, formula, dtypes, state in rows:
+        table.add_row(name, formula, dtypes, state, style=None if state == "current" else "yellow")
+    Console(markup=False).print(table)
+
+
+@main.command()
+@click.argument("spec")
+@click.option("--stage", type=click.Choice(STAGES), default="module", help="Where to stop.")
+def show(spec: str, stage: str) -> None:
+    """Print what a stage of the compiler makes of SPEC."""
+    from fusegen import library, pipeline
+
+    click.echo(pipeline.stage(library.find(spec, SPECS), stage), nl=False)
+
+
+@main.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Write specs/NAME.yaml, with comments, to start from."""
+    from fusegen import pipeline, write
+
+    path = SPECS / f"{name}.yaml"
+    text = pipeline.starter(name, path)
+    write.apply(write.Change(path, None, text))
+    click.echo(f"{_painted('new')} {path}")
+
+
+@main.command()
+def schema() -> None:
+    """Write specs/schema.json, which gives editors completion and checks."""
+    from fusegen import pipeline, write
+
+    for change in write.changes({SCHEMA: pipeline.schema_text()}):
+        write.apply(change)
+        click.echo(f"{_painted(change.kind)} {change.path}")
+
+
+def _painted(kind: str) -> str:
+    colours = {"new": "green", "changed": "yellow", "stale": "red"}
+    return click.style(f"{kind:8}", fg=colours[kind])  # click drops colours off a terminal
