@@ -1,0 +1,77 @@
+"""What the tests share: a workshop to build specs in, golden texts, and one profile for random tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, settings
+
+from fusegen.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = Path(__file__).resolve().parent / "golden"
+
+settings.register_profile(
+    "fusegen",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("fusegen")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden/")
+
+
+class Workshop:
+    """An empty folder to work in, as a user would: specs in specs/, commands typed at its top."""
+
+    def __init__(self, folder: Path) -> None:
+        """Work in `folder`."""
+        self.folder = folder
+
+    def spec(self, name: str, body: str, *, head: bool = True) -> Path:
+        """The path of a new specs/NAME.yaml; `head` puts its name and a summary in front of `body`."""
+        start = f"name: {name}\nsummary: A test.\n" if head else ""
+        return self.file(f"specs/{name}.yaml", start + body.rstrip("\n") + "\n")
+
+    def file(self, path: str, text: str | bytes) -> Path:
+        """The path of a new file with these bytes."""
+        full = self.folder / path
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return full
+
+    def run(self, *arguments: str) -> Result:
+        """What the command line answers, in this process."""
+        return CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+
+    def files(self) -> dict[str, bytes]:
+        """Every file of the folder with its bytes, by its path from there."""
+        found = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in found}
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    monkeypatch.chdir(tmp_path)
+    return Workshop(tmp_path)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """A function that compares a text with tests/golden/NAME, or writes it there with --update-golden."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
