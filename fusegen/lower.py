@@ -8,7 +8,7 @@ Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x 
 from __future__ import annotations
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held
-from fusegen.term import Apply, Name, Number, Program, Term
+from fusegen.term import Apply, Name, Number, Program, Term, walk
 
 
 def lower(name: str, program: Program, device: Device, math: Math) -> Kernel:
@@ -24,6 +24,19 @@ def lower(name: str, program: Program, device: Device, math: Math) -> Kernel:
     lets = tuple(Let(let.name, border.expr(let.term)) for let in program.lets)
     result = border.expr(program.result)
     return Kernel(name, device, math, program.inputs, program.params, lets, result)
+
+
+def notes(program: Program, device: Device) -> tuple[str, ...]:
+    """What lowering changes on a device that a reader of its kernel should know."""
+    terms = [*(let.term for let in program.lets), program.result]
+    divides = any(_divides_by_number(part) for term in terms for part in walk(term))
+    if device is Device.CUDA and divides:
+        return ("Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.",)
+    return ()
+
+
+def _divides_by_number(term: Term) -> bool:
+    return isinstance(term, Apply) and term.op == "div" and isinstance(term.args[1], Number)
 
 
 class _Border:

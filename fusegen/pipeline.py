@@ -26,7 +26,7 @@ from fusegen.elements import maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
 from fusegen.ir import Device, Kernel, operations
 from fusegen.library import Library, load
-from fusegen.lower import lower
+from fusegen.lower import lower, notes
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
 from fusegen.printers.cpp import ROUNDED, CppPrinter, support
@@ -68,11 +68,11 @@ class Compilation:
     def texts(self) -> render.Texts:
         """What the printers write."""
         kernels = {device: self.kernels(device) for device in Device}
-        _, rewrites = self.simplified
+        program, rewrites = self.simplified
         return render.Texts(
             notation=notation(self.spec),
             counts=_counts(kernels[Device.CUDA][0]),
-            notes=tuple(dump.rewrite(step) for step in rewrites),
+            notes={device: (*map(dump.rewrite, rewrites), *notes(program, device)) for device in Device},
             functions={device: support(kernels[device]) for device in Device},
             definitions={
                 device: tuple(CppPrinter(kernel).definition() for kernel in kernels[device])
@@ -147,7 +147,7 @@ def states(paths: tuple[Path, ...], output: Path) -> list[tuple[str, str, str, s
 STAGES: dict[str, Callable[[Compilation], str]] = {
     "parse": lambda c: dump.spec(c.spec),
     "compose": lambda c: dump.program(c.composed),
-    "simplify": lambda c: "\n".join([*c.texts.notes, dump.program(c.simplified[0])]),
+    "simplify": lambda c: "\n".join([*map(dump.rewrite, c.simplified[1]), dump.program(c.simplified[0])]),
     "ir": lambda c: "\n".join(dump.kernel(k) for device in Device for k in c.kernels(device)),
     "cuda": lambda c: c.sources["cuda"],
     "cpu": lambda c: c.sources["cpu"],

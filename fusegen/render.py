@@ -28,7 +28,7 @@ class Texts:
     Attributes:
         notation: the formula in mathematical notation.
         counts: one line that counts the operations.
-        notes: comment lines that say what was simplified, and why.
+        notes: per device, comment lines that say what differs from the formula, and why.
         functions: per device, the functions of the table that its kernels call.
         definitions: per device, the function of one element in each math type.
         rounds: whether operations are followed by eager's rounding.
@@ -36,7 +36,7 @@ class Texts:
 
     notation: str
     counts: str
-    notes: tuple[str, ...]
+    notes: dict[Device, tuple[str, ...]]
     functions: dict[Device, tuple[str, ...]]
     definitions: dict[Device, tuple[str, ...]]
     rounds: bool
@@ -57,16 +57,18 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
         "headers": [element.header for element in elements if element.header],
         "inputs": inputs,
         "params": params,
-        "notes": texts.notes,
+        "notation": texts.notation,
         "rounds": texts.rounds,
     }
     cuda = {
+        "notes": texts.notes[Device.CUDA],
         "functions": texts.functions[Device.CUDA],
         "definitions": texts.definitions[Device.CUDA],
         "call": value(*(f"{name}_v.at[k]" for name in inputs)),
         "params_argument": ", const Params<decltype(load(T()))> p" if params else "",
     }
     cpu = {
+        "notes": texts.notes[Device.CPU],
         "functions": texts.functions[Device.CPU],
         "definitions": texts.definitions[Device.CPU],
         "dense_call": value(*(f"{name}_in[k]" for name in inputs)),

@@ -29,6 +29,8 @@ __device__ __forceinline__ M relu6(M x) {
   return x < 0 ? M(0) : x > 6 ? M(6) : x;
 }
 
+// y = relu6(x + 3) / 6
+// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 __device__ __forceinline__ float hardsigmoid_formula(float x) {
   return relu6(x + 3.0f) * 0.16666667f;
 }
@@ -39,32 +41,34 @@ __device__ __forceinline__ double hardsigmoid_formula(double x) {
 
 constexpr int THREADS = 128;
 
-// A thread computes one 16-byte vector; in the block where y ends, and wherever an operand is misaligned
-// or not dense, it computes as many elements one by one.
+// A thread computes one 16-byte vector of y; in the block where y ends, and where the inputs do not come
+// in whole vectors, as many elements one by one.
 template <typename T, typename Index, bool DENSE>
 __global__ void __launch_bounds__(THREADS)
-    hardsigmoid_kernel(const __grid_constant__ Call call) {
+    hardsigmoid_kernel(const __grid_constant__ Call call, bool vectors) {
   constexpr int WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
   const Index first = Index(blockIdx.x) * BLOCK, n = Index(call.numel);
   const T* x_in = static_cast<const T*>(call.in[0]);
   T* y_out = static_cast<T*>(call.out);
   Vector<T> y_v, x_v;
-  if (DENSE && call.aligned && first + BLOCK <= n) {
-    const Index i = first / WIDTH + threadIdx.x;
-    x_v = reinterpret_cast<const Vector<T>*>(x_in)[i];
+  if (vectors && first + BLOCK <= n) {
+    const Index i = first + threadIdx.x * WIDTH;
+    x_in += DENSE ? i : offset(call, 0, i);
+    x_v = *reinterpret_cast<const Vector<T>*>(x_in);
 #pragma unroll
     for (int k = 0; k < WIDTH; ++k) store(y_v.at[k], hardsigmoid_formula(load(x_v.at[k])));
-    reinterpret_cast<Vector<T>*>(y_out)[i] = y_v;
+    *reinterpret_cast<Vector<T>*>(y_out + i) = y_v;
   } else {
-    const Index i = first + threadIdx.x;
 #pragma unroll
-    for (int k = 0; k < WIDTH; ++k)
-      if (i + k * THREADS < n) {
-        x_v.at[k] = x_in[DENSE ? i + k * THREADS : offset(call, 0, i + k * THREADS)];
-      }
+    for (int k = 0; k < WIDTH; ++k) {
+      const Index i = first + k * THREADS + threadIdx.x;
+      if (i < n) x_v.at[k] = x_in[DENSE ? i : offset(call, 0, i)];
+    }
 #pragma unroll
-    for (int k = 0; k < WIDTH; ++k)
-      if (i + k * THREADS < n) store(y_out[i + k * THREADS], hardsigmoid_formula(load(x_v.at[k])));
+    for (int k = 0; k < WIDTH; ++k) {
+      const Index i = first + k * THREADS + threadIdx.x;
+      if (i < n) store(y_out[i], hardsigmoid_formula(load(x_v.at[k])));
+    }
   }
 }
 
@@ -72,10 +76,10 @@ template <typename T>
 cudaError_t launch(const Call& call, cudaStream_t stream) {
   constexpr int BLOCK = THREADS * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
-  const auto kernel = call.dense                 ? hardsigmoid_kernel<T, int64_t, true>
+  const auto kernel = call.dense                ? hardsigmoid_kernel<T, int64_t, true>
                       : call.numel <= INT32_MAX ? hardsigmoid_kernel<T, uint32_t, false>
                                                 : hardsigmoid_kernel<T, int64_t, false>;
-  kernel<<<blocks, THREADS, 0, stream>>>(call);
+  kernel<<<blocks, THREADS, 0, stream>>>(call, in_vectors<T>(call));
   return cudaGetLastError();
 }
 
@@ -91,10 +95,10 @@ extern "C" const char* hardsigmoid_launch(const Call& call) {
     error = cudaErrorInvalidDevice;
   const auto stream = static_cast<cudaStream_t>(current);
   if (error == cudaSuccess) switch (call.dtype) {
-      case 6: error = launch<float>(call, stream); break;
-      case 5: error = launch<__half>(call, stream); break;
-      case 15: error = launch<__nv_bfloat16>(call, stream); break;
-      case 7: error = launch<double>(call, stream); break;
+      case 6: error = launch<float>(call, stream); break;  // float32
+      case 5: error = launch<__half>(call, stream); break;  // float16
+      case 15: error = launch<__nv_bfloat16>(call, stream); break;  // bfloat16
+      case 7: error = launch<double>(call, stream); break;  // float64
     }
   if (before != call.device) cudaSetDevice(before);
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
@@ -109,6 +113,7 @@ inline M relu6(M x) {
   return x < 0 ? M(0) : x > 6 ? M(6) : x;
 }
 
+// y = relu6(x + 3) / 6
 inline float hardsigmoid_formula(float x) {
   return relu6(x + 3.0f) / 6.0f;
 }
@@ -146,10 +151,10 @@ extern "C" const char* hardsigmoid_launch(const Call& call) {
   const auto task = [](int64_t begin, int64_t end, void* context) {
     const Call& call = *static_cast<const Call*>(context);
     switch (call.dtype) {
-      case 6: run<float>(call, begin, end); break;
-      case 5: run<c10::Half>(call, begin, end); break;
-      case 15: run<c10::BFloat16>(call, begin, end); break;
-      case 7: run<double>(call, begin, end); break;
+      case 6: run<float>(call, begin, end); break;  // float32
+      case 5: run<c10::Half>(call, begin, end); break;  // float16
+      case 15: run<c10::BFloat16>(call, begin, end); break;  // bfloat16
+      case 7: run<double>(call, begin, end); break;  // float64
     }
   };
   torch_parallel_for(0, call.numel, GRAIN, task, const_cast<Call*>(&call));
@@ -254,6 +259,19 @@ template <typename T>
 struct alignas(16) Vector {
   T at[16 / sizeof(T)];
 };
+
+// Whether every vector of y meets one whole, aligned vector of each input.
+template <typename T>
+bool in_vectors(const Call& call) {
+  constexpr int64_t WIDTH = 16 / sizeof(T);
+  const int inner = call.rank - 1;
+  bool whole = call.aligned && (call.dense || call.size[inner] % WIDTH == 0);
+  for (const auto& stride : call.stride) {
+    whole = whole && stride[inner] == 1;
+    for (int d = 0; d < inner; ++d) whole = whole && stride[d] % WIDTH == 0;
+  }
+  return whole;
+}
 
 }  // namespace
 """
