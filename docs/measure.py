@@ -4,7 +4,8 @@
     python docs/measure.py --shapes full --compile     # the founding systems at their declared shapes
 
 Times are medians over interleaved runs: CUDA events on the GPU, with the L2 cache flushed before each
-run, and wall clock on the CPU, where the copy is clone, which allocates as the others do. Speeds count the bytes read plus the bytes written by one pass.
+run, and wall clock on the CPU, where the copy is clone, since it allocates as the others do. Speeds count
+the bytes read plus the bytes written by one pass.
 """
 
 from __future__ import annotations
@@ -120,13 +121,14 @@ def measure(name: str, device: str, full: bool, compiled: bool, repeats: int, ta
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--shapes", type=click.Choice(["small", "full"]), default="small", help="2^24, or as declared.")
+@click.option("--shapes", type=click.Choice(["small", "full"]), default="small", help="2^24 or declared.")
 @click.option("--compile", "compiled", is_flag=True, help="Time torch.compile too.")
 @click.option("--repeats", default=15, help="Timed turns.")
 def main(names: tuple[str, ...], shapes: str, compiled: bool, repeats: int) -> None:
     """Check and time the modules NAMES, or the founding systems."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    machine = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    threads = f"CPU, {torch.get_num_threads()} threads"
+    machine = torch.cuda.get_device_name() if device == "cuda" else threads
     table = Table(title=f"{machine}, PyTorch {torch.__version__}, float32", box=None)
     for column in ("module", "run", "ms", "GB/s", "of copy", "of eager", "max difference"):
         table.add_column(column, justify="left" if column in ("module", "run") else "right")

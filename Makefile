@@ -1,0 +1,41 @@
+# make demo   build a spec, run its module, check it against PyTorch, show the speed
+# make test   everything that CI checks
+# The first run makes .venv; PYTHON and TORCH say from what.
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: demo test gpu measure build clean
+
+demo: $(VENV)/.ready
+	python -m fusegen build specs/hardsigmoid.yaml specs/relu_hardswish.yaml
+	python docs/measure.py hardsigmoid relu_hardswish
+
+test: $(VENV)/.ready
+	ruff check .
+	ruff format --check .
+	mypy
+	python -m fusegen check
+	python -m pytest -q
+
+gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
+	python -m pytest -q -m gpu
+
+measure: $(VENV)/.ready  # the figures of the README
+	python docs/measure.py --shapes full --compile
+
+build: $(VENV)/.ready
+	python -m fusegen build
+	python -m fusegen schema
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# torch comes first and alone, so that the version asked for is the one the rest finds.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
+	touch $@
