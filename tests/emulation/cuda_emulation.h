@@ -1,0 +1,116 @@
+// CUDA on the CPU, one thread after the other: enough of it to run a generated module's own text.
+//
+// A kernel launched as kernel<<<blocks, threads, shared, stream>>>(arguments) has been rewritten as
+// emulate(kernel, blocks, threads, shared, stream, arguments).
+
+#pragma once
+
+#include <math.h>
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __restrict__ __restrict
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+inline dim3 blockIdx, threadIdx, blockDim, gridDim;
+
+typedef struct CUstream_st* cudaStream_t;
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidDevice = 101 };
+
+// What a test sets, and what it reads afterwards.
+struct Emulation {
+  int64_t first_block = 0;          // blocks before it are not run: the far end of a huge tensor
+  int device = 0;                   // the current device, of two
+  int launch_error = 0;             // what the launch will report
+  int launched_on = -1;             // the device that was current at the launch
+  void* launched_stream = nullptr;  // the stream of the launch
+  int64_t launches = 0, blocks = 0;
+};
+extern "C" {
+Emulation emulation;
+}
+
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = emulation.device;
+  return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device > 1) return cudaErrorInvalidDevice;
+  emulation.device = device;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetLastError() { return cudaError_t(std::exchange(emulation.launch_error, 0)); }
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorInvalidDevice ? "invalid device ordinal" : "invalid argument";
+}
+extern "C" inline int32_t aoti_torch_get_current_cuda_stream(int32_t device, void** stream) {
+  *stream = reinterpret_cast<void*>(uintptr_t(0x1000 + device));
+  return 0;
+}
+
+template <typename... Parameters, typename... Arguments>
+void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, size_t, cudaStream_t stream,
+             const Arguments&... arguments) {
+  emulation.launches += 1;
+  emulation.blocks = blocks;
+  emulation.launched_on = emulation.device;
+  emulation.launched_stream = stream;
+  gridDim.x = unsigned(blocks);
+  blockDim.x = threads;
+  for (int64_t block = emulation.first_block; block < blocks; ++block)
+    for (unsigned thread = 0; thread < threads; ++thread) {
+      blockIdx.x = unsigned(block);
+      threadIdx.x = thread;
+      kernel(arguments...);
+    }
+}
+
+template <typename To, typename From>
+To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+struct __half {
+  uint16_t bits;
+};
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+
+inline float __bfloat162float(__nv_bfloat16 v) { return bit_cast<float>(uint32_t(v.bits) << 16); }
+inline __nv_bfloat16 __float2bfloat16_rn(float v) {
+  const uint32_t bits = bit_cast<uint32_t>(v);
+  if (v != v) return {0x7fff};
+  return {uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+
+inline float __half2float(__half v) {
+  const uint32_t exponent = v.bits >> 10 & 31, fraction = v.bits & 0x3ff;
+  float magnitude = ldexpf(float(exponent ? fraction + 1024 : fraction), int(exponent ? exponent : 1) - 25);
+  if (exponent == 31) magnitude = fraction ? NAN : INFINITY;
+  return v.bits >> 15 ? -magnitude : magnitude;
+}
+inline __half __float2half_rn(float v) {
+  const uint16_t sign = uint16_t(bit_cast<uint32_t>(v) >> 16 & 0x8000);
+  if (v != v) return {0x7fff};
+  const float magnitude = fabsf(v);
+  if (magnitude >= 65520.0f) return {uint16_t(sign | 0x7c00)};
+  int exponent = 0;
+  frexpf(magnitude, &exponent);  // magnitude lies in [2^(exponent - 1), 2^exponent)
+  if (magnitude == 0 || exponent < -13) exponent = -13;  // subnormals: as in the smallest normals
+  const float places = nearbyintf(ldexpf(magnitude, 11 - exponent));  // ties to even
+  return {uint16_t(sign | uint16_t((exponent + 13) * 1024 + int(places)))};
+}

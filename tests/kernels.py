@@ -1,0 +1,158 @@
+"""What the tests of kernels share: modules to load, inputs that miss nothing, comparison bit by bit.
+
+It needs torch and nothing of fusegen, but where a test compiles a spec of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = ROOT / "generated"
+NAMES = sorted(path.stem for path in GENERATED.glob("*.py"))
+POINTWISE = [name for name in NAMES if name != "conv_relu_hardswish"]
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+INTEGERS = {
+    torch.float32: torch.int32,
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+    torch.float64: torch.int64,
+}
+LAYOUTS = ("contiguous", "transposed", "sliced", "expanded", "channels_last", "0-d", "empty", "ones")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder of builds for the whole run, whatever the number of workers."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "extensions"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
+        yield folder
+
+
+def load(path: Path) -> ModuleType:
+    """The module in a file, imported under the name of its stem."""
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def generated(name: str) -> ModuleType:
+    """A committed module."""
+    return load(GENERATED / f"{name}.py")
+
+
+def compiled(folder: Path, name: str, body: str) -> ModuleType:
+    """The module of a spec of a test's own; `body` is all but its name and its summary."""
+    from fusegen.pipeline import compilation
+
+    spec = folder / f"{name}.yaml"
+    spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")
+    module = folder / f"{name}.py"
+    module.write_text(compilation(spec).module, encoding="utf-8")
+    return load(module)
+
+
+def patterns(dtype: torch.dtype, count: int, kinks: tuple[float, ...] = (), device: str = "cpu") -> Tensor:
+    """Values of every kind: random bits, every special value, and the neighbours of zero and the kinks.
+
+    In a 16-bit type they are all there are.
+    """
+    generator = torch.Generator(device).manual_seed(count)
+    integer = INTEGERS[dtype]
+    if dtype.itemsize == 2:
+        every = torch.arange(-(2**15), 2**15, dtype=integer, device=device)
+        repeats = max(1, count // every.numel())
+        return every.repeat(repeats).view(dtype)
+    words = torch.randint(
+        -(2**31), 2**31, (count * dtype.itemsize // 4,), generator=generator, device=device
+    )
+    info = torch.finfo(dtype)
+    special = [0.0, info.smallest_normal, info.tiny, info.max, info.max / 6, torch.inf, torch.nan, *kinks]
+    near = torch.tensor(special, dtype=dtype, device=device).view(integer)
+    near = torch.cat([near + step for step in range(-3, 4)]).view(dtype)
+    ordinary = torch.randn(count // 2, generator=generator, dtype=dtype, device=device) * 4
+    return torch.cat([words.to(torch.int32).view(dtype), near, -near, ordinary])
+
+
+def differences(actual: Tensor, expected: Tensor) -> Tensor:
+    """Where two tensors differ in a bit; a NaN equals every other."""
+    integer = INTEGERS[actual.dtype]
+    bits = actual.contiguous().view(integer) != expected.contiguous().view(integer)
+    return bits & ~(actual.isnan() & expected.isnan())
+
+
+def assert_same(actual: Tensor, expected: Tensor, *inputs: Tensor) -> None:
+    """Two tensors agree in dtype, shape and every bit; if not, say where, for what inputs."""
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    wrong = differences(actual, expected)
+    if wrong.any():
+        at = wrong.nonzero()[:5]
+        shown = [
+            [value.expand(actual.shape)[tuple(i)].item() for value in (*inputs, actual, expected)]
+            for i in at
+        ]
+        pytest.fail(f"{int(wrong.sum())} of {wrong.numel()} differ; inputs, actual, expected: {shown}")
+
+
+def ulps(actual: Tensor, expected: Tensor) -> int:
+    """The largest distance between two tensors in units of the last place.
+
+    A NaN beside a number is further away than any two numbers.
+    """
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+
+    def ordered(values: Tensor) -> Tensor:
+        """Integers in the order of the floats, both zeros being 0."""
+        bits = values.contiguous().view(INTEGERS[values.dtype]).long()
+        lowest = -(2 ** (8 * values.dtype.itemsize - 1))
+        return torch.where(bits < 0, lowest - bits, bits)
+
+    distance = (ordered(actual).double() - ordered(expected).double()).abs()
+    if actual.dtype == torch.float64:  # exact where the two are near
+        distance = torch.where(distance < 2**50, (ordered(actual) - ordered(expected)).abs(), distance)
+    distance = torch.where(actual.isnan() & expected.isnan(), 0, distance)
+    distance = torch.where(actual.isnan() != expected.isnan(), torch.inf, distance)
+    worst = distance.max().item() if distance.numel() else 0
+    return int(min(worst, 2**63))
+
+
+def arranged(layout: str, dtype: torch.dtype, device: str = "cpu") -> Tensor:
+    """A tensor of ordinary values and of a layout of `LAYOUTS`."""
+    generator = torch.Generator(device).manual_seed(0)
+
+    def filled(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device, dtype=dtype) * 4
+
+    return {
+        "contiguous": lambda: filled(7, 33, 65),
+        "transposed": lambda: filled(65, 33, 7).permute(1, 2, 0),
+        "sliced": lambda: filled(9, 70, 131)[1::2, 3:-4, ::3],
+        "expanded": lambda: filled(5, 1, 67).expand(5, 40, 67),
+        "channels_last": lambda: filled(3, 17, 19, 23).to(memory_format=torch.channels_last),
+        "0-d": lambda: filled(),
+        "empty": lambda: filled(3, 0, 5),
+        "ones": lambda: filled(1, 1, 41, 1).transpose(0, 2),
+    }[layout]()
+
+
+def meaningful_strides(values: Tensor) -> list[int]:
+    """The strides that decide where an element lies: none where a dimension has one element or none."""
+    return [
+        step for step, size in zip(values.stride(), values.shape, strict=True) if size > 1 < values.numel()
+    ]
