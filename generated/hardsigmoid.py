@@ -49,15 +49,15 @@ __global__ void __launch_bounds__(THREADS)
   constexpr int WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
   const Index first = Index(blockIdx.x) * BLOCK, n = Index(call.numel);
   const T* x_in = static_cast<const T*>(call.in[0]);
-  T* y_out = static_cast<T*>(call.out);
-  Vector<T> y_v, x_v;
+  T* out = static_cast<T*>(call.out);
+  Vector<T> x_v, out_v;
   if (vectors && first + BLOCK <= n) {
     const Index i = first + threadIdx.x * WIDTH;
     x_in += DENSE ? i : offset(call, 0, i);
     x_v = *reinterpret_cast<const Vector<T>*>(x_in);
 #pragma unroll
-    for (int k = 0; k < WIDTH; ++k) store(y_v.at[k], hardsigmoid_formula(load(x_v.at[k])));
-    *reinterpret_cast<Vector<T>*>(y_out + i) = y_v;
+    for (int k = 0; k < WIDTH; ++k) store(out_v.at[k], hardsigmoid_formula(load(x_v.at[k])));
+    *reinterpret_cast<Vector<T>*>(out + i) = out_v;
   } else {
 #pragma unroll
     for (int k = 0; k < WIDTH; ++k) {
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int k = 0; k < WIDTH; ++k) {
       const Index i = first + k * THREADS + threadIdx.x;
-      if (i < n) store(y_out[i], hardsigmoid_formula(load(x_v.at[k])));
+      if (i < n) store(out[i], hardsigmoid_formula(load(x_v.at[k])));
     }
   }
 }
@@ -129,16 +129,16 @@ void run(const Call& call, int64_t begin, int64_t end) {
   const int64_t width = call.size[inner];
   for (int64_t i = begin; i < end;) {
     const int64_t column = i % width, count = std::min(width - column, end - i);
-    T* y_out = static_cast<T*>(call.out) + i;
+    T* out = static_cast<T*>(call.out) + i;
     const int64_t x_step = call.stride[0][inner];
     const T* x_in = static_cast<const T*>(call.in[0]) + column * x_step;
     for (int64_t d = inner - 1, rest = i / width; d >= 0; rest /= call.size[d--]) {
       x_in += rest % call.size[d] * call.stride[0][d];
     }
     if (x_step == 1)
-      for (int64_t k = 0; k < count; ++k) y_out[k] = T(hardsigmoid_formula(load(x_in[k])));
+      for (int64_t k = 0; k < count; ++k) out[k] = T(hardsigmoid_formula(load(x_in[k])));
     else
-      for (int64_t k = 0; k < count; ++k) y_out[k] = T(hardsigmoid_formula(load(x_in[k * x_step])));
+      for (int64_t k = 0; k < count; ++k) out[k] = T(hardsigmoid_formula(load(x_in[k * x_step])));
     i += count;
   }
 }

@@ -74,7 +74,7 @@ def text(node: yaml.Node, key: str) -> str:
 def name(node: yaml.Node) -> str:
     """The name of the spec."""
     scalar = as_scalar(node, "name", "a word", "name: hardsigmoid")
-    check_name(scalar.text, scalar.span)
+    check_attribute(scalar.text, scalar.span)
     return scalar.text
 
 
@@ -124,6 +124,7 @@ def params(node: yaml.Node) -> tuple[Param, ...]:
     found = []
     for key, span, value in entries:
         check_variable(key, span)
+        check_attribute(key, span)
         scalar = as_scalar(value, key, "a number", "params: {alpha: 1.0}")
         found.append(Param(key, _number(scalar.text, scalar.span, key), span))
     return tuple(found)

@@ -25,7 +25,8 @@ _CPP = (
 ).split()
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
-    "call functools hashlib load logging name nn os out pathlib property self store super tempfile torch"
+    "call cpp_extension fcntl functools get_init_inputs get_inputs hashlib load logging nn os out pathlib "
+    "require self shutil store super tempfile torch"
 ).split()
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _LAYER_ATTRIBUTES = (  # what nn.Module already has
