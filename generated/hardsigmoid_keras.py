@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(THREADS)
   if (vectors && first + BLOCK <= n) {
     const Index i = first + threadIdx.x * WIDTH;
     x_in += DENSE ? i : offset(call, 0, i);
-    x_v = *reinterpret_cast<const Vector<T>*>(x_in);
+    x_v = vector(x_in, DENSE || call.stride[0][call.rank - 1] == 1);
 #pragma unroll
     for (int k = 0; k < WIDTH; ++k) store(out_v.at[k], hardsigmoid_keras_formula(load(x_v.at[k])));
     *reinterpret_cast<Vector<T>*>(out + i) = out_v;
@@ -261,13 +261,24 @@ struct alignas(16) Vector {
   T at[16 / sizeof(T)];
 };
 
-// Whether every vector of y meets one whole, aligned vector of each input.
+// The vector at p; one element throughout where the input stands still along the innermost dimension.
+template <typename T>
+__device__ __forceinline__ Vector<T> vector(const T* p, bool moves) {
+  if (moves) return *reinterpret_cast<const Vector<T>*>(p);
+  Vector<T> v;
+#pragma unroll
+  for (T& element : v.at) element = *p;
+  return v;
+}
+
+// Whether every vector of y meets such a vector of each input.
 template <typename T>
 bool in_vectors(const Call& call) {
   constexpr int64_t WIDTH = 16 / sizeof(T);
   const int inner = call.rank - 1;
   bool whole = call.aligned && (call.dense || call.size[inner] % WIDTH == 0);
   for (const auto& stride : call.stride) {
+    if (stride[inner] == 0) continue;
     whole = whole && stride[inner] == 1;
     for (int d = 0; d < inner; ++d) whole = whole && stride[d] % WIDTH == 0;
   }
