@@ -13,7 +13,7 @@ import mmap
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +28,7 @@ from torch import Tensor
 
 EMULATION = Path(__file__).resolve().parent / "emulation"
 FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-FLAGS += ["-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
+FLAGS += ["-fsanitize=undefined", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
 MAX_RANK, GUARD = 25, 256
@@ -175,13 +175,21 @@ def run(
     for d, size in enumerate(sizes):
         call.size[d] = size
     call.out, call.numel, call.rank = out.address, first.numel(), len(sizes)
-    call.dtype, call.device, call.dense, call.aligned = SCALAR_TYPES[first.dtype], 0, dense, shift == 0
+    call.dtype, call.device, call.dense = SCALAR_TYPES[first.dtype], 0, dense
+    call.aligned = all(address % 16 == 0 for address in (call.out, *call.in_))
     for k, value in enumerate(params):
         call.param[k] = value
     assert emulation.launch(ctypes.byref(call)) is None
     for room in (out, *rooms):
         room.check()
     return out.values.reshape(first.shape)
+
+
+@pytest.fixture(autouse=True)
+def defined(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Nothing a kernel did was undefined: no misaligned vector, no overflow of an index."""
+    yield
+    assert "runtime error" not in capfd.readouterr().err
 
 
 def in_math(formula: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
@@ -287,10 +295,15 @@ def test_any_misalignment_is_read_element_by_element(
 
 
 def views(dtype: torch.dtype) -> dict[str, Tensor]:
-    """Views that no flat walk can read, of one to four dimensions."""
-    base = torch.arange(40_000, dtype=torch.float64).remainder(911).sub(400).div(64).to(dtype)
+    """Views that no flat walk can read, of one to four dimensions.
+
+    In those of the second part each row comes in whole vectors, or misses that by one thing.
+    """
+    base = torch.arange(80_000, dtype=torch.float64).remainder(911).sub(400).div(64).to(dtype)
+    base = base[-(base.data_ptr() // dtype.itemsize) % (16 // dtype.itemsize) :]
+    tiles = base[:76_800].view(150, 4, 128)
     return {
-        "step": base[::3],
+        "step": base[:39_000:3],
         "reversed order": base[:33_000].view(100, 330).t(),
         "step in a row": base[:33_000].view(110, 300)[3:, 1::2],
         "expanded row": base[:301].expand(37, 301),
@@ -300,6 +313,14 @@ def views(dtype: torch.dtype) -> dict[str, Tensor]:
         "box": base[:30_030].view(11, 39, 70)[1:-1, ::2, 5:66],
         "four": base[:36_960].view(11, 8, 20, 21).permute(3, 1, 0, 2)[2:, ::3, :, 1:],
         "overlapping": base.as_strided((50, 7, 9, 11), (5, 3, 2, 1)),
+        "vectors": tiles[:, 1:3, 16:64],
+        "vectors, expanded": tiles[3:4, ::2, :64].expand(99, 2, 64),
+        "vectors, permuted": tiles.transpose(0, 1)[..., 32:],
+        "vectors, one off": tiles[:, 1:3, 17:65],
+        "vectors, one more": tiles[:, 1:3, 16:65],
+        "vectors, odd rows": base[: 129 * 500].view(250, 2, 129)[:, :, :64],
+        "vectors, odd planes": base[: 257 * 200].view(200, 257)[:, :256].view(200, 2, 128)[..., :64],
+        "vectors, odd overlap": base.as_strided((300, 64), (7, 1)),
     }
 
 
