@@ -10,20 +10,25 @@ With ``numerics: eager`` every operation that PyTorch would run as a kernel of i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 from fusegen.errors import (
     ChainCycle,
+    FusegenError,
+    RepeatedArgument,
+    SpecErrors,
     StepHasInputs,
     StepHasLayers,
     StepIgnoresValue,
-    TooLarge,
+    TooMany,
     UnknownArgument,
     UnknownFunction,
     WrongArity,
+    counted,
     nearest,
 )
-from fusegen.ops import FUNCTIONS, OPS
+from fusegen.ops import FUNCTIONS, OPS, argument_count, called
 from fusegen.spec import Spec, Step
 from fusegen.term import (
     Apply,
@@ -48,13 +53,14 @@ def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Progra
     """The program of a spec; `library` finds other specs by name, `known` are names to suggest.
 
     Raises:
-        UnknownFunction, WrongArity, UnknownArgument, ChainCycle, StepIgnoresValue, StepHasInputs,
-        StepHasLayers: a step or a call that does not fit.
+        SpecErrors: every step and call that does not fit.
     """
     inputs, params = (tuple(v.name for v in values) for values in (spec.inputs, spec.params))
     composer = _Composer(library, known, list(inputs + params))
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
     result = composer.body(spec, values, (spec.name,), eager=spec.numerics == "eager")
+    if composer.errors:
+        raise SpecErrors(composer.errors)
     return Program(inputs, params, needed(composer.lets, result), result)
 
 
@@ -64,22 +70,40 @@ class _Composer:
     def __init__(self, library: Library, known: tuple[str, ...], taken: list[str]) -> None:
         self.library, self.known, self.taken = library, known, taken
         self.lets: list[Let] = []
+        self.errors: list[FusegenError] = []
         self.calls = 0
 
     def body(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...], eager: bool) -> Term:
         """The value of a spec, where its inputs and parameters have the given values."""
         eager = eager and not (spec.reference and spec.formula)
         for line in spec.where:
-            values[line.name] = self.bind(line.name, self.resolve(line.term, values, path, eager))
+            values[line.name] = line.term
+            with self.collecting(path):
+                values[line.name] = self.bind(line.name, self.resolve(line.term, values, path, eager))
         if spec.formula is not None:
-            return self.resolve(spec.formula, values, path, eager)
+            with self.collecting(path):
+                return self.resolve(spec.formula, values, path, eager)
+            return spec.formula
         running = spec.inputs[0].name
         for index, step in enumerate(spec.chain):
             label = f"after_{step.call.spec}" if step.call else f"step{index + 1}"
-            value = self.step(spec, step, running, values, path, eager)
-            last = index == len(spec.chain) - 1
-            values[running] = value if last else self.bind(label, value)
+            with self.collecting(path):
+                value = self.step(spec, step, running, values, path, eager)
+                last = index == len(spec.chain) - 1
+                values[running] = value if last else self.bind(label, value)
         return values[running]
+
+    @contextmanager
+    def collecting(self, path: tuple[str, ...]) -> Iterator[None]:
+        """Note a mistake of the spec itself and go on behind the block; one inside a call ends the call."""
+        try:
+            yield
+        except FusegenError as error:
+            if len(path) > 1:
+                raise
+            self.errors.append(error)
+            if isinstance(error, TooMany):
+                raise SpecErrors(self.errors) from None
 
     def step(
         self, spec: Spec, step: Step, running: str, values: dict[str, Term], path: tuple[str, ...],
@@ -97,11 +121,15 @@ class _Composer:
         )
         if self.library(name) is None and name in FUNCTIONS:
             op = FUNCTIONS[name]
-            given = {op.args[0]: current, **dict(keywords)}
-            if tuple(given) != op.args:
-                count, signature = len(op.args), op.signature
-                raise StepHasInputs(step.span, name=name, count=count, signature=signature)
-            return _rounded(Apply(name, tuple(given.values()), step.span), eager)
+            given: dict[str, Term] = {op.args[0]: current}
+            for key, value in keywords:
+                _check_argument(step.call, key, op.args, given, op.signature)
+                given[key] = value
+            row = called(op, given)
+            if row is None:
+                takes, signature = argument_count(op), op.signature
+                raise StepHasInputs(step.span, name=name, takes=takes, signature=signature)
+            return _rounded(Apply(row.name, tuple(given[arg] for arg in row.args), step.span), eager)
         return self.call(SpecCall(name, (current,), keywords, step.span), path, eager, by_name=True)
 
     def resolve(self, term: Term, values: dict[str, Term], path: tuple[str, ...], eager: bool) -> Term:
@@ -120,8 +148,8 @@ class _Composer:
         spec = self.library(call.spec)
         self.calls += 1
         if self.calls > MAX_CALLS:
-            size, remedy = f"more than {MAX_CALLS} steps", "split it into several specs"
-            raise TooLarge(call.span, what="the chain", size=size, limit=MAX_CALLS, remedy=remedy)
+            remedy = "split it into several specs"
+            raise TooMany(call.span, what="the chain", limit=MAX_CALLS, parts="steps", remedy=remedy)
         if spec is None:
             known = [*self.known, *FUNCTIONS]
             near = nearest(call.spec, known, "'fusegen list' shows the specs")
@@ -132,8 +160,8 @@ class _Composer:
         if spec.layers:
             raise StepHasLayers(call.span, name=call.spec)
         if by_name and len(spec.inputs) != 1:
-            count = len(spec.inputs)
-            raise StepHasInputs(call.span, name=call.spec, count=count, signature=_signature(spec))
+            takes = counted(len(spec.inputs), "tensor")
+            raise StepHasInputs(call.span, name=call.spec, takes=takes, signature=_signature(spec))
         values = _bind_arguments(spec, call)
         for name, value in values.items():
             if not isinstance(value, Name | Number) and _mentions(spec, name) > 1:
@@ -160,18 +188,28 @@ def _bind_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
     values |= zip(arguments, call.args, strict=False)
     given = set(arguments[: len(call.args)])
     for name, value in call.keywords:
-        if name not in arguments or name in given:
-            raise UnknownArgument(call.span, name=spec.name, argument=name, signature=_signature(spec))
+        _check_argument(call, name, arguments, given, _signature(spec))
         values[name] = value
         given.add(name)
     missing = [i.name for i in spec.inputs if i.name not in given]
     if missing or len(call.args) > len(arguments):
-        count, total = len(spec.inputs), len(call.args) + len(call.keywords)
-        expected = f"{count} tensor{'s' if count > 1 else ''} and {len(spec.params)} parameters"
-        found = f"{total} {'is' if total == 1 else 'are'}"
+        total = len(call.args) + len(call.keywords)
+        expected = counted(len(spec.inputs), "tensor")
+        expected += f" and {counted(len(spec.params), 'parameter')}" if spec.params else ""
+        found = f"{total or 'none'} {'is' if total < 2 else 'are'}"
         signature = _signature(spec)
         raise WrongArity(call.span, name=spec.name, expected=expected, found=found, signature=signature)
     return values
+
+
+def _check_argument(
+    call: SpecCall, name: str, known: Collection[str], given: Collection[str], signature: str
+) -> None:
+    """Refuse a keyword argument that is unknown or already given."""
+    if name in given:
+        raise RepeatedArgument(call.span, name=call.spec, argument=name, signature=signature)
+    if name not in known:
+        raise UnknownArgument(call.span, name=call.spec, argument=name, signature=signature)
 
 
 def _signature(spec: Spec) -> str:

@@ -15,7 +15,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-CONTEXT_COLUMNS = 96
+CONTEXT_COLUMNS, COLUMNS_BEHIND = 96, 24  # of a long line: how much is shown, how much after the caret
+MAX_PARTICULAR, MAX_TOLD = 400, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Span:
         """The line and a caret below the column; nothing when the place is a whole file."""
         if not self.text.strip():
             return ""
-        left = max(0, self.column - CONTEXT_COLUMNS)  # a very long line is shown around the caret
+        left = max(0, self.column - (CONTEXT_COLUMNS - COLUMNS_BEHIND))
         shown = "".join(c if c.isprintable() else " " for c in self.text[left:][:CONTEXT_COLUMNS])
         indent = len(shown) - len(shown.lstrip())
         return f"    {shown.strip()}\n    {' ' * (self.column - 1 - left - indent)}^\n"
@@ -52,6 +53,7 @@ class FusegenError(Exception):
 
     def __init__(self, span: Span, /, **particulars: object) -> None:
         """Place the sentence at `span` and fill its holes."""
+        particulars = {name: _short(value) for name, value in particulars.items()}
         self.span = span
         self.message = self.sentence.format(**particulars)
         hint = self.hint.format(**particulars)
@@ -65,13 +67,31 @@ class SpecErrors(Exception):
     def __init__(self, errors: Iterable[FusegenError]) -> None:
         """Hold `errors` sorted by line and column."""
         self.errors = tuple(sorted(errors, key=lambda e: (e.span.file, e.span.line, e.span.column)))
-        super().__init__("\n".join(str(error) for error in self.errors))
+        told = [str(error) for error in self.errors[:MAX_TOLD]]
+        more = len(self.errors) - len(told)
+        super().__init__("\n".join([*told, f"and {counted(more, 'more mistake')}"] if more else told))
+
+
+def _short(value: object) -> object:
+    """A particular as a sentence shows it: a very long text by its start."""
+    long = isinstance(value, str) and len(value) > MAX_PARTICULAR
+    return f"{str(value)[:60]}..." if long else value
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: ``no tensor``, ``1 tensor``, ``2 tensors``."""
+    return f"{number or 'no'} {noun}{'s' if number > 1 else ''}"
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The known word nearest to `name`, or nothing where none is near."""
+    return next(iter(difflib.get_close_matches(name[:80], sorted(known), n=1, cutoff=0.6)), "")
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint that names the known word nearest to `name`, or `otherwise`."""
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else otherwise
+    close = meant(name, known)
+    return f"did you mean '{close}'?" if close else otherwise
 
 
 # --- the file ---------------------------------------------------------------------------------------
@@ -92,14 +112,19 @@ class TooLarge(FusegenError):
     hint = "{remedy}"
 
 
+class TooMany(FusegenError):
+    sentence = "{what} has more than {limit} {parts}"
+    hint = "{remedy}"
+
+
 class NotYaml(FusegenError):
     sentence = "this is not valid YAML: {problem}"
-    hint = "quote a text that holds ': ' or starts with a special character"
+    hint = "{remedy}"
 
 
 class YamlFeature(FusegenError):
     sentence = "{feature} are not allowed in a spec"
-    hint = "write the value out in full"
+    hint = "{remedy}"
 
 
 # --- the fields -------------------------------------------------------------------------------------
@@ -117,6 +142,11 @@ class DuplicateKey(FusegenError):
 
 class MissingField(FusegenError):
     sentence = "the field {key!r} is missing"
+    hint = "{remedy}"
+
+
+class Empty(FusegenError):
+    sentence = "{key} is empty"
     hint = "{remedy}"
 
 
@@ -146,7 +176,7 @@ class NameIsNotStem(FusegenError):
 
 
 class UnsafeText(FusegenError):
-    sentence = "{key} holds {what}, which could end a comment or a docstring in the generated code"
+    sentence = "{key} holds {what}, which could end or disguise a comment in the generated code"
     hint = "keep to one line of plain text"
 
 
@@ -173,6 +203,16 @@ class UnknownName(FusegenError):
     hint = "{near}"
 
 
+class NotAnInput(FusegenError):
+    sentence = "{name!r} is not an input"
+    hint = "{near}"
+
+
+class NotInInit(FusegenError):
+    sentence = "{name!r} is not an argument of the constructor"
+    hint = "{near}"
+
+
 class UnknownFunction(FusegenError):
     sentence = "{name!r} is neither a function nor a spec"
     hint = "{near}"
@@ -188,24 +228,34 @@ class UnknownArgument(FusegenError):
     hint = "it is {signature}"
 
 
+class RepeatedArgument(FusegenError):
+    sentence = "{name} is given the argument {argument!r} twice"
+    hint = "it is {signature}"
+
+
 class NotReal(FusegenError):
     sentence = "{what} stands where {expected} is expected"
-    hint = "a comparison is used as  where(x > 0, a, b)"
+    hint = "{remedy}"
 
 
 class NumberOutOfRange(FusegenError):
-    sentence = "the number {text} does not fit in float64"
-    hint = "write a number between 5e-324 and 1.79e308"
+    sentence = "{what} does not fit in float64"
+    hint = "it holds sizes from 5e-324 to 1.79e308"
 
 
 class Undefined(FusegenError):
-    sentence = "{what} has no value"
+    sentence = "{what} has no real value"
     hint = "{remedy}"
 
 
 class Unused(FusegenError):
     sentence = "{what} {name!r} is declared but never used"
     hint = "use it or remove it"
+
+
+class ConstantFormula(FusegenError):
+    sentence = "the formula does not use {name!r}, the input of a spec that declares none"
+    hint = "use {name}, or name the tensors under `inputs`"
 
 
 # --- composing --------------------------------------------------------------------------------------
@@ -222,7 +272,7 @@ class StepIgnoresValue(FusegenError):
 
 
 class StepHasInputs(FusegenError):
-    sentence = "{name!r} takes {count} tensors, so it cannot be a step by name alone"
+    sentence = "{name!r} takes {takes}, so the running value alone does not make it a step"
     hint = "write the step as a call: {signature}"
 
 

@@ -14,13 +14,14 @@ Source: PyTorch documentation of torch and torch.nn.functional; ATen's BinaryOps
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 
 from fusegen import interval
+from fusegen.errors import counted
 from fusegen.interval import REALS, Interval, between
 
 SELECT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(6)  # how tightly a spelling binds, loosest first
@@ -153,5 +154,23 @@ _ROWS = (
 # fmt: on
 
 OPS = {row.name: row for row in _ROWS}
+_FEWER: dict[tuple[str, tuple[str, ...]], str] = {
+    ("clamp", ("x", "min")): "clamp_min",
+    ("clamp", ("x", "max")): "clamp_max",
+}
 FUNCTIONS = {name: row for name, row in OPS.items() if row.written and row.args}
 CONSTANTS = {name: row for name, row in OPS.items() if not row.args}
+
+
+def called(op: Op, given: Collection[str]) -> Op | None:
+    """The row that a call of `op` with the given arguments means, or nothing where some are missing."""
+    present = tuple(arg for arg in op.args if arg in given)
+    return op if present == op.args else OPS.get(_FEWER.get((op.name, present), ""))
+
+
+def argument_count(op: Op) -> str:
+    """How many arguments a call of `op` takes, in words."""
+    count = len(op.args)
+    if any(name == op.name for name, _ in _FEWER):
+        return f"{count - 1} or {count} arguments"
+    return counted(count, "argument")

@@ -20,7 +20,7 @@ from typing import Any
 
 import sympy
 
-from fusegen.errors import NumberOutOfRange, Undefined
+from fusegen.errors import NumberOutOfRange, Span, Undefined
 from fusegen.interval import REALS, Interval, point
 from fusegen.ops import OPS
 from fusegen.term import (
@@ -204,28 +204,37 @@ def folded(term: Term) -> Term:
     if len(values) < len(term.args) or OPS[term.op].boolean:
         return term
     if term.op in ARITHMETIC:
-        exact = ARITHMETIC[term.op](*values)
-    else:
-        shown = f"{term.op}({', '.join(f'{float(v):g}' for v in values)})"
-        exact = _evaluated(term, values, shown)
-    if abs(exact) >= 2**1024:
-        raise NumberOutOfRange(term.span, text=f"about {'-' if exact < 0 else ''}10^{_digits(exact)}")
-    return Number(exact, term.span)
+        return Number(_fitting(ARITHMETIC[term.op](*values), term.span), term.span)
+    shown = f"{term.op}({', '.join(_shown(value) for value in values)})"
+    return Number(_evaluated(term, values, shown), term.span)
 
 
 def _evaluated(term: Apply, values: list[Fraction], shown: str) -> Fraction:
     """The value of a function at numbers, to 60 digits."""
     floats = [sympy.Float(sympy.Rational(v.numerator, v.denominator), DIGITS) for v in values]
-    value = sympy.sympify(OPS[term.op].real(*floats)).evalf(DIGITS)
+    try:
+        value = sympy.sympify(OPS[term.op].real(*floats)).evalf(DIGITS)
+    except (OverflowError, ValueError):  # mpmath gives up on a size that no float has
+        raise NumberOutOfRange(term.span, what=shown) from None
     if not (value.is_real and value.is_finite):
-        raise Undefined(term.span, what=shown, remedy="it is not a real number")
-    if not value.is_zero and not -400 < sympy.log(abs(value), 10) < 309:
-        raise NumberOutOfRange(term.span, text=shown)
-    return Fraction(str(value))
+        raise Undefined(term.span, what=shown, remedy="change its argument")
+    if not value.is_zero and not -400 < sympy.log(abs(value), 10) < 400:
+        raise NumberOutOfRange(term.span, what=shown)
+    return _fitting(Fraction(str(value)), term.span, shown)
 
 
-def _digits(value: Fraction) -> int:
-    return len(str(abs(value.numerator))) - len(str(value.denominator))
+def _fitting(value: Fraction, span: Span, shown: str = "") -> Fraction:
+    """The value, unless float64 would hold an infinity or a zero in its place."""
+    size = abs(value)
+    if size >= 2**1024 - 2**970 or 0 < size <= Fraction(1, 2**1075):
+        sign = "-" if value < 0 else ""
+        power = len(str(size.numerator)) - len(str(size.denominator))
+        raise NumberOutOfRange(span, what=shown or f"a value of about {sign}10^{power}")
+    return value
+
+
+def _shown(value: Fraction) -> str:
+    return f"{float(value):g}"
 
 
 def matched(pattern: Term, term: Term, found: dict[str, Term]) -> dict[str, Term] | None:

@@ -17,7 +17,7 @@ from fusegen.term import SpecCall, Term
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMERICS = ("accurate", "eager")
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
-REFERENCE_PATTERN = r"^torch(\.[A-Za-z_][A-Za-z0-9_]*)+$"
+REFERENCE_PATTERN = r"^torch(\.[A-Za-z][A-Za-z0-9_]*)+$"
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
 DEFAULT_SHAPE = (1024, 1024)
 

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from fusegen.errors import (
+    ConstantFormula,
     FormulaOrChain,
     FusegenError,
     MissingField,
@@ -19,6 +20,7 @@ from fusegen.errors import (
     SpecErrors,
     UnknownKey,
     Unused,
+    meant,
     nearest,
 )
 from fusegen.ops import OPS
@@ -33,7 +35,9 @@ __all__ = ["parse_spec", "read_text"]
 T = TypeVar("T")
 Default = TypeVar("Default")
 _KEYS = tuple(field.key for field in FIELDS)
+_KNOWN_KEYS = "the keys are " + ", ".join(_KEYS)
 _EXAMPLES = {field.key: field.example for field in FIELDS}
+_FORMULA = "formula: x * clamp(x + 3, 0, 6) / 6"
 
 
 def parse_spec(text: str, file: str) -> Spec:
@@ -79,58 +83,65 @@ class _Reader:
     def spec(self, text: str) -> Spec | None:
         """The spec, or nothing after a mistake that leaves the formulas without meaning."""
         document = read_document(text, self.file)
-        self.root = Span(self.file, 1, 1, text.split("\n", 1)[0])
+        self.root = Span(self.file, 1, 1, text.split("\n", 1)[0].rstrip("\r"))
         for key, span, node in document.entries:
             with self.collecting():
+                self.places.setdefault(meant(key, _KEYS), span)
                 if key not in _KEYS:
-                    known = "the keys are " + ", ".join(_KEYS)
-                    raise UnknownKey(span, key=key[:80], near=nearest(key, _KEYS, known))
+                    raise UnknownKey(span, key=key, near=nearest(key, _KEYS, _KNOWN_KEYS))
                 self.nodes[key], self.places[key] = node, span
         name = self.read("name", fields.name, "")
         summary = self.read("summary", lambda node: fields.text(node, "summary"), "")
         source = self.read("source", lambda node: fields.text(node, "source"), "")
+        self.required(name)
         usual = (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
-        inputs = self.read("inputs", fields.inputs, usual)
+        inputs = self.read("inputs", fields.inputs, ())
         params = self.read("params", fields.params, ())
         init = self.read("init", fields.init, ())
-        layers = self.read("layers", lambda n: fields.layers(n, [key for key, _ in init]), ())
+        layers = self.read("layers", lambda node: fields.layers(node, self.keys("init")), ())
         reference = self.read("reference", fields.reference, "")
         numerics = self.read("numerics", lambda n: fields.word(n, "numerics", NUMERICS), NUMERICS[0])
         dtypes = self.read("dtypes", fields.dtypes, DTYPES)
-        assume = self.read("assume", lambda n: fields.assume(n, [i.name for i in inputs]), ())
-        self.required(name)
-        if self.errors:
-            return None
-        scope = [*(i.name for i in inputs), *(p.name for p in params)]
-        where = self.read("where", lambda node: fields.where(node, scope), ())
-        scope += [line.name for line in where]
+        variables = self.keys("inputs") or ("x",)
+        assume = self.read("assume", lambda node: fields.assume(node, variables), ())
+        scope = [*variables, *self.keys("params")]
+        where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
+        scope += self.keys("where")
         formula = self.read("formula", lambda node: _formula(node, scope), None)
-        chain = self.read("chain", lambda n: fields.chain(n, scope, inputs[0].name), ())
+        chain = self.read(
+            "chain", lambda node: fields.chain(node, scope, variables[0], self.collecting), ()
+        )
         if self.errors:
             return None
         spec = Spec(
-            name=name, summary=summary, source=source, inputs=inputs, params=params, init=init,
+            name=name, summary=summary, source=source, inputs=inputs or usual, params=params, init=init,
             layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             numerics=numerics, dtypes=dtypes, assume=assume, digest=_digest(text), span=self.root,
         )  # fmt: skip
-        for law in (_names_are_distinct, _everything_is_used, _primitive_is_itself):
-            with self.collecting():
-                law(spec)
+        for law in (_shared_names, _unused, _other_than_its_function):
+            self.errors += law(spec)
         return spec
 
+    def keys(self, key: str) -> tuple[str, ...]:
+        """The names that a field declares, also where it is wrong otherwise."""
+        return fields.keys(self.nodes[key]) if key in self.nodes else ()
+
     def required(self, name: str) -> None:
-        """Check that the fields every spec has are there, and that the file is named for the spec."""
+        """Check that the fields every spec has are there, and that the file is named for the spec.
+
+        A key that is misspelt counts as there: one mistake gets one message.
+        """
         for key in ("name", "summary"):
             with self.collecting():
-                if key not in self.nodes:
+                if key not in self.places:
                     raise MissingField(self.root, key=key, remedy=f"add  {_EXAMPLES[key]}")
         with self.collecting():
-            both = [key for key in ("formula", "chain") if key in self.nodes]
+            both = [key for key in ("formula", "chain") if key in self.places]
             if len(both) == 2:
                 remedy = "write the formula as a step of the chain"
                 raise FormulaOrChain(self.places["chain"], found="both", remedy=remedy)
             if not both:
-                remedy = f"add  {_EXAMPLES['formula']}  or  {_EXAMPLES['chain']}"
+                remedy = f"add  {_FORMULA}  or  {_EXAMPLES['chain']}"
                 raise FormulaOrChain(self.root, found="neither", remedy=remedy)
         with self.collecting():
             path = PurePath(self.file)
@@ -140,7 +151,7 @@ class _Reader:
 
 
 def _formula(node: Node, scope: list[str]) -> Term:
-    scalar = fields.as_scalar(node, "formula", "an expression", "formula: x * clamp(x + 3, 0, 6) / 6")
+    scalar = fields.as_scalar(node, "formula", "an expression", _FORMULA)
     return parse_formula(scalar.text, scalar.at, scope)
 
 
@@ -148,21 +159,27 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _names_are_distinct(spec: Spec) -> None:
+def _shared_names(spec: Spec) -> Iterator[FusegenError]:
+    """One mistake for each name that two things have."""
     holders: dict[str, str] = {spec.name: "the spec's own name"}
     if spec.name in OPS:  # a primitive's spec shares its name with the function, never with a variable
         holders = {}
+    arguments = dict(spec.init)
+    for param in spec.params:
+        if param.name in arguments:
+            yield NameTaken(param.span, name=param.name, holder="an argument of the constructor")
     declared = [(i.name, i.span, "an input") for i in spec.inputs]
     declared += [(p.name, p.span, "a parameter") for p in spec.params]
     declared += [(line.name, line.span, "a named step") for line in spec.where]
     declared += [(layer.attribute, layer.span, "a layer") for layer in spec.layers]
     for name, span, holder in declared:
         if name in holders:
-            raise NameTaken(span, name=name, holder=holders[name])
-        holders[name] = holder
+            yield NameTaken(span, name=name, holder=holders[name])
+        holders.setdefault(name, holder)
 
 
-def _everything_is_used(spec: Spec) -> None:
+def _unused(spec: Spec) -> Iterator[FusegenError]:
+    """One mistake for each input, parameter and named step that nothing reads."""
     terms = [spec.formula] if spec.formula else []
     terms += [step.term for step in spec.chain if step.term]
     terms += [value for step in spec.chain if step.call for _, value in step.call.keywords]
@@ -171,19 +188,21 @@ def _everything_is_used(spec: Spec) -> None:
         used.add(spec.inputs[0].name)
     declared = [("the input", i.name, i.span) for i in spec.inputs]
     declared += [("the parameter", p.name, p.span) for p in spec.params]
-    declared += [("the step", line.name, line.span) for line in spec.where]
+    declared += [("the named step", line.name, line.span) for line in spec.where]
     for what, name, span in declared:
-        if name not in used:
-            raise Unused(span, what=what, name=name)
+        if name not in used and span == spec.span:  # the input that every spec has
+            yield ConstantFormula(spec.formula.span if spec.formula else span, name=name)
+        elif name not in used:
+            yield Unused(span, what=what, name=name)
 
 
-def _primitive_is_itself(spec: Spec) -> None:
-    """A spec named like a function must be that function, so that a chain and a formula agree."""
+def _other_than_its_function(spec: Spec) -> Iterator[FusegenError]:
+    """A mistake where a spec named like a function is not that function: chain and formula must agree."""
     if spec.name not in OPS:
         return
     op = OPS[spec.name]
     variables = [*(i.name for i in spec.inputs), *(p.name for p in spec.params)]
     arguments = tuple(Name(variable) for variable in variables)
     if spec.where or spec.formula != Apply(op.name, arguments):
-        call = f"{op.name}({', '.join(variables)})"
-        raise ReservedPrimitive(spec.span, name=spec.name, call=call)
+        call = op.signature if len(variables) != len(op.args) else f"{op.name}({', '.join(variables)})"
+        yield ReservedPrimitive(spec.span, name=spec.name, call=call)

@@ -6,10 +6,11 @@ refused before anything is built from them, so no text can explode, recurse or c
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -18,6 +19,7 @@ from fusegen.errors import (
     NotYaml,
     Span,
     TooLarge,
+    TooMany,
     Unreadable,
     WrongType,
     YamlFeature,
@@ -95,31 +97,72 @@ def read_document(text: str, file: str) -> Mapping:
     """The map that a YAML text holds.
 
     Raises:
-        NotYaml, YamlFeature, TooLarge, DuplicateKey, WrongType: what the text is instead.
+        NotYaml, YamlFeature, TooMany, DuplicateKey, WrongType: what the text is instead.
     """
-    lines = text.split("\n")
-
-    def place(mark: Any, shift: int = 0) -> Span:
-        line = lines[mark.line] if mark.line < len(lines) else ""
-        return Span(file, mark.line + 1, mark.column + 1 + shift, line.rstrip("\r"))
-
+    source = _Source(text, file)
     try:
-        _refuse_features(text, place)
+        _refuse_features(source)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or getattr(error, "reason", "unreadable")
-        raise NotYaml(place(mark) if mark else Span(file), problem=problem) from None
-    node = _convert(root, text, place) if root else None
+    except yaml.reader.ReaderError as error:
+        problem = f"the character U+{ord(text[error.position]):04X} is not allowed in it"
+        raise NotYaml(source.place(error.position), problem=problem, remedy="remove it") from None
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(error, source) from None
+    node = _convert(root, source) if root else None
     if not isinstance(node, Mapping):
         example = "name: hardsigmoid"
-        raise WrongType(Span(file, 1, 1, lines[0]), key="a spec", expected="a map", example=example)
+        raise WrongType(source.place(0), key="a spec", expected="a map", example=example)
     return node
 
 
-def _refuse_features(text: str, place: Callable[..., Span]) -> None:
+class _Source:
+    """A text and the places in it."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text, self.file = text, file
+        self.lines = text.split("\n")
+        self.starts = [0, *accumulate(len(line) + 1 for line in self.lines[:-1])]
+
+    def place(self, index: int) -> Span:
+        """The place of a character; lines end where editors end them, at a line feed."""
+        line = bisect_right(self.starts, index) - 1
+        return Span(self.file, line + 1, index - self.starts[line] + 1, self.lines[line].rstrip("\r"))
+
+    def places(self, node: yaml.ScalarNode) -> Callable[[int], Span]:
+        """The place of each character of a scalar; its start, where escapes hide them."""
+        begin, end = node.start_mark.index, node.end_mark.index
+        written = begin
+        if node.style in ("|", ">"):
+            written = self.text.index("\n", begin)
+        elif node.style:
+            written += 1
+        indices = []
+        for character in node.value:
+            if not character.isspace():  # a fold turns a line break and its indent into one space
+                while written < end and self.text[written].isspace():
+                    written += 1
+            if written >= end or (self.text[written] != character and not character.isspace()):
+                return lambda _: self.place(begin)
+            indices.append(written)
+            written += self.text[written] == character
+        return lambda index: self.place(indices[index] if index < len(indices) else written)
+
+
+def _not_yaml(error: yaml.MarkedYAMLError, source: _Source) -> NotYaml:
+    problem, mark = error.problem or "unreadable", error.problem_mark
+    remedy = "quote a text that holds ': ' or starts with a special character"
+    opened = error.context_mark
+    if mark and opened and mark.index >= len(source.text.rstrip()):
+        problem, mark = f"what begins here has no end ({error.context})", opened
+        remedy = "close the bracket or the quote"
+    elif "\\t" in problem:
+        remedy = "indent with spaces"
+    return NotYaml(source.place(mark.index if mark else 0), problem=problem, remedy=remedy)
+
+
+def _refuse_features(source: _Source) -> None:
     depth = documents = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(source.text, Loader=yaml.SafeLoader):
         refused = ""
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
@@ -128,44 +171,36 @@ def _refuse_features(text: str, place: Callable[..., Span]) -> None:
             refused = "anchors and aliases"
         elif getattr(event, "tag", None):
             refused = "tags"
+        where = source.place(event.start_mark.index if event.start_mark else 0)
         if refused:
-            raise YamlFeature(place(event.start_mark), feature=refused)
+            remedy = "keep one" if documents > 1 else "write the value out in full"
+            raise YamlFeature(where, feature=refused, remedy=remedy)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            remedy = "a spec nests three or four levels"
-            size, limit = f"more than {MAX_DEPTH} levels of nesting", MAX_DEPTH
-            where = place(event.start_mark)
-            raise TooLarge(where, what="the spec", size=size, limit=limit, remedy=remedy)
+            parts, remedy = "levels of nesting", "three or four are enough"
+            raise TooMany(where, what="the spec", limit=MAX_DEPTH, parts=parts, remedy=remedy)
 
 
-def _convert(node: Any, text: str, place: Callable[..., Span]) -> Node:
-    span = place(node.start_mark)
+def _convert(node: yaml.Node, source: _Source) -> Node:
+    span = source.place(node.start_mark.index)
     if isinstance(node, yaml.MappingNode):
-        return Mapping(_entries(node, text, place), span)
+        return Mapping(_entries(node, source), span)
     if isinstance(node, yaml.SequenceNode):
-        return Sequence(tuple(_convert(item, text, place) for item in node.value), span)
-    quote = 1 if node.style in ("'", '"') else 0
-    begin = node.start_mark.index + quote
-    verbatim = text[begin : begin + len(node.value)] == node.value
-
-    def at(index: int) -> Span:
-        return place(node.start_mark, quote + index) if verbatim else span
-
-    return Scalar(node.value, node.style is not None, span, at)
+        return Sequence(tuple(_convert(item, source) for item in node.value), span)
+    assert isinstance(node, yaml.ScalarNode)
+    return Scalar(node.value, node.style is not None, span, source.places(node))
 
 
-def _entries(
-    node: yaml.MappingNode, text: str, place: Callable[..., Span]
-) -> tuple[tuple[str, Span, Node], ...]:
+def _entries(node: yaml.MappingNode, source: _Source) -> tuple[tuple[str, Span, Node], ...]:
     entries: list[tuple[str, Span, Node]] = []
     first: dict[str, Span] = {}
     for key, value in node.value:
-        span = place(key.start_mark)
+        span = source.place(key.start_mark.index)
         if not isinstance(key, yaml.ScalarNode):
             raise WrongType(span, key="a key", expected="a word", example="name: relu")
         if key.value in first:
             raise DuplicateKey(span, key=key.value, first=first[key.value].line)
         first[key.value] = span
-        entries.append((key.value, span, _convert(value, text, place)))
+        entries.append((key.value, span, _convert(value, source)))
     return tuple(entries)

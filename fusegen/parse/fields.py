@@ -6,14 +6,17 @@ import ast
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from fractions import Fraction
 
 from fusegen.errors import (
+    Empty,
     NotAFormula,
+    NotAnInput,
+    NotInInit,
     Span,
     TooLarge,
-    UnknownName,
     UnsafeText,
     WrongType,
     WrongValue,
@@ -21,7 +24,7 @@ from fusegen.errors import (
 )
 from fusegen.interval import INFINITY, Bound, Interval, between
 from fusegen.parse import document as yaml
-from fusegen.parse.formula import parse_formula, parse_tree
+from fusegen.parse.formula import parse_formula, parse_parameters, parse_tree
 from fusegen.parse.names import check_attribute, check_name, check_variable
 from fusegen.spec import (
     DEFAULT_SHAPE,
@@ -39,7 +42,8 @@ from fusegen.spec import (
 )
 from fusegen.term import SpecCall
 
-MAX_TEXT = 200
+MAX_TEXT, MAX_NUMBER = 200, 100
+MAX_DIGITS = 18  # of a size: any size with more is too large anyway
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?")
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _UNSAFE = {
@@ -56,6 +60,8 @@ _SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, t
 def text(node: yaml.Node, key: str) -> str:
     """One line of plain text that can stand in any comment or docstring."""
     scalar = as_scalar(node, key, "a line of text", f"{key}: Rectified linear unit.")
+    if not scalar.text.strip():
+        raise Empty(scalar.span, key=key, remedy="say it in one line of text")
     for index, character in enumerate(scalar.text):
         if unicodedata.category(character)[0] == "C" or character in "\u2028\u2029":
             raise UnsafeText(scalar.at(index), key=key, what=f"the character U+{ord(character):04X}")
@@ -92,7 +98,7 @@ def dtypes(node: yaml.Node) -> tuple[str, ...]:
     items = as_sequence(node, "dtypes", "a list of tensor types", "dtypes: [float32, bfloat16]").items
     found = [word(item, "dtype", DTYPES) for item in items]
     if not found:
-        raise WrongValue(node.span, value="[]", key="dtypes", remedy="name at least one")
+        raise Empty(node.span, key="dtypes", remedy="name at least one")
     return tuple(dtype for dtype in DTYPES if dtype in found)
 
 
@@ -104,7 +110,7 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
         check_variable(key, span)
         shape: tuple[int, ...] = DEFAULT_SHAPE
         fill = Fill("randn")
-        for part, place, content in as_mapping(value, key, "a map", example).entries:
+        for part, place, content in as_mapping(value, f"the input {key}", "a map", example).entries:
             if part == "shape":
                 shape = _shape(content)
             elif part == "fill":
@@ -114,7 +120,7 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
                 raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
         found.append(Input(key, shape, fill, span))
     if not found:
-        raise WrongValue(node.span, value="{}", key="inputs", remedy="name at least one")
+        raise Empty(node.span, key="inputs", remedy="name at least one, or leave the key out")
     return tuple(found)
 
 
@@ -173,29 +179,44 @@ def assume(node: yaml.Node, known: Sequence[str]) -> tuple[tuple[str, Interval],
     for key, span, value in entries:
         if key not in known:
             hint = nearest(key, known, f"the inputs are {', '.join(known)}")
-            raise UnknownName(span, name=key, near=hint)
+            raise NotAnInput(span, name=key, near=hint)
         found.append((key, _interval(as_scalar(value, key, "an interval", 'assume: {x: "[0, inf)"}'))))
     return tuple(found)
 
 
-def where(node: yaml.Node, variables: Sequence[str]) -> tuple[Named, ...]:
+def where(
+    node: yaml.Node, variables: Sequence[str], collecting: Callable[[], AbstractContextManager[None]]
+) -> tuple[Named, ...]:
     """The named steps; each may use the inputs, the parameters and the steps before it."""
     found: list[Named] = []
     scope = list(variables)
     for key, span, value in as_mapping(node, "where", "a map from names", "where: {u: x + 3}").entries:
-        check_variable(key, span)
-        scalar = as_scalar(value, key, "a formula", "where: {u: x + 3}")
-        found.append(Named(key, parse_formula(scalar.text, scalar.at, scope), span))
+        with collecting():
+            check_variable(key, span)
+            scalar = as_scalar(value, key, "a formula", "where: {u: x + 3}")
+            found.append(Named(key, parse_formula(scalar.text, scalar.at, scope), span))
         scope.append(key)
     return tuple(found)
 
 
-def chain(node: yaml.Node, scope: Sequence[str], running: str) -> tuple[Step, ...]:
+def keys(node: yaml.Node) -> tuple[str, ...]:
+    """The keys of a map, also where their values are wrong; none of anything else."""
+    return tuple(key for key, _, _ in node.entries) if isinstance(node, yaml.Mapping) else ()
+
+
+def chain(
+    node: yaml.Node, scope: Sequence[str], running: str,
+    collecting: Callable[[], AbstractContextManager[None]],
+) -> tuple[Step, ...]:  # fmt: skip
     """The steps; one that does not mention the running value names a spec to apply to it."""
     items = as_sequence(node, "chain", "a list of steps", "chain: [relu, hardswish]").items
     if not items:
-        raise WrongValue(node.span, value="[]", key="chain", remedy="name at least one step")
-    return tuple(_step(item, scope, running) for item in items)
+        raise Empty(node.span, key="chain", remedy="name at least one step")
+    found = []
+    for item in items:
+        with collecting():
+            found.append(_step(item, scope, running))
+    return tuple(found)
 
 
 def _step(node: yaml.Node, scope: Sequence[str], running: str) -> Step:
@@ -207,25 +228,8 @@ def _step(node: yaml.Node, scope: Sequence[str], running: str) -> Step:
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
         mentioned = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n is not tree.func]
         if running not in mentioned:
-            return Step(_parameters_only(scalar, scope), None, scalar.span)
+            return Step(parse_parameters(scalar.text, scalar.at, scope), None, scalar.span)
     return Step(None, parse_formula(scalar.text, scalar.at, scope), scalar.span)
-
-
-def _parameters_only(scalar: yaml.Scalar, scope: Sequence[str]) -> SpecCall:
-    """A step such as ``leaky_relu(negative_slope=0.1)``, whose tensor is the running value."""
-    tree, place = parse_tree(scalar.text, scalar.at)
-    assert isinstance(tree, ast.Call)
-    assert isinstance(tree.func, ast.Name)
-    keywords = []
-    for keyword in tree.keywords:
-        if keyword.arg is None:
-            problem = "** unpacks a dictionary here"
-            raise NotAFormula(place(tree), problem=problem, remedy="name each parameter")
-        source = ast.get_source_segment(scalar.text.lstrip(), keyword.value) or ""
-        offset = place(keyword.value)
-        value = parse_formula(source, offset.after, scope)
-        keywords.append((keyword.arg, value))
-    return SpecCall(tree.func.id, (), tuple(keywords), place(tree))
 
 
 def _layer(attribute: str, span: Span, call: yaml.Scalar, arguments: Sequence[str]) -> Layer:
@@ -239,7 +243,8 @@ def _layer(attribute: str, span: Span, call: yaml.Scalar, arguments: Sequence[st
     for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
         _check_argument(value, place(value), arguments)
     if any(keyword.arg is None for keyword in tree.keywords):
-        raise NotAFormula(place(tree), problem="** unpacks a dictionary here", remedy=_SIMPLE_ARGUMENT)
+        problem = "a starred argument has no place in it"
+        raise NotAFormula(place(tree), problem=problem, remedy=_SIMPLE_ARGUMENT)
     shown = [ast.unparse(arg) for arg in tree.args]
     shown += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in tree.keywords]
     return Layer(attribute, tree.func.id, tuple(shown), span)
@@ -260,7 +265,7 @@ def _check_argument(value: ast.expr, span: Span, arguments: Sequence[str]) -> No
         case ast.Name(id=used):
             if used not in arguments:
                 known = f"`init` declares {', '.join(arguments) or 'nothing'}"
-                raise UnknownName(span, name=used, near=nearest(used, arguments, known))
+                raise NotInInit(span, name=used, near=nearest(used, arguments, known))
         case _:
             problem = "this cannot be an argument of a layer"
             raise NotAFormula(span, problem=problem, remedy=_SIMPLE_ARGUMENT)
@@ -287,16 +292,20 @@ def _shape(node: yaml.Node) -> tuple[int, ...]:
     found = []
     for item in as_sequence(node, "shape", "a list of sizes", "shape: [128, 64]").items:
         scalar = as_scalar(item, "a size", "a whole number", "shape: [128, 64]")
-        if not re.fullmatch(r"0|[1-9]\d{0,17}", scalar.text):
+        if not re.fullmatch(r"0|[1-9]\d*", scalar.text):
             remedy = "a size is a whole number, zero or more"
             raise WrongValue(scalar.span, value=scalar.text[:80], key="size", remedy=remedy)
+        if len(scalar.text) > MAX_DIGITS or int(scalar.text) > MAX_ELEMENTS:
+            size, limit = scalar.text[:80], f"{MAX_ELEMENTS:,}"
+            remedy = "no device holds such a tensor"
+            raise TooLarge(scalar.span, what="the size", size=size, limit=limit, remedy=remedy)
         found.append(int(scalar.text))
     if len(found) > MAX_DIMENSIONS:
         size, remedy = f"{len(found)} dimensions", "use fewer"
         raise TooLarge(node.span, what="the shape", size=size, limit=MAX_DIMENSIONS, remedy=remedy)
     if math.prod(found) > MAX_ELEMENTS:
         size, remedy = f"{math.prod(found):.3g} elements", "no device holds such a tensor"
-        limit = f"{MAX_ELEMENTS:.3g}"
+        limit = f"{MAX_ELEMENTS:,}"
         raise TooLarge(node.span, what="the shape", size=size, limit=limit, remedy=remedy)
     return tuple(found)
 
@@ -330,11 +339,12 @@ def _interval(scalar: yaml.Scalar) -> Interval:
 
 def _end(written: str, span: Span) -> Bound:
     infinities = {"inf": INFINITY, "+inf": INFINITY, "-inf": -INFINITY}
-    return infinities[written] if written in infinities else _number(written, span, "interval")
+    known = written in infinities
+    return infinities[written] if known else _number(written, span, "the end of an interval")
 
 
 def _number(written: str, span: Span, key: str) -> Fraction:
-    if not _NUMBER.fullmatch(written) or not math.isfinite(float(written)):
+    if len(written) > MAX_NUMBER or not _NUMBER.fullmatch(written) or not math.isfinite(float(written)):
         remedy = "write a finite number such as 0.5, -3 or 1e-6"
         raise WrongValue(span, value=written[:80], key=f"number for {key}", remedy=remedy)
     return Fraction(written)

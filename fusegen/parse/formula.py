@@ -16,17 +16,20 @@ from fusegen.errors import (
     NotAFormula,
     NotReal,
     NumberOutOfRange,
+    RepeatedArgument,
     Span,
     TooLarge,
+    TooMany,
     UnknownArgument,
     UnknownName,
     WrongArity,
     nearest,
 )
-from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, Op
+from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, Op, argument_count, called
 from fusegen.term import Apply, Name, Number, SpecCall, Term
 
 MAX_LENGTH, MAX_PARENTHESES, MAX_DEPTH = 4096, 64, 100
+ROUNDS_TO_INFINITY = 2**1024 - 2**970  # the least number that float64 rounds to infinity
 
 BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",
@@ -34,10 +37,11 @@ BINARY: dict[type[ast.operator], str] = {
 COMPARISON: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
-FEWER_ARGUMENTS: dict[tuple[str, tuple[str, ...]], str] = {
-    ("clamp", ("x", "min")): "clamp_min",
-    ("clamp", ("x", "max")): "clamp_max",
-}
+SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Mod: "%", ast.FloorDiv: "//", ast.MatMult: "@", ast.BitXor: "^", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.LShift: "<<", ast.RShift: ">>", ast.Invert: "~", ast.Not: "not", ast.Is: "is", ast.IsNot: "is not",
+    ast.In: "in", ast.NotIn: "not in", ast.And: "and", ast.Or: "or",
+}  # fmt: skip
 FOREIGN: dict[type[ast.AST], str] = {
     ast.Attribute: "an attribute",
     ast.Subscript: "an index",
@@ -45,7 +49,6 @@ FOREIGN: dict[type[ast.AST], str] = {
     ast.JoinedStr: "an f-string",
     ast.NamedExpr: "an assignment",
     ast.IfExp: "an if-else",
-    ast.BoolOp: "a logical operator",
     ast.Starred: "a starred argument",
     ast.Tuple: "a tuple",
     ast.List: "a list",
@@ -58,8 +61,18 @@ FOREIGN: dict[type[ast.AST], str] = {
     ast.Await: "an await",
     ast.Yield: "a yield",
     ast.YieldFrom: "a yield",
+    ast.Call: "a call of anything but a named function",
+    ast.Compare: "a chain of comparisons",
 }
 REMEDY = "use numbers, names, + - * / **, comparisons inside where(...), and functions"
+REMEDIES = {
+    "^": "a power is written x**2",
+    "and": "put one where(...) inside another",
+    "or": "put one where(...) inside another",
+    "not": "turn the comparison round",
+    "an if-else": "write where(condition, a, b)",
+    "a chain of comparisons": "put one where(...) inside another",
+}
 
 
 def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable[[ast.AST], Span]]:
@@ -67,23 +80,29 @@ def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable
 
     Raises:
         NotAFormula: it is not an expression in printable ASCII.
-        TooLarge: it is longer, or nests deeper, than any formula should.
+        TooLarge, TooMany: it is longer, or nests deeper, than any formula should.
     """
     _check_size(text, at)
+    text = _flat(text)
     odd = next((i for i, c in enumerate(text) if not (c.isascii() and c.isprintable())), None)
     if odd is not None:
         problem = f"the character {text[odd]!r} has no meaning in one"
         raise NotAFormula(at(odd), problem=problem, remedy="write pi, x**2, sqrt(x) in plain ASCII")
-    stripped = text.lstrip()
-    skipped = len(text) - len(stripped)
+    _check_parentheses(text, at)
+    stripped = text.strip()
+    skipped = len(text) - len(text.lstrip())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python warns of odd spellings that are refused below
             tree = ast.parse(stripped, mode="eval").body
     except (SyntaxError, ValueError) as error:
-        offset = max(0, (getattr(error, "offset", None) or 1) - 1)
-        problem = "Python's grammar does not allow it here" if stripped else "it is empty"
-        raise NotAFormula(at(skipped + offset), problem=problem, remedy=REMEDY) from None
+        offset = (getattr(error, "offset", None) or 1) - 1
+        ended = not stripped or stripped[-1] in "+-*/,<>=!"
+        where = skipped + (len(stripped) if ended else max(0, min(offset, len(stripped) - 1)))
+        problem = "it ends too early" if ended else "its grammar breaks here"
+        raise NotAFormula(
+            at(where), problem=problem if stripped else "it is empty", remedy=REMEDY
+        ) from None
     except (MemoryError, RecursionError):
         raise _too_deep(at(0)) from None
     return tree, lambda node: at(skipped + getattr(node, "col_offset", 0))
@@ -93,11 +112,32 @@ def parse_formula(text: str, at: Callable[[int], Span], scope: Collection[str]) 
     """The term that a formula denotes, `scope` being the names it may use.
 
     Raises:
-        NotAFormula, TooLarge, UnknownName, WrongArity, UnknownArgument, NotReal, NumberOutOfRange.
+        NotAFormula, TooLarge, TooMany, UnknownName, WrongArity, UnknownArgument, RepeatedArgument,
+        NotReal, NumberOutOfRange.
     """
     tree, place = parse_tree(text, at)
-    reader = _Reader(text.lstrip(), place, scope)
-    return reader.real(tree, 0)
+    return _Reader(_flat(text).lstrip(), tree, place, scope).real(tree, 0)
+
+
+def parse_parameters(text: str, at: Callable[[int], Span], scope: Collection[str]) -> SpecCall:
+    """A call without its tensor, such as ``leaky_relu(negative_slope=0.1)``.
+
+    Raises:
+        NotAFormula, TooLarge, TooMany, UnknownName, WrongArity, UnknownArgument, RepeatedArgument,
+        NotReal, NumberOutOfRange.
+    """
+    tree, place = parse_tree(text, at)
+    reader = _Reader(_flat(text).lstrip(), tree, place, scope)
+    assert isinstance(tree, ast.Call)
+    assert isinstance(tree.func, ast.Name)
+    reader.check_arguments(tree)
+    keywords = tuple((k.arg or "", reader.real(k.value, 1)) for k in tree.keywords)
+    return SpecCall(tree.func.id, (), keywords, place(tree))
+
+
+def _flat(text: str) -> str:
+    """A text on one line, with every character where it was."""
+    return "".join(" " if character in "\r\n" else character for character in text)
 
 
 def _check_size(text: str, at: Callable[[int], Span]) -> None:
@@ -109,39 +149,65 @@ def _check_size(text: str, at: Callable[[int], Span]) -> None:
     for index, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
         if depth > MAX_PARENTHESES:
-            size = f"more than {MAX_PARENTHESES} nested parentheses"
-            where = at(index)
-            raise TooLarge(where, what="the formula", size=size, limit=MAX_PARENTHESES, remedy=remedy)
+            raise _too_many("nested parentheses", MAX_PARENTHESES, at(index))
 
 
-def _too_deep(span: Span) -> TooLarge:
-    size, remedy = f"more than {MAX_DEPTH} nested operations", "name parts of it under `where`"
-    return TooLarge(span, what="the formula", size=size, limit=MAX_DEPTH, remedy=remedy)
+def _check_parentheses(text: str, at: Callable[[int], Span]) -> None:
+    opened: list[int] = []
+    for index, character in enumerate(text):
+        if character == "(":
+            opened.append(index)
+        elif character == ")" and opened:
+            opened.pop()
+        elif character == ")":
+            problem = "this parenthesis closes nothing"
+            raise NotAFormula(at(index), problem=problem, remedy="remove it, or open one before it")
+        elif character in "'\"":
+            return  # a text, which is refused later, may hold anything
+    if opened:
+        remedy = "close it; inside [...] or {...} of YAML, quote an expression that holds a comma"
+        raise NotAFormula(at(opened[-1]), problem="this parenthesis is never closed", remedy=remedy)
+
+
+def _too_many(parts: str, limit: int, span: Span) -> TooMany:
+    remedy = "name parts of it under `where`"
+    return TooMany(span, what="the formula", limit=limit, parts=parts, remedy=remedy)
+
+
+def _too_deep(span: Span) -> TooMany:
+    return _too_many("nested operations", MAX_DEPTH, span)
 
 
 class _Reader:
     """One formula's text, the place of each node, and the names in scope."""
 
-    def __init__(self, text: str, place: Callable[[ast.AST], Span], scope: Collection[str]) -> None:
-        self.text, self.place, self.scope = text, place, scope
+    def __init__(
+        self, text: str, tree: ast.expr, place: Callable[[ast.AST], Span], scope: Collection[str]
+    ) -> None:
+        self.text, self.tree, self.place, self.scope = text, tree, place, scope
 
     def real(self, node: ast.expr, depth: int) -> Term:
         """The term of a node that has to be a real number."""
         term = self.term(node, depth)
         if isinstance(term, Apply) and OPS[term.op].boolean:
-            raise NotReal(self.place(node), what="a comparison", expected="a number")
+            remedy = "a comparison is used as  where(x > 0, a, b)"
+            where = self.place(node)
+            raise NotReal(where, what="a comparison", expected="a number", remedy=remedy)
         return term
 
     def condition(self, node: ast.expr, depth: int) -> Term:
         """The term of a node that has to be a comparison."""
-        if not isinstance(node, ast.Compare):
-            raise NotReal(self.place(node), what="a number", expected="a comparison")
-        return self.term(node, depth)
+        term = self.term(node, depth)
+        if not (isinstance(term, Apply) and OPS[term.op].boolean):
+            remedy = "compare it, as in  where(x > 0, a, b)"
+            where = self.place(node)
+            raise NotReal(where, what="a number", expected="a comparison", remedy=remedy)
+        return term
 
     def term(self, node: ast.expr, depth: int) -> Term:
         span = self.place(node)
         if depth > MAX_DEPTH:
-            raise _too_deep(span)
+            raise _too_deep(self.place(self.tree))
         match node:
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 return self.number(node, value)
@@ -162,21 +228,34 @@ class _Reader:
                 return Apply(COMPARISON[type(op)], both, span)
             case ast.Call(func=ast.Name(id=name)):
                 return self.call(name, node, depth)
-        what = FOREIGN.get(type(node))
-        problem = f"{what} is not part of the language" if what else "this is not part of the language"
-        raise NotAFormula(span, problem=problem, remedy=REMEDY)
+        raise self.foreign(node)
+
+    def foreign(self, node: ast.expr) -> NotAFormula:
+        """The mistake of a node that the language has no place for."""
+        operators = [getattr(node, "op", None), *getattr(node, "ops", ())]
+        found = [SYMBOLS[type(op)] for op in operators if type(op) in SYMBOLS]
+        what = FOREIGN.get(type(node), "this")
+        if found:
+            what = f"the operator {found[0]!r}"
+        elif isinstance(node, ast.Constant):
+            what = "a text" if isinstance(node.value, str | bytes) else f"the value {node.value!r}"
+            what = "an ellipsis" if node.value is ... else what
+        remedy = REMEDIES.get(found[0] if found else what, REMEDY)
+        problem = f"{what} is not part of the language"
+        return NotAFormula(self.place(node), problem=problem, remedy=remedy)
 
     def number(self, node: ast.Constant, value: float) -> Number:
         """The exact number that a literal writes."""
         text = (ast.get_source_segment(self.text, node) or "").replace("_", "")
         if isinstance(value, int):
-            fits, exact = value.bit_length() <= 1024, Fraction(value)
+            fits, exact = value < ROUNDS_TO_INFINITY, Fraction(value)
         else:
             mantissa = text.lower().split("e")[0].strip("0.")
             fits = math.isfinite(value) and (value != 0 or not mantissa)
             exact = Fraction(text) if fits and mantissa else Fraction(0)
         if not fits:
-            raise NumberOutOfRange(self.place(node), text=text[:40])
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            raise NumberOutOfRange(self.place(node), what=f"the number {shown}")
         return Number(exact, self.place(node))
 
     def name(self, name: str, span: Span) -> Term:
@@ -186,18 +265,15 @@ class _Reader:
             return Apply(name, (), span)
         if name in FUNCTIONS:
             what = f"the function {name} without its arguments"
-            raise NotReal(span, what=what, expected="a number")
+            remedy = f"write  {FUNCTIONS[name].signature}"
+            raise NotReal(span, what=what, expected="a number", remedy=remedy)
         known = [*self.scope, *CONSTANTS]
         hint = nearest(name, known, "declare it under `inputs`, `params` or `where`")
         raise UnknownName(span, name=name, near=hint)
 
     def call(self, name: str, node: ast.Call, depth: int) -> Term:
         span = self.place(node)
-        for part in (*node.args, *(keyword.value for keyword in node.keywords)):
-            if isinstance(part, ast.Starred):
-                raise NotAFormula(self.place(part), problem="a starred argument", remedy=REMEDY)
-        if any(keyword.arg is None for keyword in node.keywords):
-            raise NotAFormula(span, problem="** unpacks a dictionary here", remedy=REMEDY)
+        self.check_arguments(node)
         if name not in FUNCTIONS:
             args = tuple(self.real(arg, depth + 1) for arg in node.args)
             keywords = tuple((k.arg or "", self.real(k.value, depth + 1)) for k in node.keywords)
@@ -207,24 +283,28 @@ class _Reader:
         args = tuple(read(value, depth + 1) for read, value in zip(readers, values, strict=True))
         return Apply(op.name, args, span)
 
+    def check_arguments(self, node: ast.Call) -> None:
+        """Refuse arguments that would be unpacked."""
+        starred: list[ast.expr] = [part for part in node.args if isinstance(part, ast.Starred)]
+        starred += [keyword.value for keyword in node.keywords if keyword.arg is None]
+        for part in starred:
+            problem = "a starred argument has no place in it"
+            raise NotAFormula(self.place(part), problem=problem, remedy=REMEDY)
+
     def bind(self, op: Op, node: ast.Call) -> tuple[Op, Sequence[ast.expr]]:
         """The row that a call means and its arguments in that row's order."""
         given = dict(zip(op.args, node.args, strict=False))
         for keyword in node.keywords:
             name = str(keyword.arg)
             if name not in op.args or name in given:
-                where = self.place(keyword.value)
-                raise UnknownArgument(where, name=op.name, argument=name, signature=op.signature)
+                mistake = RepeatedArgument if name in given else UnknownArgument
+                where = self.place(keyword)
+                raise mistake(where, name=op.name, argument=name, signature=op.signature)
             given[name] = keyword.value
-        present = tuple(arg for arg in op.args if arg in given)
-        if len(node.args) <= len(op.args):
-            if present == op.args:
-                return op, [given[arg] for arg in op.args]
-            if fewer := FEWER_ARGUMENTS.get((op.name, present)):
-                return OPS[fewer], [given[arg] for arg in present]
-        count = len(op.args)
-        expected = f"{count} argument{'s' if count > 1 else ''}"
+        row = called(op, given)
+        if row and len(node.args) <= len(op.args):
+            return row, [given[arg] for arg in op.args if arg in given]
         number = len(node.args) + len(node.keywords)
-        found = f"{number} {'is' if number == 1 else 'are'}"
-        where = self.place(node)
-        raise WrongArity(where, name=op.name, expected=expected, found=found, signature=op.signature)
+        found = f"{number or 'none'} {'is' if number < 2 else 'are'}"
+        where, takes = self.place(node), argument_count(op)
+        raise WrongArity(where, name=op.name, expected=takes, found=found, signature=op.signature)
