@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from fusegen.errors import FusegenError, NoSuchSpec, Span, SpecErrors, nearest
+from fusegen.errors import FusegenError, NoSuchSpec, Span, SpecErrors, Unreadable, nearest
 from fusegen.parse import parse_spec, read_text
 from fusegen.spec import Spec
 
@@ -61,14 +61,15 @@ def find_all(named: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
     """The files that a user means by some paths or names; by none, every spec of the folder.
 
     Raises:
-        NoSuchSpec: something has no such name, or the folder holds no spec.
+        NoSuchSpec: something has no such name.
+        Unreadable: the folder holds no spec.
     """
     if named:
         return tuple(dict.fromkeys(find(name, folder) for name in named))
     paths = tuple(sorted(folder.glob("*.yaml")))
     if not paths:
-        near = "run fusegen where specs/ is, or name a spec"
-        raise NoSuchSpec(Span(folder.as_posix()), name="*.yaml", near=near)
+        remedy = "run fusegen where specs/ is, or name a spec"
+        raise Unreadable(Span(folder.as_posix()), why="there are no specs here", remedy=remedy)
     return paths
 
 
