@@ -82,7 +82,7 @@ class _Reader:
 
     def spec(self, text: str) -> Spec | None:
         """The spec, or nothing after a mistake that leaves the formulas without meaning."""
-        document = read_document(text, self.file)
+        document = read_document(text, self.file, self.errors)
         self.root = Span(self.file, 1, 1, text.split("\n", 1)[0].rstrip("\r"))
         for key, span, node in document.entries:
             with self.collecting():

@@ -16,6 +16,7 @@ import yaml
 
 from fusegen.errors import (
     DuplicateKey,
+    FusegenError,
     NotYaml,
     Span,
     TooLarge,
@@ -93,13 +94,13 @@ def read_text(path: Path, shown: str) -> str:
     return text
 
 
-def read_document(text: str, file: str) -> Mapping:
-    """The map that a YAML text holds.
+def read_document(text: str, file: str, errors: list[FusegenError]) -> Mapping:
+    """The map that a YAML text holds; repeated keys are noted in `errors` and left out.
 
     Raises:
-        NotYaml, YamlFeature, TooMany, DuplicateKey, WrongType: what the text is instead.
+        NotYaml, YamlFeature, TooMany, WrongType: what the text is instead.
     """
-    source = _Source(text, file)
+    source = _Source(text, file, errors)
     try:
         _refuse_features(source)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -116,10 +117,10 @@ def read_document(text: str, file: str) -> Mapping:
 
 
 class _Source:
-    """A text and the places in it."""
+    """A text, the places in it, and the mistakes that do not end the reading of it."""
 
-    def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
+    def __init__(self, text: str, file: str, errors: list[FusegenError]) -> None:
+        self.text, self.file, self.errors = text, file, errors
         self.lines = text.split("\n")
         self.starts = [0, *accumulate(len(line) + 1 for line in self.lines[:-1])]
 
@@ -133,7 +134,7 @@ class _Source:
         begin, end = node.start_mark.index, node.end_mark.index
         written = begin
         if node.style in ("|", ">"):
-            written = self.text.index("\n", begin)
+            written = max(begin, self.text.find("\n", begin))
         elif node.style:
             written += 1
         indices = []
@@ -200,7 +201,8 @@ def _entries(node: yaml.MappingNode, source: _Source) -> tuple[tuple[str, Span, 
         if not isinstance(key, yaml.ScalarNode):
             raise WrongType(span, key="a key", expected="a word", example="name: relu")
         if key.value in first:
-            raise DuplicateKey(span, key=key.value, first=first[key.value].line)
+            source.errors.append(DuplicateKey(span, key=key.value, first=first[key.value].line))
+            continue
         first[key.value] = span
         entries.append((key.value, span, _convert(value, source)))
     return tuple(entries)

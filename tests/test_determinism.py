@@ -1,0 +1,69 @@
+"""The same spec gives the same bytes: under every hash seed, from every folder, and twice in a row."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+SCRIPT = """
+import pathlib, sys
+from fusegen import pipeline
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
+    for stage in pipeline.STAGES:
+        print(pipeline.stage(path, stage))
+print(pipeline.schema_text())
+"""
+RICH = """\
+name: rich
+summary: Everything at once.
+inputs: {x: {}, gate: {}, weight: {shape: [3], fill: 'uniform(-1, 2.5)'}}
+params: {alpha: 0.3, beta: 1e-7}
+where: {u: x * gate + alpha, v: tanh(u) - sqrt(2) * weight}
+chain: [x + v, relu6, 'hardtanh(max_val=beta)', gelu_like, 'maximum(x, gate) ** 3', clamp(min=0)]
+assume: {x: '[0, inf)', gate: '(-1, 1)'}
+"""
+GELU = """\
+name: gelu_like
+summary: Half of it.
+params: {slope: 1.702}
+formula: x * sigmoid(slope * x) * exp(1/3) / pi
+"""
+
+
+def everything(folder: Path, cwd: Path, seed: str) -> bytes:
+    """What every stage makes of every spec of a folder, in a fresh process."""
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", SCRIPT, os.path.relpath(folder, cwd)]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Path:
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    (folder / "rich.yaml").write_text(RICH, encoding="utf-8")
+    (folder / "gelu_like.yaml").write_text(GELU, encoding="utf-8")
+    for path in (ROOT / "specs").glob("*.yaml"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def test_every_stage_gives_the_same_bytes_under_every_hash_seed_and_from_every_folder(specs: Path) -> None:
+    home = everything(specs, specs.parent, "0")
+    assert home.count(b"DO NOT EDIT") >= 10
+    elsewhere = specs.parent / "far" / "away"
+    elsewhere.mkdir(parents=True)
+    for seed, cwd in (("1", specs.parent), ("2", specs.parent), ("4294967295", elsewhere)):
+        assert everything(specs, cwd, seed) == home
+
+
+def test_nothing_of_the_machine_is_in_a_module(specs: Path) -> None:
+    text = everything(specs, specs.parent, "0").decode()
+    for word in (str(specs.parent), str(ROOT), os.uname().nodename, sys.version.split()[0]):
+        assert word not in text

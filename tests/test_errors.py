@@ -1,0 +1,316 @@
+"""Every bad input ends with one clear message at its place, exit status 2, and nothing written."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from conftest import GOLDEN, ROOT, Workshop
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fusegen.errors import FusegenError, SpecErrors
+from fusegen.library import Library
+from fusegen.parse import parse_spec
+from fusegen.pipeline import Compilation
+
+MISTAKES = GOLDEN / "mistakes.txt"
+CASE = re.compile(
+    r"^=== (?P<title>.+)\n(?P<body>(?:.*\n)*?)--- says\n(?P<says>(?:(?!=== ).*\n)*)", re.MULTILINE
+)
+CASES = {case["title"]: case for case in CASE.finditer(MISTAKES.read_text(encoding="utf-8"))}
+PATIENCE = 5.0  # seconds; a hang would take for ever
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_a_mistake_gets_its_message_and_nothing_is_written(
+    title: str, workshop: Workshop, request: pytest.FixtureRequest
+) -> None:
+    body, says = CASES[title]["body"], CASES[title]["says"]
+    _, _, file = title.partition(" | ")
+    stem = file.removesuffix(".yaml") or "gate"
+    workshop.spec(stem, body, head=not file)
+    before = workshop.files()
+    result = workshop.run("build", f"specs/{stem}.yaml")
+    if request.config.getoption("--update-golden"):
+        text = MISTAKES.read_text(encoding="utf-8")
+        old, new = f"--- says\n{says}", f"--- says\n{result.output}\n"
+        start = text.index(f"=== {title}\n")
+        MISTAKES.write_text(
+            text[:start] + text[start:].replace(old, new, 1), encoding="utf-8", newline="\n"
+        )
+        says = f"{result.output}\n"
+    assert result.output + "\n" == says
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert workshop.files() == before
+
+
+def test_every_mistake_has_a_place_a_caret_and_a_hint() -> None:
+    for title, case in CASES.items():
+        heads = [line for line in case["says"].splitlines() if line and not line.startswith(" ")]
+        carets = re.findall(r"^ {4} *\^$", case["says"], re.MULTILINE)
+        hints = re.findall(r"^  hint: \S", case["says"], re.MULTILINE)
+        assert heads, title
+        assert len(heads) == len(carets) == len(hints), title
+        assert all(re.match(r"specs/\w+\.yaml:\d+:\d+: [^ ].*[^. ]$", head) for head in heads), title
+
+
+def test_mistakes_come_in_the_order_of_their_places() -> None:
+    for title, case in CASES.items():
+        places = re.findall(r"^specs/\w+\.yaml:(\d+):(\d+):", case["says"], re.MULTILINE)
+        numbers = [(int(line), int(column)) for line, column in places]
+        assert numbers == sorted(numbers), title
+
+
+def says(workshop: Workshop, body: str) -> str:
+    """What a build of a spec with this body says; it has to fail, soon, and to write nothing."""
+    workshop.spec("gate", body)
+    before, start = workshop.files(), time.perf_counter()
+    result = workshop.run("build", "gate")
+    assert time.perf_counter() - start < PATIENCE
+    assert result.exit_code == 2, result.output
+    assert workshop.files() == before
+    return result.output
+
+
+@pytest.mark.parametrize(
+    ("formula", "place", "message"),
+    [
+        ("(" * 1000 + "x" + ")" * 1000, 10 + 64, "the formula has more than 64 nested parentheses"),
+        ("'" + "-" * 4000 + "x'", 11, "the formula has more than 100 nested operations"),
+        ("'x" + " + x" * 900 + "'", 11, "the formula has more than 100 nested operations"),
+        ("'x" + "**x" * 900 + "'", 11, "the formula has more than 100 nested operations"),
+        (
+            "'" + "-" * 5000 + "x'",
+            11,
+            "the formula is too large: 5,001 characters, where at most 4,096 are allowed",
+        ),
+        ("x + " + "y" * 2000, 14, f"'{'y' * 60}...' is neither an input"),
+        ("x + 1" + "0" * 400, 14, f"the number 1{'0' * 39}... does not fit in float64"),
+        (str(2**1024 - 1) + " * x", 10, f"the number {str(2**1024)[:40]}... does not fit in float64"),
+        ("x * " + "square(" * 60 + "1.5" + ")" * 60, None, "square(2.07706e+180) does not fit in float64"),
+        ("x * " + "cube(" * 60 + "(1/3)" + ")" * 60, None, "cube(1.14693e-116) does not fit in float64"),
+        ("x + 2.0**-(10**10)", 14, "pow(2, -1e+10) does not fit in float64"),
+        ("x + 0.5**(2**200)", 14, "pow(0.5, 1.60694e+60) does not fit in float64"),
+        ("x + erfc(10**200)", 14, "erfc(1e+200) does not fit in float64"),
+        ("x + 1e-300 * 1e-300", 14, "a value of about 10^-600 does not fit in float64"),
+        ("x - 1e300 * 1e300", 14, "a value of about 10^600 does not fit in float64"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else "",
+)
+def test_a_formula_of_immense_size_is_refused_at_once(
+    workshop: Workshop, formula: str, place: int | None, message: str
+) -> None:
+    first = says(workshop, f"formula: {formula}").splitlines()[0]
+    assert message in first
+    assert place is None or first.startswith(f"specs/gate.yaml:3:{place}: ")
+
+
+@pytest.mark.parametrize("formula", ["x + sin(10**300)", "x * cos(exp(700))", "x + 1.0000001**(10**9)"])
+def test_a_constant_of_immense_cost_is_computed_soon(workshop: Workshop, formula: str) -> None:
+    workshop.spec("gate", f"formula: {formula}")
+    start = time.perf_counter()
+    assert workshop.run("build", "gate").exit_code == 0
+    assert time.perf_counter() - start < PATIENCE
+
+
+def test_a_chain_through_another_spec_back_to_itself_names_the_way(workshop: Workshop) -> None:
+    workshop.spec("first", "chain: [relu, second]")
+    workshop.spec("second", "formula: third(x) + 1")
+    workshop.spec("third", "chain: [first]")
+    result = workshop.run("build", "first")
+    assert result.exit_code == 2
+    assert result.output == (
+        "specs/third.yaml:3:9: the spec refers to itself: first -> second -> third -> first\n"
+        "    chain: [first]\n"
+        "            ^\n"
+        "  hint: write the step out as an expression in x\n"
+    )
+
+
+def test_chains_that_double_at_every_spec_end_at_a_limit(workshop: Workshop) -> None:
+    workshop.spec("chain0", "chain: [relu, relu]")
+    for depth in range(1, 40):
+        workshop.spec(f"chain{depth}", f"chain: [chain{depth - 1}, chain{depth - 1}]")
+    start = time.perf_counter()
+    result = workshop.run("build", "chain39")
+    assert time.perf_counter() - start < PATIENCE
+    assert result.exit_code == 2
+    assert "the chain has more than 500 steps" in result.output.splitlines()[0]
+
+
+def test_formulas_that_double_at_every_line_stay_small(workshop: Workshop) -> None:
+    lines = ", ".join(f"u{i}: u{i - 1} * u{i - 1}" for i in range(1, 60))
+    workshop.spec("gate", f"where: {{u0: x + 1, {lines}}}\nformula: u59")
+    start = time.perf_counter()
+    assert workshop.run("build", "gate").exit_code == 0
+    assert time.perf_counter() - start < PATIENCE
+
+
+def test_a_broken_spec_inside_a_chain_is_told_at_its_own_place(workshop: Workshop) -> None:
+    workshop.spec("inner", "formula: x + bb")
+    assert says(workshop, "chain: [relu, inner]") == (
+        "specs/inner.yaml:3:14: 'bb' is neither an input, a parameter, a named step nor a constant\n"
+        "    formula: x + bb\n"
+        "                 ^\n"
+        "  hint: declare it under `inputs`, `params` or `where`\n"
+    )
+
+
+def test_mistakes_of_several_specs_are_told_together_and_no_module_is_written(workshop: Workshop) -> None:
+    workshop.spec("good", "formula: x + 1")
+    workshop.spec("one", "formula: x + bb")
+    workshop.spec("two", "formula: x + cc")
+    before = workshop.files()
+    result = workshop.run("build")
+    assert result.exit_code == 2
+    assert re.findall(r"^specs/(\w+)\.yaml:3:14:", result.output, re.MULTILINE) == ["one", "two"]
+    assert workshop.files() == before
+
+
+def test_thousands_of_mistakes_are_counted_behind_the_first_twenty(workshop: Workshop) -> None:
+    steps = ", ".join(["1 + 1"] * 3000)
+    text = says(workshop, f"chain: [{steps}]")
+    assert text.count("does not use the running value") == 20
+    assert text.splitlines()[-1] == "and 2980 more mistakes"
+
+
+FILES = {
+    "missing": (None, "there is no such file", "check the path"),
+    "empty": (b"", "the file is empty", "'fusegen new NAME' writes one to start from"),
+    "blank": (b" \n\n", "the file is empty", "'fusegen new NAME' writes one to start from"),
+    "latin": (
+        b"name: latin\nsummary: caf\xe9\n",
+        "the file is not UTF-8 text (byte 24)",
+        "save it as UTF-8",
+    ),
+    "large": (
+        b"name: large\n" + b"#" * 10_000_000,
+        "the spec is too large: 10,000,012 bytes, where at most 65,536 are allowed",
+        "a spec is a page of text",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_a_spec_is_named_without_a_line(workshop: Workshop, name: str) -> None:
+    data, sentence, hint = FILES[name]
+    if data is not None:
+        workshop.file(f"specs/{name}.yaml", data)
+    result = workshop.run("build", f"specs/{name}.yaml")
+    assert result.output == f"specs/{name}.yaml: {sentence}\n  hint: {hint}\n"
+    assert result.exit_code == 2
+    assert not Path("generated").exists()
+
+
+def test_a_folder_is_not_a_spec(workshop: Workshop) -> None:
+    workshop.file("specs/inner/one.yaml", "name: one\n")
+    result = workshop.run("build", "specs/inner")
+    assert result.exit_code == 2
+    assert result.output == "specs/inner: this is a folder\n  hint: name a file in it, such as relu.yaml\n"
+
+
+def test_a_spec_that_does_not_exist_gets_the_nearest_name(workshop: Workshop) -> None:
+    result = workshop.run("build", "hardwish")
+    assert result.exit_code == 2
+    assert result.output == "hardwish: there is no spec 'hardwish'\n  hint: did you mean 'hardswish'?\n"
+
+
+def test_a_folder_without_specs_is_told(workshop: Workshop) -> None:
+    result = workshop.run("build")
+    assert result.exit_code == 2
+    assert result.output == (
+        "specs: there are no specs here\n  hint: run fusegen where specs/ is, or name a spec\n"
+    )
+
+
+@pytest.mark.parametrize("code", ["0007", "0000", "000B", "FFFE"])
+def test_a_character_that_yaml_refuses_has_a_place(workshop: Workshop, code: str) -> None:
+    first = says(workshop, f"formula: x {chr(int(code, 16))} + 1").splitlines()[0]
+    assert first == (
+        f"specs/gate.yaml:3:12: this is not valid YAML: the character U+{code} is not allowed in it"
+    )
+
+
+@pytest.mark.parametrize("code", ["2028", "2029", "202E", "2066", "200B", "FEFF", "00AD"])
+@pytest.mark.parametrize("key", ["summary", "source"])
+def test_an_invisible_character_is_refused_as_it_stands(workshop: Workshop, code: str, key: str) -> None:
+    head = "" if key == "source" else "name: gate\n"
+    text = f"{key}: 'a{chr(int(code, 16))}b'\nformula: x + 1\n"
+    if key == "source":
+        head = "name: gate\nsummary: A test.\n"
+    workshop.spec("gate", head + text, head=False)
+    result = workshop.run("build", "gate")
+    assert result.exit_code == 2
+    what = f"the character U+{code}"
+    assert (
+        f"{key} holds {what}, which could end or disguise a comment in the generated code" in result.output
+    )
+
+
+def test_lines_are_counted_as_editors_count_them(workshop: Workshop) -> None:
+    text = says(workshop, "# a\u2028# b\u2029# c\x85# d\nformula: x + bb")
+    assert text.startswith("specs/gate.yaml:4:14: 'bb' is neither")
+    crlf = "name: gate\r\nsummary: A test.\r\nformula: x + bb\r\n"
+    workshop.spec("gate", crlf, head=False)
+    first, line, caret, _ = workshop.run("build", "gate").output.splitlines()
+    assert first.startswith("specs/gate.yaml:3:14: 'bb' is neither")
+    assert (line, caret) == ("    formula: x + bb", "                 ^")
+
+
+PIECES = st.sampled_from(
+    [
+        *"abxyu01(){}[]:,'\"#&*!|>%@`-+/.\\?=<>\n\t \u2028\u00e9\0",
+        "name: gate\n", "summary: s\n", "formula: ", "chain: [", "where: {", "inputs: {x: ", "params: {a: ",
+        "shape: [", "fill: uniform(", "relu", "clamp(", "where(", "x", " x > 0", "**", "1e999", "10**10",
+        "hardtanh(min_val=", "assume: {x: '[0, inf)'}", "layers: [", "Conv2d(", "init: {", "- ", "? ",
+        "---\n",
+        "<<: ", "&a ", "*a", "!!python/object:x ", "0x", "lambda: ", "torch.", "reference: ",
+        "dtypes: ",
+    ]
+)  # fmt: skip
+
+
+def compiled_or_refused(text: str) -> None:
+    """Compile a text as far as a module; only fusegen's own errors may come out."""
+    start = time.perf_counter()
+    try:
+        spec = parse_spec(text, "specs/gate.yaml")
+        module = Compilation(spec, Library(ROOT / "specs")).module
+    except (SpecErrors, FusegenError) as error:
+        told = str(error)
+    else:
+        told = "specs/gate.yaml"
+        compile(module, "gate.py", "exec")
+    assert told.startswith("specs/gate.yaml")
+    assert time.perf_counter() - start < PATIENCE
+
+
+@settings(max_examples=300)
+@given(st.lists(PIECES, max_size=40).map("".join))
+@example("name: gate\nsummary: s\nformula: where(x > 0, x, 10**10)\n")
+def test_random_text_is_compiled_or_refused(text: str) -> None:
+    compiled_or_refused(text)
+
+
+@settings(max_examples=150)
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_random_formulas_are_compiled_or_refused(formula: str) -> None:
+    compiled_or_refused(f"name: gate\nsummary: s\nformula: x + {formula}\n")
+
+
+COMMITTED = sorted((ROOT / "specs").glob("*.yaml"))
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_mutated_specs_are_compiled_or_refused(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(COMMITTED)).read_text(encoding="utf-8")
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 6)))
+        text = text[:start] + data.draw(PIECES | st.characters()) + text[end:]
+    compiled_or_refused(text)

@@ -1,0 +1,105 @@
+"""The house: who may import whom, and which file is the door to which library.
+
+    cli > pipeline > library > rooms > ground > errors
+
+A module imports only from floors below its own. Rooms never import each other; the files of one room may.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+GROUND, ROOM, LIBRARY, PIPELINE, CLI = 1, 2, 3, 4, 5
+FLOORS = {
+    "errors": 0,
+    **dict.fromkeys(("spec", "term", "ops", "interval", "ir", "elements"), GROUND),
+    **dict.fromkeys(
+        ("parse", "compose", "simplify", "lower", "verify", "printers", "render", "write"), ROOM
+    ),
+    "library": LIBRARY,
+    "pipeline": PIPELINE,
+    "cli": CLI,
+}
+DOORS = {
+    "yaml": {"parse.document"},
+    "jinja2": {"render"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "sympy": {"ops", "simplify"},
+}
+PACKAGE = ROOT / "fusegen"
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+GENERATED = sorted((ROOT / "generated").glob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The full name of everything a file imports, also inside its functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports by a relative name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            assert called not in ("__import__", "import_module"), f"{path.name} imports at run time"
+
+
+def rooms(path: Path) -> set[str]:
+    """The rooms and floors of fusegen that a file imports from."""
+    parts = (name.split(".") for name in imported(path) if name.split(".")[0] == "fusegen")
+    return {name[1] for name in parts if len(name) > 1 and name[1] != "__version__"}
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {"__init__", "__main__"}))
+def test_a_module_imports_only_from_floors_below(module: str) -> None:
+    own = module.split(".")[0]
+    for other in rooms(MODULES[module]) - {own}:
+        lower = FLOORS[other] < FLOORS[own]
+        both_ground = FLOORS[own] == FLOORS[other] == GROUND
+        assert lower or both_ground, f"fusegen.{module} imports fusegen.{other}"
+
+
+def test_every_module_has_a_floor() -> None:
+    assert {module.split(".")[0] for module in MODULES} - {"fusegen", "__init__", "__main__"} == set(FLOORS)
+
+
+def test_the_ground_has_no_cycle() -> None:
+    below = {name: rooms(MODULES[name]) - {"errors"} for name, floor in FLOORS.items() if floor == GROUND}
+    while below:
+        free = {name for name, others in below.items() if not others & set(below)}
+        assert free, f"these import each other: {sorted(below)}"
+        below = {name: others for name, others in below.items() if name not in free}
+
+
+def test_the_main_module_and_the_package_hold_no_logic() -> None:
+    assert list(imported(MODULES["__main__"])) == ["fusegen.cli.main"]
+    assert list(imported(PACKAGE / "__init__.py")) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_outside_library_has_one_door(module: str) -> None:
+    outside = {name.split(".")[0] for name in imported(MODULES[module])}
+    outside -= set(sys.stdlib_module_names) | {"fusegen"}
+    strangers = {name for name in outside if module not in DOORS.get(name, set())}
+    assert not strangers, f"fusegen.{module} imports {sorted(strangers)}"
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.stem)
+def test_a_generated_module_imports_torch_and_the_standard_library_only(path: Path) -> None:
+    outside = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names)
+    assert outside == {"torch"}
+
+
+def test_there_are_generated_modules_to_look_at() -> None:
+    assert len(GENERATED) >= 8
