@@ -14,8 +14,9 @@ SCRIPT = """
 import pathlib, sys
 from fusegen import pipeline
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
-    for stage in pipeline.STAGES:
-        print(pipeline.stage(path, stage))
+    compilation = pipeline.compilation(path)
+    for stage in pipeline.STAGES.values():
+        print(stage(compilation))
 print(pipeline.schema_text())
 """
 RICH = """\
