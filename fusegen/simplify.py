@@ -40,6 +40,9 @@ from fusegen.term import (
 
 MAX_STEPS = 1000
 DIGITS = 60
+ORDERS: dict[str, Callable[..., bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
+}  # fmt: skip
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "neg": operator.neg,
@@ -48,7 +51,7 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An order between two pattern variables: ``left >= right`` or ``left <= right``."""
+    """An order between two pattern variables: ``left >= right``, and likewise ``>``, ``<=`` and ``<``."""
 
     left: str
     relation: str
@@ -56,25 +59,35 @@ class Fact:
 
     def holds(self, ranges: dict[str, Interval]) -> bool:
         """Whether the order follows from the intervals of the variables."""
-        if self.relation == ">=":
-            return ranges[self.left].low >= ranges[self.right].high
-        return ranges[self.left].high <= ranges[self.right].low
+        left, right = ranges[self.left], ranges[self.right]
+        if self.relation in (">", ">="):
+            return ORDERS[self.relation](left.low, right.high)
+        return ORDERS[self.relation](left.high, right.low)
 
     def granted(self, symbols: dict[str, Any]) -> dict[str, Any]:
         """The symbols, with the left one written so that the order always holds."""
-        distance = sympy.Symbol("distance", nonnegative=True)
-        sign = 1 if self.relation == ">=" else -1
+        sign = 1 if self.relation in (">", ">=") else -1
+        if self.relation in (">", "<"):
+            distance = sympy.Symbol(f"from_{self.left}", positive=True)
+        else:
+            distance = sympy.Symbol(f"from_{self.left}", nonnegative=True)
         return {**symbols, self.left: symbols[self.right] + sign * distance}
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``left`` may become ``right`` where ``fact`` holds; names are variables, `_` marks constants."""
+    """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants."""
 
     name: str
     left: Term
     right: Term
     fact: Fact | None = None
+    besides: Fact | None = None
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What has to hold."""
+        return tuple(fact for fact in (self.fact, self.besides) if fact)
 
 
 def _of(op: str, *args: Term | int | Fraction) -> Apply:
@@ -91,17 +104,18 @@ RULES = (
     Rule("dead lower bound", _of("clamp", _A, _LOW, _HIGH), _of("clamp_max", _A, _HIGH),
          Fact("a", ">=", "low")),
     Rule("dead upper bound", _of("clamp", _A, _LOW, _HIGH), _of("clamp_min", _A, _LOW),
-         Fact("a", "<=", "high")),
+         Fact("a", "<=", "high"), Fact("low", "<=", "high")),
     Rule("dead lower bound", _of("clamp_min", _A, _LOW), _A, Fact("a", ">=", "low")),
     Rule("dead upper bound", _of("clamp_max", _A, _HIGH), _A, Fact("a", "<=", "high")),
-    Rule("dead lower bound", _of("maximum", _A, _C), _A, Fact("a", ">=", "c_")),
+    # at a tie these two give c, whose zero has another sign than a's may have
+    Rule("dead lower bound", _of("maximum", _A, _C), _A, Fact("a", ">", "c_")),
+    Rule("dead upper bound", _of("minimum", _A, _C), _A, Fact("a", "<", "c_")),
     Rule("dead lower bound", _of("maximum", _C, _A), _A, Fact("a", ">=", "c_")),
-    Rule("dead upper bound", _of("minimum", _A, _C), _A, Fact("a", "<=", "c_")),
     Rule("dead upper bound", _of("minimum", _C, _A), _A, Fact("a", "<=", "c_")),
     Rule("dead lower bound", _of("relu6", _A), _of("clamp_max", _A, 6), Fact("a", ">=", "zero_")),
     Rule("dead upper bound", _of("relu6", _A), _of("relu", _A), Fact("a", "<=", "six_")),
     Rule("dead relu", _of("relu", _A), _A, Fact("a", ">=", "zero_")),
-    Rule("dead abs", _of("abs", _A), _A, Fact("a", ">=", "zero_")),
+    Rule("dead abs", _of("abs", _A), _A, Fact("a", ">", "zero_")),  # |-0.0| is +0.0
     # neutral elements; a + 0 is not one of them, since -0.0 + 0 is +0.0
     Rule("times one", _of("mul", _A, 1), _A),
     Rule("times one", _of("mul", 1, _A), _A),
@@ -178,9 +192,8 @@ class _Run:
         return term
 
     def granted(self, rule: Rule, found: dict[str, Term]) -> bool:
-        if rule.fact is None:
-            return True
-        return rule.fact.holds({k: self.range(v) for k, v in (_FIXED | found).items()})
+        ranges = {k: self.range(v) for k, v in (_FIXED | found).items()} if rule.facts else {}
+        return all(fact.holds(ranges) for fact in rule.facts)
 
     def reason(self, rule: Rule, found: dict[str, Term]) -> tuple[()] | tuple[Term, Interval]:
         if rule.fact is None:
@@ -259,14 +272,27 @@ def matched(pattern: Term, term: Term, found: dict[str, Term]) -> dict[str, Term
 
 @cache
 def proved(rule: Rule) -> bool:
-    """Whether sympy finds both sides equal over the reals, wherever the rule's fact holds."""
+    """Whether sympy finds both sides equal over the reals, wherever the rule's facts hold."""
     variables = dict.fromkeys((*names(rule.left), *names(rule.right)))
     symbols: dict[str, Any] = {name: sympy.Symbol(name, real=True) for name in variables}
     symbols |= {name: sympy.Rational(n.value.numerator) for name, n in _FIXED.items()}
-    if rule.fact:
-        symbols = rule.fact.granted(symbols)
-    left, right = (to_sympy(side, symbols) for side in (rule.left, rule.right))
+    for fact in rule.facts:
+        symbols = fact.granted(symbols)
+    left, right = (_distributed(to_sympy(side, symbols)) for side in (rule.left, rule.right))
     return bool(left == right or sympy.simplify(left - right) == 0)
+
+
+def _distributed(expression: Any) -> Any:
+    """The expression with min(max(p, q), r) written as max(min(p, r), min(q, r))."""
+
+    def spread(*args: Any) -> Any:
+        chosen = next((arg for arg in args if isinstance(arg, sympy.Max)), None)
+        if chosen is None:
+            return sympy.Min(*args)
+        others = [arg for arg in args if arg is not chosen]
+        return sympy.Max(*(sympy.Min(part, *others) for part in chosen.args))
+
+    return expression.replace(sympy.Min, spread)
 
 
 def to_sympy(term: Term, symbols: dict[str, Any]) -> Any:
