@@ -348,7 +348,9 @@ void check(bool holds, const char* otherwise) {
 // The dtype and the device that all inputs share.
 void describe(Call& call, const Tensor* in) {
   for (int k = 0; k < INPUTS; ++k) {
-    int32_t dtype, type, index;
+    int32_t dtype, type, index, layout;
+    aoti_torch_get_layout(in[k].get(), &layout);
+    check(layout == aoti_torch_layout_strided(), "expected dense tensors; call .to_dense() first");
     aoti_torch_get_dtype(in[k].get(), &dtype);
     aoti_torch_get_device_type(in[k].get(), &type);
     aoti_torch_get_device_index(in[k].get(), &index);
