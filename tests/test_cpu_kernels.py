@@ -1,0 +1,450 @@
+"""The compiled CPU kernels against PyTorch: every bit, every layout, every mistake at run time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import mpmath
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels import (
+    DTYPES,
+    LAYOUTS,
+    arranged,
+    assert_same,
+    compiled,
+    generated,
+    meaningful_strides,
+    patterns,
+    ulps,
+)
+from kernels import extensions as extensions
+from torch import Tensor, nn
+
+from fusegen.ops import FUNCTIONS
+
+EAGER: dict[str, Callable[[Tensor], Tensor]] = {
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "hardtanh": F.hardtanh,
+    "relu": F.relu,
+    "relu6": F.relu6,
+}
+KINKS = (-3.0, 3.0, 1.0, 6.0)
+DTYPE_SENTENCE = "expected float32, float16, bfloat16 or float64 tensors, all of one dtype"
+DEVICE_SENTENCE = "expected every tensor on one device, the CPU or a CUDA GPU"
+
+GATE = """\
+inputs: {x: {shape: [8, 8]}, gate: {shape: [8, 8]}}
+params: {alpha: 0.5}
+formula: x * clamp(alpha * gate, 0, 1)
+"""
+THREE = "inputs: {a: {shape: [2]}, b: {shape: [2]}, c: {shape: [2]}}\nformula: where(a > b, a * c, b - c)\n"
+EAGER_STEPS = """\
+numerics: eager
+params: {alpha: 0.3}
+formula: relu6((x + 3) * alpha) / 7 - abs(x) * 0.1
+"""
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """Two inputs that broadcast."""
+    return compiled(tmp_path_factory.mktemp("gate"), "cpu_gate", GATE)
+
+
+def gated(x: Tensor, gate: Tensor) -> Tensor:
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return (x.to(wide) * (0.5 * gate.to(wide)).clamp(0, 1)).to(x.dtype)
+
+
+# Values
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", EAGER)
+def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
+    x = patterns(dtype, 2**20, KINKS)
+    assert_same(getattr(generated(name), name)(x), EAGER[name](x), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_hardtanh_takes_its_bounds_at_run_time(dtype: torch.dtype) -> None:
+    x = patterns(dtype, 2**16, (-0.3, 0.7))
+    module = generated("hardtanh")
+    for low, high in ((-0.3, 0.7), (0.1, 0.1), (-math.inf, 2.0)):
+        expected = F.hardtanh(x, low, high)
+        assert_same(module.hardtanh(x, low, high), expected, x)
+        assert_same(module.ModelNew(min_val=low, max_val=high)(x), expected, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_relu_hardswish_is_within_two_ulp_of_its_steps(dtype: torch.dtype) -> None:
+    """Where eager's x * 6 overflows, the chain keeps to what the function is: x."""
+    x = patterns(dtype, 2**20, KINKS)
+    actual, steps = generated("relu_hardswish").relu_hardswish(x), F.hardswish(F.relu(x))
+    wide = F.hardswish(F.relu(x).double()).to(dtype)
+    overflows = steps.isinf() & ~wide.isinf()
+    bound = {torch.float32: 2, torch.float64: 2, torch.float16: 1, torch.bfloat16: 1}[dtype]
+    assert ulps(actual[~overflows], steps[~overflows]) <= bound
+    assert bool((actual[overflows].isinf() | (actual[overflows] == wide[overflows])).all())
+    assert torch.equal(actual.isnan(), x.isnan())
+    assert not torch.signbit(actual[x > 0]).any()
+
+
+def test_keras_has_another_hard_sigmoid() -> None:
+    x = torch.tensor([2.0])
+    assert generated("hardsigmoid_keras").hardsigmoid_keras(x).item() == pytest.approx(0.9)
+    assert generated("hardsigmoid").hardsigmoid(x).item() == pytest.approx(0.8333, abs=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_hardsigmoid_keras_against_wider_arithmetic(dtype: torch.dtype) -> None:
+    x = patterns(dtype, 2**18, (-2.5, 2.5))
+    actual = generated("hardsigmoid_keras").hardsigmoid_keras(x)
+    exact = (x.double() / 5 + 0.5).clamp(0, 1)
+    if dtype.itemsize == 2:
+        assert ulps(actual, exact.to(dtype)) <= 1
+        wrong = (actual != exact.to(dtype)) & ~x.isnan()
+        assert int(wrong.sum()) <= 8 * x.numel() // 2**16
+    else:  # near -2.5 the terms cancel, and eager's do too: one last place of 0.5, and its own rounding
+        error = (actual.double() - exact).abs()
+        assert bool((error[~x.isnan()] <= torch.finfo(dtype).eps / 2 + 1e-16).all())
+        assert_same(actual, (0.2 * x + 0.5).clamp(0, 1), x)
+    assert torch.equal(actual.isnan(), x.isnan())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eager_numerics_are_eagers_steps(tmp_path: Path, dtype: torch.dtype) -> None:
+    module = compiled(tmp_path, "cpu_eager", EAGER_STEPS)
+    x = patterns(dtype, 2**16, (-3.0, 17.0))
+    expected = F.relu6((x + 3) * 0.3) / 7 - x.abs() * 0.1
+    assert_same(module.cpu_eager(x), expected, x)
+
+
+# Every function of the language
+
+
+def _choose(names: list[str], first: int) -> str:
+    """A formula that computes the function whose number is `which`, as a tree of choices."""
+    if len(names) == 1:
+        return CALLS[names[0]]
+    half = len(names) // 2
+    left, right = _choose(names[:half], first), _choose(names[half:], first + half)
+    return f"where(which < {first + half}, {left}, {right})"
+
+
+CALLS = {
+    name: {
+        "where": "where(x > other, x, other)",
+        "clamp": "clamp(x, -0.5, other)",
+        "clamp_min": "clamp_min(x, other)",
+        "clamp_max": "clamp_max(x, other)",
+        "minimum": "minimum(x, other)",
+        "maximum": "maximum(x, other)",
+        "pow": "pow(x, other)",
+    }.get(name, f"{name}(x)")
+    for name in FUNCTIONS
+}
+REFERENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "where": lambda x, other: torch.where(x > other, x, other),
+    "relu": lambda x, _: F.relu(x),
+    "relu6": lambda x, _: F.relu6(x),
+    "clamp": lambda x, other: torch.where(other.isnan(), torch.maximum(x, x.new_tensor(-0.5)),
+                                          x.clamp(x.new_tensor(-0.5), other)),
+    "clamp_min": lambda x, other: torch.where(other.isnan(), x, torch.maximum(x, other)),
+    "clamp_max": lambda x, other: torch.where(other.isnan(), x, torch.minimum(x, other)),
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "cube": lambda x, _: x * x * x,
+    "pow": torch.pow,
+    "softplus": lambda x, _: torch.logaddexp(x, torch.zeros_like(x)),
+}  # fmt: skip
+ULPS = {"rsqrt": 2, "sigmoid": 3, "softplus": 3, "tanh": 3, "erfc": 3}  # where not one rounding, or libm's
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Tensor, Tensor], Tensor]:
+    """A function that applies a function of the language, given by its name."""
+    names = list(CALLS)
+    body = (
+        "inputs: {x: {shape: [8]}, other: {shape: [8]}}\nparams: {which: 0}\n"
+        f"dtypes: [float32, float64]\nformula: {_choose(names, 0)}\n"
+    )
+    module = compiled(tmp_path_factory.mktemp("functions"), "cpu_functions", body)
+
+    def apply(name: str, x: Tensor, other: Tensor) -> Tensor:
+        value = module.cpu_functions(x, other, which=float(names.index(name)))
+        assert isinstance(value, Tensor)
+        return value
+
+    return apply
+
+
+def reference(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The same function by PyTorch."""
+    return REFERENCES.get(name) or (lambda x, _: getattr(torch, name)(x))
+
+
+def arguments(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Ordinary points, kinks, zeros, subnormals, both infinities and NaN, each with each."""
+    info = torch.finfo(dtype)
+    special = [0.0, 1e-3, 0.25, 0.5, 1.0, 2.0, 3.0, 6.0, 7.5, 20.0, 88.0, 700.0, info.smallest_normal]
+    special += [info.smallest_normal / 8, info.eps, info.max, math.inf]
+    ends = torch.tensor([*special, *(-v for v in special), math.nan], dtype=dtype)
+    near = torch.cat([torch.nextafter(ends, ends.new_tensor(v)) for v in (-math.inf, math.inf)])
+    generator = torch.Generator().manual_seed(5)
+    random = torch.randn(2000, dtype=dtype, generator=generator) * 8
+    x = torch.cat([ends, near, random])
+    return x.repeat_interleave(len(ends)), ends.repeat(len(x))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_is_pytorchs_in_float(
+    functions: Callable[[str, Tensor, Tensor], Tensor], name: str
+) -> None:
+    """Against the same function in double, rounded once."""
+    x, other = arguments(torch.float32)
+    expected = reference(name)(x.double(), other.double()).float()
+    actual = functions(name, x, other)
+    assert ulps(actual, expected) <= ULPS.get(name, 1)
+
+
+REAL: dict[str, Callable[[mpmath.mpf], mpmath.mpf]] = {
+    "exp2": lambda x: mpmath.mpf(2) ** x,
+    "expm1": mpmath.expm1,
+    "log2": lambda x: mpmath.log(x, 2),
+    "log1p": mpmath.log1p,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    **{name: getattr(mpmath, name) for name in ("exp", "log", "sin", "cos", "tanh", "erf", "erfc", "sqrt")},
+}
+POSITIVE = {"log", "log2", "log1p", "sqrt", "rsqrt"}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_function_is_the_real_one_in_double(
+    functions: Callable[[str, Tensor, Tensor], Tensor], name: str
+) -> None:
+    """Against 60 digits, where the value is a normal number."""
+    low = 1e-3 if name in POSITIVE else -25.0
+    x = torch.cat(
+        [torch.linspace(low, 25, 257, dtype=torch.float64), torch.tensor([0.5, 1.5, 1e-9]).double()]
+    )
+    with mpmath.workdps(60):
+        exact = [float(REAL[name](mpmath.mpf(v))) for v in x.tolist()]
+    expected = torch.tensor(exact, dtype=torch.float64)
+    assert ulps(functions(name, x, x), expected) <= ULPS.get(name, 1) + 1
+
+
+# Layouts
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_gives_eagers_values_and_strides(layout: str, dtype: torch.dtype) -> None:
+    x = arranged(layout, dtype)
+    actual, expected = generated("hardsigmoid").hardsigmoid(x), F.hardsigmoid(x)
+    assert_same(actual, expected, x)
+    assert meaningful_strides(actual) == meaningful_strides(expected)
+
+
+@st.composite
+def views(draw: st.DrawFn, most: int = 4) -> Tensor:
+    """A view of some storage: offset, permuted, sliced with steps, expanded, with sizes of 0 and 1."""
+    sizes = draw(st.lists(st.integers(0, 6), max_size=most))
+    offset = draw(st.integers(0, 5))
+    steps = [draw(st.integers(1, 3)) for _ in sizes]
+    whole = torch.arange(offset + math.prod(s * t for s, t in zip(sizes, steps, strict=True)))
+    values = whole.remainder(23).sub(11).div(2).float()[offset:]
+    values = values.view([s * t for s, t in zip(sizes, steps, strict=True)])
+    for d, step in enumerate(steps):
+        values = values[(slice(None),) * d + (slice(draw(st.integers(0, step - 1)), None, step),)]
+    values = values.permute(draw(st.permutations(range(values.dim()))))
+    shape = [draw(st.integers(1, 4)) if s == 1 else s for s in values.shape]
+    front = draw(st.lists(st.integers(1, 3), max_size=max(0, most - len(shape))))
+    return values.expand([*front, *shape])
+
+
+@settings(max_examples=400)
+@given(x=views())
+def test_any_view_gives_eagers_values_and_strides(x: Tensor) -> None:
+    actual, expected = generated("hardsigmoid").hardsigmoid(x), F.hardsigmoid(x)
+    assert_same(actual, expected, x)
+    assert meaningful_strides(actual) == meaningful_strides(expected)
+    assert actual.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() or not x.numel()
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """A view, and a tensor that broadcasts with it, laid out in an order of its own."""
+    x = draw(views())
+    shape = [draw(st.sampled_from((1, size) if size != 1 else (1, 2, 3))) for size in x.shape]
+    shape = shape[draw(st.integers(0, len(shape))) :]
+    order = draw(st.permutations(range(len(shape))))
+    other = torch.arange(math.prod(shape)).remainder(13).sub(3).div(2).float()
+    other = other.view([shape[d] for d in order]).permute([order.index(d) for d in range(len(shape))])
+    return (x, other) if draw(st.booleans()) else (other, x)
+
+
+@settings(max_examples=400)
+@given(pair=pairs())
+def test_two_views_broadcast_as_eager_broadcasts_them(
+    gate: ModuleType, pair: tuple[Tensor, Tensor]
+) -> None:
+    actual, expected = gate.cpu_gate(*pair), gated(*pair)
+    assert_same(actual, expected, *pair)
+    assert meaningful_strides(actual) == meaningful_strides(torch.add(*pair))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_length_and_every_offset(dtype: torch.dtype) -> None:
+    """Every residue of a vector's width, at every distance from its alignment."""
+    x = torch.randn(700, dtype=dtype) * 3
+    expected = F.hardsigmoid(x)
+    for offset in range(17):
+        for n in (*range(0, 140), 255, 256, 257, 513):
+            actual = generated("hardsigmoid").hardsigmoid(x[offset : offset + n])
+            assert torch.equal(actual, expected[offset : offset + n]), (offset, n)
+
+
+def test_threads_share_the_work() -> None:
+    """Lengths around the grain at which PyTorch's threads split, of flat and of strided tensors."""
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            for n in (32767, 32768, 32769, 100_003):
+                x = torch.randn(n, 3)
+                for view in (x, x[:, 1], x.t()[1:]):
+                    assert_same(generated("hardsigmoid").hardsigmoid(view), F.hardsigmoid(view), view)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_dimensions_up_to_what_pytorch_allows() -> None:
+    x = torch.randn([2] * 14)[(slice(None, None, 2),) * 3]
+    assert_same(generated("relu").relu(x), F.relu(x), x)
+    deep = torch.randn(3, 4).view([1] * 31 + [3] + [1] * 31 + [4])
+    assert_same(generated("relu").relu(deep), F.relu(deep), deep)
+
+
+def test_more_dimensions_than_a_call_holds_are_refused() -> None:
+    x = torch.zeros(27).as_strided([2] * 26, [1] * 26)
+    sentence = "relu: over 25 dimensions that do not merge; call .contiguous() first"
+    with pytest.raises(RuntimeError) as raised:
+        generated("relu").relu(x)
+    assert str(raised.value) == sentence
+
+
+def test_three_inputs(tmp_path: Path) -> None:
+    module = compiled(tmp_path, "cpu_three", THREE)
+    a, b, c = torch.randn(5, 1, 7), torch.randn(4, 1), torch.randn(7)
+    assert_same(module.cpu_three(a, b, c), torch.where(a > b, a * c, b - c))
+
+
+# Mistakes at run time
+
+
+@pytest.mark.parametrize(
+    ("x", "sentence"),
+    [
+        (torch.arange(3), DTYPE_SENTENCE),
+        (torch.ones(3, dtype=torch.uint8), DTYPE_SENTENCE),
+        (torch.ones(3, dtype=torch.bool), DTYPE_SENTENCE),
+        (torch.ones(3, dtype=torch.complex64), DTYPE_SENTENCE),
+        (torch.ones(3, dtype=torch.float8_e4m3fn), DTYPE_SENTENCE),
+        (torch.ones(3, device="meta"), DEVICE_SENTENCE),
+    ],
+    ids=lambda value: str(value.dtype if isinstance(value, Tensor) else ""),
+)
+def test_a_tensor_of_another_kind_is_refused(x: Tensor, sentence: str) -> None:
+    for call in (generated("hardsigmoid").hardsigmoid, generated("hardsigmoid").ModelNew()):
+        with pytest.raises(RuntimeError) as raised:
+            call(x)
+        assert str(raised.value) == f"hardsigmoid: {sentence}"
+
+
+def test_tensors_that_do_not_go_together_are_refused(gate: ModuleType) -> None:
+    ones = torch.ones
+    for x, other, sentence in (
+        (ones(3), ones(3, dtype=torch.float64), DTYPE_SENTENCE),
+        (ones(3), ones(3, device="meta"), DEVICE_SENTENCE),
+        (ones(3, 4), ones(4, 3), "the shapes of the tensors do not broadcast"),
+        (ones(2), ones(0), "the shapes of the tensors do not broadcast"),
+    ):
+        with pytest.raises(RuntimeError) as raised:
+            gate.cpu_gate(x, other)
+        assert str(raised.value) == f"cpu_gate: {sentence}"
+
+
+def test_a_sparse_tensor_is_refused() -> None:
+    for x in (torch.eye(3).to_sparse(), torch.eye(3).to_mkldnn()):
+        with pytest.raises(RuntimeError) as raised:
+            generated("hardsigmoid").hardsigmoid(x)
+        assert str(raised.value) == "hardsigmoid: expected dense tensors; call .to_dense() first"
+
+
+def test_a_lazily_negated_view_is_read_as_negated() -> None:
+    x = torch.randn(9, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    assert_same(generated("hardsigmoid").hardsigmoid(x), F.hardsigmoid(x), x)
+
+
+def test_inputs_are_left_as_they_are() -> None:
+    x = patterns(torch.float32, 1000)
+    before = x.clone()
+    generated("hardswish").hardswish(x)
+    assert_same(x, before)
+
+
+# A layer in front
+
+
+class Model(nn.Module):
+    """A convolution, ReLU and hard-swish, step by step."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the steps give."""
+        x = torch.relu(self.conv(x))
+        return x * torch.clamp((x + 3) / 6, 0, 1)
+
+
+def test_a_layer_is_built_and_called_as_in_the_reference() -> None:
+    module = generated("conv_relu_hardswish")
+    arguments = module.get_init_inputs()
+    assert arguments == [8, 64, 3]
+    [x] = module.get_inputs()
+    assert (x.shape, x.dtype) == ((128, 8, 128, 128), torch.float32)
+    torch.manual_seed(3)
+    expected = Model(*arguments)
+    torch.manual_seed(3)
+    actual = module.ModelNew(*arguments)
+    assert list(actual.state_dict()) == list(expected.state_dict()) == ["conv.weight", "conv.bias"]
+    for key, value in expected.state_dict().items():
+        assert_same(actual.state_dict()[key], value)
+    sample = torch.randn(2, 8, 20, 21)
+    with torch.no_grad():
+        for layout in (torch.contiguous_format, torch.channels_last):
+            given = sample.contiguous(memory_format=layout)
+            assert ulps(actual(given), expected(given)) <= 2
+            assert actual(given).stride() == expected(given).stride()
+
+
+def test_get_inputs_are_what_the_spec_says() -> None:
+    for name in ("relu", "hardswish"):
+        text = (Path(generated(name).__file__ or "")).read_text(encoding="utf-8")
+        fill = {"relu": "rand", "hardswish": "randn"}[name]
+        assert f"return [torch.{fill}(4096, 393216)]" in text
+        assert generated(name).get_init_inputs() == []
