@@ -121,8 +121,10 @@ def _float32_below(value: Bound) -> Bound:
         return value
     if value < -FLOAT32_MAX:
         return -INFINITY
-    exponent = abs(value.numerator).bit_length() - value.denominator.bit_length() - FLOAT32_BITS
-    quantum = Fraction(2) ** max(exponent, FLOAT32_MIN_EXPONENT)
+    exponent = abs(value.numerator).bit_length() - value.denominator.bit_length()
+    if abs(value) < Fraction(2) ** exponent:
+        exponent -= 1  # now 2**exponent <= |value| < 2**(exponent + 1)
+    quantum = Fraction(2) ** max(exponent + 1 - FLOAT32_BITS, FLOAT32_MIN_EXPONENT)
     return min(math.floor(value / quantum) * quantum, FLOAT32_MAX)
 
 
