@@ -1,0 +1,297 @@
+"""A rule is a row and the row is its test: proved over the reals, and the same bits in floating point."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from conftest import Workshop
+from numpy.typing import NDArray
+
+from fusegen.errors import NumberOutOfRange, Span, Undefined
+from fusegen.interval import INFINITY, Interval, between
+from fusegen.ops import OPS
+from fusegen.parse.formula import parse_formula
+from fusegen.printers.dump import rewrite
+from fusegen.printers.notation import term as written
+from fusegen.simplify import RULES, Fact, Rule, folded, matched, proved, simplify
+from fusegen.term import Apply, Let, Name, Number, Program, Term, names
+
+Floats = NDArray[np.float32]
+ONE, ZERO = np.float32(1), np.float32(0)
+
+# what the bodies of ops.OPS compute, in numpy, comparison for comparison
+COMPUTED: dict[str, Callable[..., Any]] = {
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "sub": lambda a, b: a - b,
+    "neg": lambda a: -a,
+    "relu": lambda x: np.where(x < 0, ZERO, x),
+    "relu6": lambda x: np.where(x < 0, ZERO, np.where(x > 6, np.float32(6), x)),
+    "clamp": lambda x, low, high: COMPUTED["clamp_max"](COMPUTED["clamp_min"](x, low), high),
+    "clamp_min": lambda x, low: np.where(x < low, low, x),
+    "clamp_max": lambda x, high: np.where(x > high, high, x),
+    "minimum": lambda a, b: np.where((a < b) | np.isnan(a), a, b),
+    "maximum": lambda a, b: np.where((a > b) | np.isnan(a), a, b),
+    "abs": np.abs,
+    "square": lambda x: x * x,
+    "cube": lambda x: x * x * x,
+    "reciprocal": lambda x: ONE / x,
+    "sqrt": lambda x: torch.sqrt(torch.from_numpy(x)).numpy(),  # not quite the nearest on the CPU
+    "rsqrt": lambda x: ONE / np.sqrt(x),
+    "pow": lambda x, power: torch.pow(torch.from_numpy(x), float(power.flat[0])).numpy(),
+}
+SPECIAL = [0.0, 1e-45, 1e-38, 0.1, 0.5, 1.0, 3.0, 6.0, 6.0000005, 7.5, 255.0, 1e19, 3.4028235e38, math.inf]
+VALUES = [sign * value for value in SPECIAL for sign in (1.0, -1.0)] + [math.nan]
+RNG = np.random.default_rng(7)
+VALUES += [float(v) for v in RNG.standard_normal(12) * 10.0 ** RNG.integers(-30, 30, 12)]
+CONSTANTS = [v for v in VALUES if math.isfinite(v) and math.copysign(1, v) * (v == 0) >= 0]
+FIXED = {"zero_": 0.0, "six_": 6.0}
+RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    ">": lambda a, b: a > b, ">=": lambda a, b: a >= b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
+}  # fmt: skip
+
+
+def computed(term: Term, values: dict[str, Floats]) -> Floats:
+    """The float32 value of a term, rounded after each operation."""
+    match term:
+        case Number(value):
+            shape = next(iter(values.values())).shape
+            return np.full(shape, np.float32(float(value)))
+        case Name(name):
+            return values[name]
+        case Apply(op, args):
+            found: Floats = np.asarray(COMPUTED[op](*(computed(arg, values) for arg in args)), np.float32)
+            return found
+    raise AssertionError(term)
+
+
+def granted(fact: Fact, values: dict[str, float]) -> bool:
+    """Whether a fact holds at a point; it says nothing of NaN, so it grants that."""
+    left, right = ({**values, **FIXED}[name] for name in (fact.left, fact.right))
+    return math.isnan(left) or math.isnan(right) or RELATIONS[fact.relation](left, right)
+
+
+def points(rule: Rule) -> dict[str, Floats]:
+    """Every combination of values at which the facts of a rule hold."""
+    variables = names(rule.left)
+    choices = [CONSTANTS if name.endswith("_") else VALUES for name in variables]
+    rows = [
+        row
+        for row in itertools.product(*choices)
+        if all(granted(fact, dict(zip(variables, row, strict=True))) for fact in rule.facts)
+    ]
+    columns = np.array(rows, np.float32).T
+    return {name: np.ascontiguousarray(column) for name, column in zip(variables, columns, strict=True)}
+
+
+def named(rule: Rule) -> str:
+    return f"{rule.name}: {written(rule.left)} is {written(rule.right)}"
+
+
+def same_bits(left: Floats, right: Floats) -> NDArray[np.bool_]:
+    """Where two arrays have the same bits, every NaN being one value."""
+    equal: NDArray[np.bool_] = left.view(np.uint32) == right.view(np.uint32)
+    return equal | (np.isnan(left) & np.isnan(right))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=named)
+def test_a_rule_is_proved_over_the_reals(rule: Rule) -> None:
+    assert proved(rule)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=named)
+def test_a_rule_gives_the_same_bits_wherever_its_facts_hold(rule: Rule) -> None:
+    values = points(rule)
+    assert next(iter(values.values())).size >= 15
+    with np.errstate(all="ignore"):
+        left, right = (computed(side, values) for side in (rule.left, rule.right))
+    same = same_bits(left, right)
+    wrong = {name: column[~same][:3] for name, column in values.items()}
+    assert same.all(), f"{wrong}: {left[~same][:3]} is not {right[~same][:3]}"
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.facts], ids=named)
+def test_a_rule_needs_each_of_its_facts(rule: Rule) -> None:
+    for missing in rule.facts:
+        rest = [fact for fact in rule.facts if fact != missing]
+        weaker = Rule(rule.name, rule.left, rule.right, *rest)
+        values = points(weaker)
+        with np.errstate(all="ignore"):
+            left, right = (computed(side, values) for side in (rule.left, rule.right))
+        assert not same_bits(left, right).all(), f"{missing} is not needed"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=named)
+def test_a_rule_names_only_what_it_matched(rule: Rule) -> None:
+    known = {*names(rule.left), *FIXED}
+    assert set(names(rule.right)) <= known
+    assert {name for fact in rule.facts for name in (fact.left, fact.right)} <= known
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("clamp(a, low, high)", "clamp_min(a, low)"), ("relu(a)", "a"), ("a * 2", "a"), ("a + 1", "a"),
+        ("a ** 2", "cube(a)"), ("abs(a)", "-a"), ("a / 2", "a * 2"), ("relu6(a)", "relu(a)"),
+    ],
+)  # fmt: skip
+def test_a_wrong_rule_is_not_proved(left: str, right: str) -> None:
+    assert not proved(Rule("wrong", parsed(left, "a low high"), parsed(right, "a low high")))
+
+
+def parsed(text: str, scope: str = "x y") -> Term:
+    """The term that a formula over the names in `scope` denotes."""
+    return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
+
+
+def simplest(text: str, **assume: Interval) -> str:
+    """A formula in x and y after the simplifier, as text."""
+    program, _ = simplify(Program(("x", "y"), (), (), parsed(text)), assume)
+    return written(program.result)
+
+
+@pytest.mark.parametrize(
+    ("formula", "after"),
+    [
+        ("relu(relu(x))", "relu(x)"),
+        ("relu(relu6(x))", "relu6(x)"),
+        ("relu6(relu(x))", "min(relu(x), 6)"),
+        ("clamp(tanh(x), -1, 1)", "tanh(x)"),
+        ("clamp(tanh(x), -1, 2)", "tanh(x)"),
+        ("clamp(tanh(x), 0, 1)", "max(tanh(x), 0)"),
+        ("clamp(tanh(x), -1, 0.5)", "min(tanh(x), 0.5)"),
+        ("clamp(sigmoid(x), 0, 1)", "sigmoid(x)"),
+        ("relu(exp(x))", "exp(x)"),
+        ("relu6(clamp(x, -1, 1))", "relu(min(max(x, -1), 1))"),
+        ("maximum(relu(x), -1)", "relu(x)"),
+        ("maximum(-1, relu(x))", "relu(x)"),
+        ("minimum(relu6(x), 7)", "relu6(x)"),
+        ("minimum(6, relu6(x))", "relu6(x)"),
+        ("abs(relu(x) + 1)", "relu(x) + 1"),
+        ("abs(exp(x) + 1) * 1", "exp(x) + 1"),
+        ("x ** 2 + x ** 3", "(x)² + (x)³"),
+        ("-(-x) / 1 - 0", "x"),
+        ("x * (2 - 1)", "x"),
+        ("x * (1 / 3 + 2 / 3)", "x"),
+        ("sqrt(4) * x", "2 · x"),
+    ],
+)
+def test_a_formula_gets_simpler(formula: str, after: str) -> None:
+    assert simplest(formula) == after
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "relu(clamp(x, -1, 1))",
+        "clamp(tanh(x), -0.99, 0.99)",
+        "relu(x - 1)",
+        "relu(relu(x) - 1)",
+        "relu6(relu(x) * 7 - 1)",
+        "maximum(relu(x), 0)",  # relu(-0.0) is -0.0, and the maximum of -0.0 and 0 is +0.0
+        "minimum(-relu(x), 0)",
+        "abs(relu(x))",
+        "maximum(relu(x), relu(y) - 1)",
+        "clamp(tanh(x), 3, 2)",
+        "clamp(x, 0, 1)",
+        "x + 0",
+        "x * 0",
+        "x - x",
+        "x / x",
+        "(x + 3) / 6",
+        "x * 6 / 6",
+        "y * x + x * y",
+        "exp(log(x))",
+        "sin(x) + 1.5",
+        "maximum(x, x)",
+    ],
+)
+def test_a_formula_that_only_looks_simpler_stays(formula: str) -> None:
+    before = written(parsed(formula))
+    after = simplest(formula)
+    assert after == {"clamp(tanh(x), 3, 2)": "min(max(tanh(x), 3), 2)"}.get(formula, before)
+
+
+def test_an_assumption_is_used_and_the_shape_or_filling_of_an_input_never_is() -> None:
+    assert simplest("relu(x) + relu(y)", x=between(0, INFINITY)) == "x + relu(y)"
+    assert simplest("relu(x) + relu(y)", y=between(-1, 5)) == "relu(x) + relu(y)"
+
+
+def test_a_chain_of_relu_and_hardswish_loses_its_lower_clamp(workshop: Workshop) -> None:
+    text = workshop.run("show", "relu_hardswish", "--stage", "simplify").output
+    assert "y = after_relu · min(after_relu + 3, 6) / 6\n" in text
+    assert text.startswith("Dead lower bound: ")
+
+
+def test_a_range_reaches_through_named_steps() -> None:
+    lets = (Let("u", parsed("relu(x)")), Let("v", parsed("u + 1", "u")), Let("w", parsed("y * 2")))
+    program = Program(("x", "y"), (), lets, parsed("relu(v) * v", "v"))
+    after, rewrites = simplify(program, {})
+    assert [let.name for let in after.lets] == ["u", "v"]
+    assert written(after.result) == "v · v"
+    assert [rewrite(step) for step in rewrites] == ["Dead relu: relu(v) is v, since v lies in [1, inf]."]
+
+
+def test_a_step_that_becomes_a_name_or_a_number_disappears() -> None:
+    lets = (Let("u", parsed("x * 1")), Let("v", parsed("2 * 3", "u")))
+    after, _ = simplify(Program(("x",), (), lets, parsed("u ** v", "u v")), {})
+    assert after.lets == ()
+    assert after.result == parsed("x ** 6")
+
+
+@pytest.mark.parametrize("op", [name for name, row in OPS.items() if row.written and row.args])
+def test_constants_are_folded_to_the_value_of_their_function(op: str) -> None:
+    arguments = {"where": (), "log1p": (0.75,), "sqrt": (2.0,), "rsqrt": (2.0,), "pow": (2.0, 0.5)}
+    values = arguments.get(op, (0.75, -1.5, 2.5)[: len(OPS[op].args)])
+    if op.startswith("log") and op != "log1p":
+        values = (0.75,)
+    if not values:
+        return
+    term = folded(Apply(op, tuple(Number(Fraction(v)) for v in values)))
+    assert isinstance(term, Number)
+    real = OPS[op].real(*(float(v) for v in values))
+    assert math.isclose(float(term.value), float(real), rel_tol=1e-14, abs_tol=1e-300)
+
+
+@pytest.mark.parametrize("op", ["exp", "sqrt", "sin", "tanh", "erf", "log"])
+@pytest.mark.parametrize("value", ["1e-30", "0.5", "2", "77"])
+def test_constants_are_folded_to_sixty_digits(op: str, value: str) -> None:
+    with mpmath.workdps(120):
+        expected = getattr(mpmath, op)(mpmath.mpf(value))
+        program, _ = simplify(Program(("x",), (), (), parsed(f"{op}({value})")), {})
+        assert isinstance(program.result, Number)
+        found = mpmath.mpf(program.result.value.numerator) / program.result.value.denominator
+        assert abs(found - expected) <= abs(expected) * mpmath.mpf(10) ** -55
+
+
+def test_arithmetic_of_constants_is_exact() -> None:
+    program, _ = simplify(Program(("x",), (), (), parsed("1 / 3 + 0.1 * 7 - -2")), {})
+    assert program.result == Number(Fraction(1, 3) + Fraction(7, 10) + 2)
+
+
+@pytest.mark.parametrize("formula", ["1 / 0", "sqrt(-1)", "log(0)", "log(-2)", "0 ** -1", "(-8) ** 0.5"])
+def test_a_constant_without_a_real_value_is_refused(formula: str) -> None:
+    with pytest.raises(Undefined, match="has no real value"):
+        simplest(f"x + {formula}")
+
+
+@pytest.mark.parametrize("formula", ["1e308 * 10", "exp(710)", "exp(-800)", "2 ** -1080", "-1e200 ** 2"])
+def test_a_constant_that_float64_cannot_hold_is_refused(formula: str) -> None:
+    with pytest.raises(NumberOutOfRange, match="does not fit in float64"):
+        simplest(f"x + {formula}")
+
+
+def test_a_pattern_matches_a_repeated_name_only_with_equal_parts() -> None:
+    pattern = Apply("sub", (Name("a"), Name("a")))
+    assert matched(pattern, parsed("relu(x) - relu(x)"), {}) == {"a": parsed("relu(x)")}
+    assert matched(pattern, parsed("relu(x) - relu(y)"), {}) is None
+    assert matched(Name("c_"), parsed("x"), {}) is None
+    assert matched(Name("c_"), parsed("3"), {}) == {"c_": parsed("3")}
