@@ -47,14 +47,15 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
     inputs, params = [i.name for i in spec.inputs], [p.name for p in spec.params]
     elements = [ELEMENTS[dtype] for dtype in spec.dtypes]
 
-    def value(*elements_read: str) -> str:
-        arguments = [f"load({read})" for read in elements_read] + [f"p.{name}" for name in params]
+    def value(*values: str) -> str:
+        arguments = [*values, *(f"p.{name}" for name in params)]
         return f"{spec.name}_formula{'<T>' if texts.rounds else ''}({', '.join(arguments)})"
 
     shared = {
         "name": spec.name,
         "elements": elements,
         "headers": [element.header for element in elements if element.header],
+        "float16": "float16" in spec.dtypes,
         "inputs": inputs,
         "params": params,
         "notation": texts.notation,
@@ -64,15 +65,16 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
         "notes": texts.notes[Device.CUDA],
         "functions": texts.functions[Device.CUDA],
         "definitions": texts.definitions[Device.CUDA],
-        "call": value(*(f"{name}_v.at[k]" for name in inputs)),
+        "call": value(*(f"load({name}_v.at[k])" for name in inputs)),
         "params_argument": ", const Params<decltype(load(T()))> p" if params else "",
     }
     cpu = {
         "notes": texts.notes[Device.CPU],
         "functions": texts.functions[Device.CPU],
         "definitions": texts.definitions[Device.CPU],
-        "dense_call": value(*(f"{name}_in[k]" for name in inputs)),
-        "strided_call": value(*(f"{name}_in[k * {name}_step]" for name in inputs)),
+        "tile_call": value(*(f"{name}_m[j]" for name in inputs)),
+        "dense_call": value(*(f"load({name}_in[k])" for name in inputs)),
+        "strided_call": value(*(f"load({name}_in[k * {name}_step])" for name in inputs)),
     }
     schema = [f"Tensor {name}" for name in inputs] + [f"float {name}" for name in params]
     binding = {"schema_arguments": ", ".join(schema), "dtypes": _either(spec.dtypes)}
