@@ -75,6 +75,10 @@ def _sqrt(a: Interval) -> Interval:
     return between(0, interval.INFINITY) if a.low >= 0 else REALS
 
 
+def _rsqrt(a: Interval) -> Interval:
+    return between(0, interval.INFINITY) if a.low > 0 else REALS  # at -0.0 it is -inf
+
+
 def _piecewise(condition: Any, a: Any, b: Any) -> Any:
     return sympy.Piecewise((a, condition), (b, True))
 
@@ -129,7 +133,7 @@ _ROWS = (
     Op("reciprocal", _X, lambda x: 1 / x, lambda a: interval.divide(between(1, 1), a),
        body="return M(1) / x;", notation="1 / ({0})"),
     Op("sqrt", _X, sympy.sqrt, _sqrt, libm="sqrt", notation="√({0})"),
-    Op("rsqrt", _X, lambda x: 1 / sympy.sqrt(x), _sqrt,
+    Op("rsqrt", _X, lambda x: 1 / sympy.sqrt(x), _rsqrt,
        body="return M(1) / {m}sqrt(x);", notation="1 / √({0})"),
     Op("pow", ("x", "exponent"), sympy.Pow, lambda *_: REALS, libm="pow"),
     # the math library
