@@ -1,0 +1,279 @@
+"""From import to first use: what a module needs, builds, keeps, and says when it cannot.
+
+Each story runs in processes of its own, on a folder of builds of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from kernels import GENERATED, NAMES, ROOT, generated
+from kernels import extensions as extensions
+
+MODULE = GENERATED / "hardsigmoid.py"
+USE = "import torch; from generated.hardsigmoid import hardsigmoid as f; print(f(torch.ones(3)).tolist())"
+ANSWER = "[0.6666666865348816, 0.6666666865348816, 0.6666666865348816]\n"
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """An environment in which the modules of the checkout are found, and builds go to `folder`."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("CXX", "CC", "CUDA_HOME")}
+    return kept | {"TORCH_EXTENSIONS_DIR": str(folder), "PYTHONPATH": str(ROOT)} | more
+
+
+def started(code: str, folder: Path, **more: str) -> subprocess.Popen[str]:
+    """A process that runs some Python."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment(folder, **more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def told(code: str, folder: Path, **more: str) -> str:
+    """What a process that runs some Python prints; it has to end well and to complain of nothing."""
+    process = started(code, folder, **more)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    return out
+
+
+def script(folder: Path, name: str, text: str) -> str:
+    """The path of a new executable shell script."""
+    path = folder / name
+    path.write_text("#!/bin/sh\n" + text, encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def built(folder: Path) -> list[str]:
+    """The names of all files below the folder of builds."""
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which hardsigmoid for the CPU has been built once, in under four seconds of building."""
+    folder = tmp_path_factory.mktemp("cache")
+    code = (
+        "import torch, time; x = torch.ones(3); from generated.hardsigmoid import hardsigmoid\n"
+        "start = time.monotonic(); hardsigmoid(x); print(time.monotonic() - start)"
+    )
+    seconds = float(told(code, folder))
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    assert seconds < 4 * max(1.0, load)
+    return folder
+
+
+# Import and exec
+
+
+def test_importing_builds_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys, generated.hardsigmoid as m; m.ModelNew(); m.get_init_inputs()\n"
+        "print('torch.utils.cpp_extension' in sys.modules)"
+    )
+    assert told(code, tmp_path) == "False\n"
+    assert built(tmp_path) == []
+
+
+def test_the_text_runs_in_a_bare_namespace_twice(cache: Path) -> None:
+    """As benchmark harnesses run it: no file, no name, and again in the same process."""
+    code = (
+        "import torch; from pathlib import Path\n"
+        f"text = Path({str(MODULE)!r}).read_text()\n"
+        "for space in ({}, {}, {'__name__': 'builtins'}):\n"
+        "    exec(text, space); model = space['ModelNew'](*space['get_init_inputs']())\n"
+        "    print(model(torch.ones(3)).tolist())\n"
+        "print(space['KERNELS'] is space['ModelNew'].hardsigmoid, '__file__' in space)"
+    )
+    assert told(code, cache) == 3 * ANSWER + "True False\n"
+
+
+def test_two_modules_live_side_by_side(cache: Path) -> None:
+    code = (
+        "import torch, generated.hardsigmoid as a, generated.relu as b\nx = torch.tensor([-1.0, 7.0])\n"
+        "print(a.hardsigmoid(x).tolist(), b.relu(x).tolist(), a.KERNELS is not b.KERNELS)"
+    )
+    assert told(code, cache) == "[0.3333333432674408, 1.0] [0.0, 7.0] True\n"
+
+
+def test_a_model_is_copied_pickled_and_saved(cache: Path) -> None:
+    code = (
+        "import copy, io, pickle, torch, generated.hardtanh as m\n"
+        "model = m.ModelNew(min_val=-0.5); x = torch.tensor([-9.0, 9.0]); print(model(x).tolist())\n"
+        "for other in (copy.deepcopy(model), copy.copy(model), pickle.loads(pickle.dumps(model))):\n"
+        "    print(other(x).tolist(), other.min_val)\n"
+        "conv = __import__('generated.conv_relu_hardswish', fromlist=['x'])\n"
+        "first, second = conv.ModelNew(2, 3, 3), conv.ModelNew(2, 3, 3); x = torch.randn(1, 2, 5, 5)\n"
+        "with torch.no_grad():\n"
+        "    print(torch.equal(first(x), second(x)))\n"
+        "    second.load_state_dict(first.state_dict()); print(torch.equal(first(x), second(x)))\n"
+        "    print(torch.equal(copy.deepcopy(first)(x), first(x)))\n"
+    )
+    assert told(code, cache) == "[-0.5, 1.0]\n" + 3 * "[-0.5, 1.0] -0.5\n" + "False\nTrue\nTrue\n"
+
+
+# The text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_is_what_benchmark_harnesses_take(name: str) -> None:
+    text = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
+    code = re.sub(r"#.*|//.*", "", text)
+    assert not re.search(r"\b(try\s*:|except\b|pass\b)", text)
+    assert not re.search(r"import\s+(threading|multiprocessing|concurrent)|from\s+__future__", text)
+    assert "__global__" in code
+    assert "load_inline" in code
+    names = {n for n in vars(generated(name)) if not n.startswith("__")}
+    modules = {"functools", "hashlib", "logging", "os", "pathlib", "shutil", "tempfile", "torch", "nn"}
+    theirs = {n for n in names - modules if n not in ("ModelNew", "get_inputs", "get_init_inputs", name)}
+    assert all(n.isupper() or n in ("Kernels", "Explained", "load", "require") for n in theirs), theirs
+    assert not theirs & {"N", "M", "K", "B", "C", "H", "W", "L", "D", "BATCH_SIZE", "DIM"}
+
+
+# The cache
+
+
+def test_a_second_process_needs_no_compiler(cache: Path) -> None:
+    before = built(cache)
+    assert told(USE, cache, PATH="/nonexistent", CXX="/nonexistent/c++") == ANSWER
+    assert built(cache) == before
+
+
+def test_another_text_is_another_build(cache: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "hardsigmoid.py"
+    text = MODULE.read_text(encoding="utf-8").replace("/ 6.0f", "/ 5.0f")
+    changed.write_text(text, encoding="utf-8")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{USE.replace('generated.', '')}"
+    assert told(code, cache) == ANSWER.replace("0.6666666865348816", "0.800000011920929")
+    assert told(USE, cache) == ANSWER
+
+
+def test_first_use_logs_what_it_builds(tmp_path: Path) -> None:
+    code = "import logging; logging.basicConfig(level=logging.INFO, format='%(name)s %(message)s')\n" + USE
+    lines_seen: list[str] = []
+    for expected in (1, 0):
+        process = started(code, tmp_path)
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out) == (0, ANSWER)
+        lines = [
+            line for line in err.splitlines() if line.startswith("fusegen building hardsigmoid for cpu as ")
+        ]
+        assert len(lines) == expected, err
+        lines_seen += lines
+    [library] = [name for name in built(tmp_path) if name.endswith(".so")]
+    assert library in lines_seen[0]
+
+
+def test_processes_that_start_at_once_all_succeed(tmp_path: Path) -> None:
+    """They wait for the one that builds; the compiler runs once."""
+    count = tmp_path / "count"
+    compiler = script(tmp_path, "counted", f'case "$*" in *-c*) echo >> {count};; esac\nexec c++ "$@"\n')
+    processes = [started(USE, tmp_path / "builds", CXX=compiler) for _ in range(3)]
+    for process in processes:
+        assert process.communicate(timeout=120) == (ANSWER, "")
+        assert process.returncode == 0
+    assert len(count.read_text(encoding="utf-8").splitlines()) == 1
+
+
+def test_threads_that_start_at_once_all_succeed(tmp_path: Path) -> None:
+    code = (
+        "import torch; from concurrent.futures import ThreadPoolExecutor as Pool\n"
+        "from generated.hardsigmoid import ModelNew; model, x = ModelNew(), torch.ones(3)\n"
+        "with Pool(4) as pool: results = list(pool.map(lambda _: model(x).tolist(), range(8)))\n"
+        "print(len(results), len({str(r) for r in results}))"
+    )
+    assert told(code, tmp_path) == "8 1\n"
+
+
+def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    slow = script(tmp_path, "slow", f"touch {tmp_path / 'compiling'}\nsleep 60\n")
+    builds = tmp_path / "builds"
+    process = started(USE, builds, CXX=slow)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "compiling").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)  # only it: its compiler sleeps on, as an orphan would
+    process.wait()
+    start = time.monotonic()
+    try:
+        assert told(USE, builds) == ANSWER
+        assert time.monotonic() - start < 30
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+# What cannot be built
+
+CAUGHT = """
+import torch
+from generated.hardsigmoid import hardsigmoid
+def attempt():
+    try:
+        print(hardsigmoid(torch.ones(3)).tolist())
+    except RuntimeError as error:
+        print(type(error).__name__, error, error.__cause__, error.__suppress_context__)
+attempt()
+"""
+
+
+def test_no_compiler_is_one_sentence(tmp_path: Path) -> None:
+    for path, compiler, named in (
+        (os.environ["PATH"], "no-such-c++ -m64", "no-such-c++ -m64"),
+        ("/no", "", "c++"),
+    ):
+        more = {"CXX": compiler} if compiler else {}
+        [line] = told(CAUGHT, tmp_path, PATH=path, **more).splitlines()
+        sentence = f"hardsigmoid: no C++ compiler {named}; install g++ or set CXX"
+        assert line == f"RuntimeError {sentence} None False"
+
+
+def test_a_compiler_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None:
+    noise = "i=0; while [ $i -lt 1000 ]; do echo error line $i; i=$((i+1)); done; exit 1\n"
+    failing = script(tmp_path, "failing", f'case "$*" in *-c*) {noise.strip()};; esac\nexec c++ "$@"\n')
+    code = CAUGHT + "attempt()\n" + "import os; os.environ['CXX'] = 'c++'; attempt()\n"
+    first, second, third = told(code, tmp_path / "builds", CXX=failing).splitlines()
+    assert first == second
+    found = re.fullmatch(
+        r"RuntimeError hardsigmoid: the cpu kernel did not compile; "
+        r"the compiler's output is in (\S+) None True",
+        first,
+    )
+    assert found
+    log = Path(found[1]).read_text(encoding="utf-8")
+    assert all(f"error line {i}\n" in log for i in (0, 500, 999))
+    assert third + "\n" == ANSWER
+
+
+def test_what_a_crash_left_is_not_taken_for_a_library(tmp_path: Path) -> None:
+    """Only a whole library has a library's name; a half-built folder beside it changes nothing."""
+    half = tmp_path / "fusegen" / "tmpabandoned" / "hardsigmoid.so"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
+    assert told(USE, tmp_path) == ANSWER
+    assert half.exists()
+
+
+def test_many_threads_of_a_pool_can_use_a_model(cache: Path) -> None:
+    module = generated("relu6")
+    x = [torch.randn(1000 + k) * 9 for k in range(16)]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(module.relu6, x))
+    for given, result in zip(x, results, strict=True):
+        assert torch.equal(result, torch.nn.functional.relu6(given))
