@@ -75,7 +75,7 @@ class _Composer:
 
     def body(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...], eager: bool) -> Term:
         """The value of a spec, where its inputs and parameters have the given values."""
-        eager = eager and not (spec.reference and spec.formula)
+        eager = eager and not _is_one_kernel(spec)
         for line in spec.where:
             values[line.name] = line.term
             with self.collecting(path):
@@ -166,7 +166,8 @@ class _Composer:
         for name, value in values.items():
             if not isinstance(value, Name | Number) and _mentions(spec, name) > 1:
                 values[name] = self.bind(f"{call.spec}_{name}", value)
-        return self.body(spec, values, (*path, call.spec), eager)
+        value = self.body(spec, values, (*path, call.spec), eager)
+        return _rounded(value, eager) if isinstance(value, Apply) and _is_one_kernel(spec) else value
 
     def bind(self, name: str, value: Term) -> Term:
         """A new let, under the first free name like `name`; a plain name or number needs none."""
@@ -222,6 +223,11 @@ def _mentions(spec: Spec, name: str) -> int:
     terms = [line.term for line in spec.where] + ([spec.formula] if spec.formula else [])
     written = sum(part == Name(name) for term in terms for part in walk(term))
     return written + (2 if spec.chain and name == spec.inputs[0].name else 0)
+
+
+def _is_one_kernel(spec: Spec) -> bool:
+    """Whether PyTorch runs a spec as one kernel, which rounds once, at its end."""
+    return bool(spec.reference) and spec.formula is not None
 
 
 def _rounded(term: Apply, eager: bool) -> Term:
