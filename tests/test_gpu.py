@@ -1,0 +1,348 @@
+"""The compiled CUDA kernels against PyTorch on a GPU: every bit, every layout, streams, graphs, first use.
+
+It needs torch and pytest, a GPU and nvcc, and nothing of fusegen.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from kernels import (
+    DTYPES,
+    LAYOUTS,
+    ROOT,
+    arranged,
+    assert_same,
+    generated,
+    meaningful_strides,
+    patterns,
+    ulps,
+)
+from kernels import extensions as extensions
+from torch import Tensor, nn
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+COUNT = 2**24
+KINKS = (-3.0, 3.0, -2.5, 2.5, -1.0, 1.0, 6.0)
+EAGER: dict[str, Callable[[Tensor], Tensor]] = {
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "hardtanh": F.hardtanh,
+    "relu": F.relu,
+    "relu6": F.relu6,
+}
+
+# Where PyTorch's own kernels on CUDA depart from their functions, and ours do not follow.
+SIGN_OF_ZERO_LOST = ("relu", "relu6")  # clamping kernels turn -0.0 into +0.0 before torch 2.14
+SIXTH_IN_FLOAT: dict[
+    str, Callable[[Tensor], Tensor]
+] = {  # in float64 these multiply by the float nearest to 1/6, widened
+    "hardsigmoid": lambda x: F.relu6(x + 3) * (1 / 6),
+    "hardswish": lambda x: x * F.relu6(x + 3) * (1 / 6),
+}
+KEEPS_SIGN = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
+
+
+def kernel(name: str) -> Callable[..., Tensor]:
+    """The plain function of a committed module."""
+    function: Callable[..., Tensor] = getattr(generated(name), name)
+    return function
+
+
+def negative_zero(x: Tensor) -> Tensor:
+    """Where x is -0.0."""
+    return (x == 0) & torch.signbit(x)
+
+
+# Values
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", EAGER)
+def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
+    x = patterns(dtype, COUNT, KINKS, "cuda")
+    assert bool(negative_zero(x).any())
+    assert bool(x.isnan().any())
+    actual = kernel(name)(x)
+    if dtype == torch.float64 and name in SIXTH_IN_FLOAT:
+        assert_same(actual, SIXTH_IN_FLOAT[name](x), x)
+        assert torch.allclose(actual, EAGER[name](x), rtol=1e-7, atol=0, equal_nan=True)
+        return
+    expected = EAGER[name](x)
+    if name in SIGN_OF_ZERO_LOST and not KEEPS_SIGN:
+        at = negative_zero(x)
+        assert bool(torch.signbit(actual[at]).all())
+        expected = torch.where(at, x, expected)
+    assert_same(actual, expected, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_hardsigmoid_keras_is_its_formula(dtype: torch.dtype) -> None:
+    x = patterns(dtype, COUNT, KINKS, "cuda")
+    wide = x if dtype == torch.float64 else x.float()
+    assert_same(kernel("hardsigmoid_keras")(x), (wide * 0.2 + 0.5).clamp(0, 1).to(dtype), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_relu_hardswish_is_within_two_ulp_of_its_steps(dtype: torch.dtype) -> None:
+    """But for the sign of zero of eager's relu, and in float64, where its 1/6 has only a float's digits."""
+    x = patterns(dtype, COUNT, KINKS, "cuda")
+    actual = kernel("relu_hardswish")(x)
+    steps = F.relu(x)
+    steps = SIXTH_IN_FLOAT["hardswish"](steps) if dtype == torch.float64 else F.hardswish(steps)
+    overflows = steps.isinf() & ~x.isinf()
+    assert ulps(actual[~overflows], steps[~overflows]) <= (2 if dtype.itemsize > 2 else 1)
+    above = x[overflows]  # here the function is x, and eager's x * 6 is not a number any more
+    assert bool((above > torch.finfo(dtype).max / 8).all())
+    assert torch.equal(actual.isnan(), x.isnan())
+    assert bool((actual[x == -torch.inf] == 0).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_hardtanh_takes_its_bounds_at_run_time(dtype: torch.dtype) -> None:
+    x = patterns(dtype, 2**16, (-0.3, 0.7), "cuda")
+    for low, high in ((-0.3, 0.7), (0.1, 0.2), (-torch.inf, 2.0)):
+        assert_same(kernel("hardtanh")(x, low, high), F.hardtanh(x, low, high), x)
+
+
+def test_a_layer_in_front_runs_on_the_gpu() -> None:
+    module = generated("conv_relu_hardswish")
+    model = module.ModelNew(*module.get_init_inputs()).cuda()
+    x = torch.randn(4, 8, 33, 35, device="cuda")
+    for layout in (torch.contiguous_format, torch.channels_last):
+        given = x.contiguous(memory_format=layout)
+        with torch.no_grad():
+            middle = F.relu(model.conv(given))
+            actual, expected = model(given), middle * torch.clamp((middle + 3) / 6, 0, 1)
+        assert torch.allclose(actual, expected, rtol=1e-5, atol=1e-5)
+        assert actual.stride() == expected.stride()
+
+
+# Layouts
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_gives_eagers_values_and_strides(layout: str, dtype: torch.dtype) -> None:
+    x = arranged(layout, dtype, "cuda")
+    actual, expected = kernel("hardtanh")(x), F.hardtanh(x)
+    assert_same(actual, expected, x)
+    assert meaningful_strides(actual) == meaningful_strides(expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_offset_and_every_length(dtype: torch.dtype) -> None:
+    """Misaligned by 0 to 8 elements; every residue of the vector and of the block."""
+    x = torch.randn(6000, dtype=dtype, device="cuda") * 3
+    expected = F.hardtanh(x)
+    for offset in range(9):
+        lengths = [*range(0, 40), *range(500, 530), *range(1015, 1035), *range(2040, 2060), 5000]
+        for n in lengths:
+            view = x[offset : offset + n]
+            assert torch.equal(kernel("hardtanh")(view), expected[offset : offset + n]), (offset, n)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_whole_vectors_and_rows_that_miss_it(dtype: torch.dtype) -> None:
+    x = torch.randn(150, 4, 128, dtype=dtype, device="cuda")
+    odd = torch.randn(250, 2, 129, dtype=dtype, device="cuda")
+    for view in (
+        x[:, 1:3, 16:64], x[3:4, ::2, :64].expand(99, 2, 64), x.transpose(0, 1)[..., 32:],
+        x[:, 1:3, 17:65], x[:, 1:3, 16:65], odd[:, :, :64], x[..., ::2], x[:, :, :1].expand(150, 4, 64),
+    ):  # fmt: skip
+        assert_same(kernel("hardtanh")(view), F.hardtanh(view), view)
+
+
+def room_for(elements: int) -> None:
+    """Skip where the GPU cannot hold two float16 tensors of so many elements, and some more."""
+    free, _ = torch.cuda.mem_get_info()
+    if free < 5 * elements:
+        pytest.skip(f"needs {5 * elements >> 30} GiB of GPU memory, and {free >> 30} are free")
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_more_elements_than_31_bits_count(offset: int) -> None:
+    """The front, the seam and the end, aligned and not, flat and strided."""
+    n = 2**31 + 2**20 + 5
+    room_for(n)
+    x = torch.zeros(n + offset, dtype=torch.float16, device="cuda")[offset:]
+    parts = [slice(0, 5000), slice(2**31 - 5000, 2**31 + 5000), slice(n - 5000, n)]
+    for part in parts:
+        x[part] = torch.randn(part.stop - part.start, device="cuda").half() * 3
+    x[2**30] = 2
+    actual = kernel("hardtanh")(x)
+    for part in (*parts, slice(2**30 - 9, 2**30 + 9)):
+        assert_same(actual[part], F.hardtanh(x[part]), x[part])
+    assert int(torch.count_nonzero(actual[2**20 : 2**30])) == 0
+    del actual
+    torch.cuda.empty_cache()
+
+
+def test_a_view_of_more_elements_than_31_bits_count() -> None:
+    """Expanded: the strided walk with its wide index."""
+    rows, columns = 2**20 + 7, 2**11 + 1
+    room_for(rows * columns)
+    row = torch.randn(columns, device="cuda").half() * 3
+    actual = kernel("hardtanh")(row.expand(rows, columns))
+    assert actual.shape == (rows, columns)
+    expected = F.hardtanh(row)
+    for part in (actual[:3], actual[rows // 2 : rows // 2 + 3], actual[-3:]):
+        assert_same(part, expected.expand(3, columns))
+    assert bool((actual.sum(0, dtype=torch.float64) - expected.double() * rows).abs().max() < 1e-3)
+    del actual
+    torch.cuda.empty_cache()
+
+
+# Streams, graphs, devices
+
+
+def test_it_runs_on_the_current_stream() -> None:
+    """Behind a slow predecessor of its own stream; on the default stream it would read the old values."""
+    x = torch.zeros(2**20, device="cuda")
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(side):
+        kernel("hardtanh")(x)  # so that memory for the output is at hand
+        torch.cuda._sleep(200_000_000)  # type: ignore[no-untyped-call]
+        x.fill_(0.5)
+        y = kernel("hardtanh")(x)
+        assert not side.query()  # the call came back before its work was done
+    side.synchronize()
+    assert bool((y == 0.5).all())
+
+
+def test_a_graph_captures_and_replays_it() -> None:
+    x = torch.randn(100_003, device="cuda")
+    model = generated("relu_hardswish").ModelNew()
+    model(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = model(x)
+        z = model(y.view(-1)[1:])
+    for _ in range(3):
+        x.copy_(torch.randn_like(x) * 4)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert_same(y, model(x), x)
+        assert_same(z, model(y[1:]))
+
+
+def test_it_runs_on_the_device_of_its_tensor() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    x = torch.randn(1000, device="cuda:1")
+    with torch.cuda.device(0):
+        y = kernel("hardtanh")(x)
+        assert torch.cuda.current_device() == 0
+    assert y.device == x.device
+    assert_same(y, F.hardtanh(x), x)
+
+
+def test_nothing_but_the_output_is_allocated() -> None:
+    x = torch.randn(2**20, device="cuda")
+    kernel("hardtanh")(x)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    y = kernel("hardtanh")(x)
+    assert torch.cuda.max_memory_allocated() - before == y.nbytes
+
+
+# Mistakes
+
+
+def test_a_tensor_of_another_kind_is_refused() -> None:
+    sentence = "hardsigmoid: expected float32, float16, bfloat16 or float64 tensors, all of one dtype"
+    for dtype in (torch.int32, torch.uint8, torch.bool, torch.complex64):
+        with pytest.raises(RuntimeError) as raised:
+            kernel("hardsigmoid")(torch.ones(3, device="cuda").to(dtype))
+        assert str(raised.value) == sentence
+    with pytest.raises(RuntimeError) as raised:
+        kernel("hardsigmoid")(torch.eye(3, device="cuda").to_sparse())
+    assert str(raised.value) == "hardsigmoid: expected dense tensors; call .to_dense() first"
+
+
+def spoken(code: str, folder: Path, **more: str) -> str:
+    """What a process that runs some Python prints."""
+    env = os.environ | {"TORCH_EXTENSIONS_DIR": str(folder), "PYTHONPATH": str(ROOT)} | more
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_nvcc_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None:
+    binary = tmp_path / "cuda" / "bin" / "nvcc"
+    binary.parent.mkdir(parents=True)
+    binary.write_text("#!/bin/sh\necho broken toolkit\nexit 1\n", encoding="utf-8")
+    binary.chmod(0o755)
+    code = (
+        "import torch; from generated.hardsigmoid import hardsigmoid\n"
+        "try: hardsigmoid(torch.ones(3, device='cuda'))\n"
+        "except RuntimeError as error: print(error, error.__suppress_context__)"
+    )
+    told = spoken(code, tmp_path / "builds", CUDA_HOME=str(tmp_path / "cuda"), PYTORCH_NVCC=str(binary))
+    start = "hardsigmoid: the cuda kernel did not compile; the compiler's output is in "
+    assert told.startswith(start)
+    assert len(told.splitlines()) == 1
+    log = told[len(start) :].split()[0]
+    assert "broken toolkit" in Path(log).read_text(encoding="utf-8")
+
+
+def test_no_nvcc_is_one_sentence(tmp_path: Path) -> None:
+    code = (
+        "import torch; from torch.utils import cpp_extension; cpp_extension.CUDA_HOME = None\n"
+        "from generated.hardsigmoid import hardsigmoid\n"
+        "try: hardsigmoid(torch.ones(3, device='cuda'))\n"
+        "except RuntimeError as error: print(error)"
+    )
+    sentence = "hardsigmoid: no nvcc; install the CUDA toolkit or set CUDA_HOME\n"
+    assert spoken(code, tmp_path) == sentence
+
+
+# First use
+
+
+def test_first_use_takes_less_than_four_seconds(tmp_path: Path) -> None:
+    code = (
+        "import torch, time; from generated.hardsigmoid import hardsigmoid\n"
+        "inputs = [torch.ones(3), torch.ones(3, device='cuda')]; torch.cuda.synchronize()\n"
+        "for x in inputs:\n"
+        "    start = time.monotonic(); hardsigmoid(x).cpu(); print(time.monotonic() - start)\n"
+    )
+    built = [float(line) for line in spoken(code, tmp_path).splitlines()]
+    assert max(built) < 4, built
+    cached = [float(line) for line in spoken(code, tmp_path, CXX="/none").splitlines()]
+    assert max(cached) < 2, cached
+
+
+def test_a_benchmark_runs_the_model_on_the_gpu() -> None:
+    """As harnesses do: text executed, model built from its own arguments, timed by events, checked."""
+    text = (ROOT / "generated" / "hardswish.py").read_text(encoding="utf-8")
+    space: dict[str, object] = {}
+    exec(text, space)
+    made, arguments = space["ModelNew"], space["get_init_inputs"]
+    assert isinstance(made, type)
+    assert callable(arguments)
+    model = made(*arguments()).cuda()
+    assert isinstance(model, nn.Module)
+    x = torch.randn(4096, 1024, device="cuda")
+    start = time.monotonic()
+    y = model(x)
+    torch.cuda.synchronize()
+    assert time.monotonic() - start < 30
+    assert_same(y, F.hardswish(x), x)

@@ -1,0 +1,77 @@
+"""What is installed: a wheel that builds the committed modules from any folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from kernels import GENERATED, NAMES, ROOT
+
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+
+
+def run(*command: str, folder: Path, **more: str) -> str:
+    """What a command prints when it runs in a folder; it has to end well."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=kept | more, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the checkout."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("wheel")
+    run(*PIP, "wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", ".", str(ROOT), folder=folder)
+    [path] = folder.glob("fusegen-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel installed, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    run(*PIP, "install", "--no-deps", "--quiet", "--target", str(folder), str(wheel), folder=folder)
+    return folder
+
+
+def test_the_wheel_holds_all_that_the_compiler_reads(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    for folder in ("templates", "specs"):
+        for path in (ROOT / folder).iterdir():
+            assert f"fusegen/{folder}/{path.name}" in held
+    for path in (ROOT / "fusegen").rglob("*.py"):
+        assert path.relative_to(ROOT).as_posix() in held
+    assert "fusegen/specs/schema.json" in held
+    tops = {name.split("/")[0] for name in held}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"fusegen"}
+    assert not [name for name in held if "__pycache__" in name]
+
+
+def test_an_installed_compiler_writes_the_committed_modules(installed: Path, tmp_path: Path) -> None:
+    """From an empty folder, its own templates and specs; the checkout is not looked at."""
+    python = (
+        [sys.executable, "-P", "-m", "fusegen"]
+        if sys.version_info >= (3, 11)
+        else [sys.executable, "-m", "fusegen"]
+    )
+    more = {"PYTHONPATH": str(installed)}
+    where = run(sys.executable, "-c", "import fusegen; print(fusegen.__file__)", folder=tmp_path, **more)
+    assert Path(where.strip()).is_relative_to(installed)
+    run(*python, "build", *NAMES, "--output", "out", folder=tmp_path, **more)
+    for name in NAMES:
+        assert (tmp_path / "out" / f"{name}.py").read_bytes() == (GENERATED / f"{name}.py").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    spec = "name: doubled\nsummary: A test.\nchain: [hardswish, 2 * x]\n"
+    (tmp_path / "specs" / "doubled.yaml").write_text(spec, encoding="utf-8")
+    run(sys.executable, "-m", "fusegen", "build", folder=tmp_path, PYTHONPATH=str(installed))
+    assert "def doubled(x):" in (tmp_path / "generated" / "doubled.py").read_text(encoding="utf-8")
