@@ -55,7 +55,8 @@ def _conditions_stand_in_where(kernel: Kernel) -> bool:
             condition = isinstance(arg, Call) and OPS[arg.op].boolean
             if condition != (call.op == "where" and index == 0):
                 return False
-    return not (isinstance(kernel.result, Call) and OPS[kernel.result.op].boolean)
+    values = (expr for expr in expressions(kernel) if isinstance(expr, Call))
+    return not any(OPS[value.op].boolean for value in values)
 
 
 LAWS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (

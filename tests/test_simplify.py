@@ -177,7 +177,7 @@ def simplest(text: str, **assume: Interval) -> str:
         ("minimum(6, relu6(x))", "relu6(x)"),
         ("abs(relu(x) + 1)", "relu(x) + 1"),
         ("abs(exp(x) + 1) * 1", "exp(x) + 1"),
-        ("x ** 2 + x ** 3", "(x)² + (x)³"),
+        ("x ** 2 + x ** 3", "x² + x³"),
         ("-(-x) / 1 - 0", "x"),
         ("x * (2 - 1)", "x"),
         ("x * (1 / 3 + 2 / 3)", "x"),

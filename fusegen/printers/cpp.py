@@ -49,7 +49,8 @@ class CppPrinter:
 
     @visit.register
     def _(self, expr: Const) -> tuple[str, int]:
-        return literal(expr.value, self.kernel.math), UNARY if expr.value < 0 else ATOM
+        negative = math.copysign(1.0, expr.value) < 0  # -0.0 too
+        return literal(expr.value, self.kernel.math), UNARY if negative else ATOM
 
     @visit.register
     def _(self, expr: Ref) -> tuple[str, int]:
@@ -105,7 +106,7 @@ def literal(value: float, kind: Math) -> str:
         text = f"{value:.{digits}g}"
         if held(float(text), kind) == value:
             break
-    return (text if set(text) & set(".e") else text + ".0") + suffix
+    return repr(float(text)) + suffix
 
 
 def _function(op: Op, language: Language) -> str:

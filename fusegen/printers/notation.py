@@ -6,6 +6,7 @@ from fusegen.ops import ATOM, OPS, PRODUCT, SELECT, SUM, UNARY
 from fusegen.spec import Spec, Step
 from fusegen.term import Apply, Name, Number, SpecCall, Term
 
+BOUND = {"square": UNARY, "cube": UNARY, "sqrt": UNARY, "reciprocal": PRODUCT, "rsqrt": PRODUCT}
 SYMBOLS = {"mul": "·", "sub": "-", "add": "+", "div": "/"}
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -43,7 +44,7 @@ def _visit(formula: Term) -> tuple[str, int]:
             shown += [f"{key}={term(value)}" for key, value in keywords]
             return f"{spec}({', '.join(shown)})", ATOM
         case Apply("pow", (base, Number(exponent))) if exponent.denominator == 1:
-            return term(base, ATOM) + str(exponent).translate(SUPERSCRIPTS), ATOM
+            return term(base, ATOM) + str(exponent).translate(SUPERSCRIPTS), UNARY
         case Apply("where", (condition, chosen, other)):
             return f"{term(chosen, SUM)} if {term(condition)} else {term(other)}", SELECT
         case Apply(op, args):
@@ -59,6 +60,8 @@ def _apply(name: str, args: tuple[Term, ...]) -> tuple[str, int]:
             symbol = SYMBOLS.get(name, op.notation or op.infix)
             tight = op.strength + (op.strength in (SUM, PRODUCT))
             return f"{term(left, op.strength)} {symbol} {term(right, tight)}", op.strength
+    if name in BOUND:  # written with symbols that bind their argument
+        return op.notation.format(term(args[0], ATOM)), BOUND[name]
     shown = [term(arg) for arg in args]
     if op.notation:
         return op.notation.format(*shown), ATOM

@@ -1,0 +1,93 @@
+"""The border: constants as PyTorch rounds them, divisions as PyTorch does them, the rest unchanged."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusegen import ir
+from fusegen.errors import Span
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, held, operations
+from fusegen.lower import lower
+from fusegen.parse.formula import parse_formula
+from fusegen.term import Let, Number, Program, SpecCall, Term
+
+EVERY = [(device, math) for device in Device for math in Math]
+
+
+def parsed(text: str, scope: str = "x y u") -> Term:
+    """The term that a formula over the names in `scope` denotes."""
+    return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
+
+
+def lowered(text: str, device: Device = Device.CPU, math: Math = Math.FLOAT) -> Expr:
+    """The expression that a formula becomes."""
+    return lower("gate", Program(("x", "y"), (), (), parsed(text)), device, math).result
+
+
+@pytest.mark.parametrize(("device", "math"), EVERY)
+def test_a_kernel_keeps_names_order_and_grouping(device: Device, math: Math) -> None:
+    program = Program(("x", "y"), ("a",), (Let("u", parsed("x + (y + x)")),), parsed("relu(u) - (y - u)"))
+    assert lower("gate", program, device, math) == Kernel(
+        "gate",
+        device,
+        math,
+        inputs=("x", "y"),
+        params=("a",),
+        lets=(ir.Let("u", Call("add", (Ref("x"), Call("add", (Ref("y"), Ref("x")))))),),
+        result=Call("sub", (Call("relu", (Ref("u"),)), Call("sub", (Ref("y"), Ref("u"))))),
+    )
+
+
+@given(st.fractions(-(10**9), 10**9), st.integers(-300, 300))
+def test_a_constant_is_rounded_to_float64_and_then_to_the_math_type(value: Fraction, power: int) -> None:
+    number = value * Fraction(2) ** power
+    double = float(number)
+    with np.errstate(over="ignore"):
+        single = float(np.float32(double))
+    program = Program(("x",), (), (), Number(number))
+    assert lower("gate", program, Device.CPU, Math.DOUBLE).result == Const(double)
+    assert lower("gate", program, Device.CPU, Math.FLOAT).result == Const(single)
+
+
+@pytest.mark.parametrize("math", Math)
+def test_a_division_by_a_constant_is_a_product_on_cuda_and_a_quotient_on_the_cpu(math: Math) -> None:
+    inverse = Const(held(1.0 / 6.0, math))
+    assert lowered("x / 6", Device.CUDA, math) == Call("mul", (Ref("x"), inverse))
+    assert lowered("x / 6", Device.CPU, math) == Call("div", (Ref("x"), Const(6.0)))
+    for device in Device:
+        assert lowered("6 / x", device, math) == Call("div", (Const(6.0), Ref("x")))
+        assert lowered("x / y", device, math) == Call("div", (Ref("x"), Ref("y")))
+
+
+def test_the_inverse_of_a_constant_is_taken_in_double() -> None:
+    for text, value in (("x / 3", 3.0), ("x / 0.1", 0.1), ("x / 50", 50.0)):
+        product = lowered(text, Device.CUDA, Math.FLOAT)
+        assert isinstance(product, Call)
+        assert product.args[1] == Const(float(np.float32(1.0 / value)))
+
+
+@given(st.floats(allow_nan=False))
+def test_a_math_type_holds_the_nearest_value(value: float) -> None:
+    with np.errstate(over="ignore"):
+        assert held(value, Math.FLOAT) == float(np.float32(value))
+    assert held(value, Math.DOUBLE) == value
+    assert math.copysign(1, held(value, Math.FLOAT)) == math.copysign(1, value)
+
+
+@pytest.mark.parametrize(("device", "math"), EVERY)
+def test_every_operation_of_a_formula_is_lowered_once(device: Device, math: Math) -> None:
+    text = "where(x > y, exp(x) * tanh(y), -abs(x)) + clamp(x, 0, 1)"
+    kernel = lower("gate", Program(("x", "y"), (), (), parsed(text)), device, math)
+    assert operations(kernel) == ("add", "where", "gt", "mul", "exp", "tanh", "neg", "abs", "clamp")
+
+
+def test_a_call_of_a_spec_never_reaches_the_border() -> None:
+    program = Program(("x",), (), (), SpecCall("gate", (parsed("x"),)))
+    with pytest.raises(AssertionError, match="compose has replaced every call"):
+        lower("gate", program, Device.CPU, Math.FLOAT)

@@ -1,0 +1,79 @@
+"""Each law of a kernel: one kernel that breaks it, and the sentence it earns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.verify import LAWS, broken_law
+
+X, ONE = Ref("x"), Const(1.0)
+SUM = Call("add", (X, ONE))
+GOOD = Kernel(
+    "gate",
+    Device.CUDA,
+    Math.FLOAT,
+    inputs=("x",),
+    params=("a",),
+    lets=(Let("u", SUM), Let("v", Call("mul", (Ref("u"), Ref("a"))))),
+    result=Call("where", (Call("gt", (X, ONE)), Ref("v"), Call("neg", (X,)))),
+)
+
+
+def giving(result: Expr) -> Kernel:
+    """A kernel without steps."""
+    return replace(GOOD, lets=(), result=result)
+
+
+BROKEN: list[tuple[str, Kernel]] = [
+    ("a kernel has at least one input", replace(GOOD, inputs=(), params=("x", "a"))),
+    ("every name is declared once", replace(GOOD, params=("a", "x"))),
+    ("every name is declared once", replace(GOOD, lets=(Let("x", SUM), *GOOD.lets))),
+    ("every name is declared once", replace(GOOD, lets=(*GOOD.lets, Let("u", SUM)))),
+    ("every name is declared before it is used", replace(GOOD, lets=GOOD.lets[::-1])),
+    ("every name is declared before it is used", replace(GOOD, lets=(Let("u", Ref("u")), *GOOD.lets[1:]))),
+    ("every name is declared before it is used", giving(Ref("w"))),
+    ("every let is used", replace(GOOD, lets=(*GOOD.lets, Let("w", SUM)))),
+    ("every operation is a row of ops.OPS", giving(Call("gelu", (X,)))),
+    ("every operation has its number of arguments", giving(Call("add", (X,)))),
+    ("every operation has its number of arguments", giving(Call("clamp", (X, ONE)))),
+    ("every operation has its number of arguments", giving(Call("neg", (X, X)))),
+    ("no constant is NaN", giving(Call("add", (X, Const(math.nan))))),
+    ("the math type holds every constant exactly", giving(Call("add", (X, Const(0.1))))),
+    ("the math type holds every constant exactly", giving(Call("add", (X, Const(1e300))))),
+    ("a condition stands in a where, and nowhere else", giving(Call("gt", (X, ONE)))),
+    ("a condition stands in a where, and nowhere else", giving(Call("add", (Call("gt", (X, ONE)), X)))),
+    ("a condition stands in a where, and nowhere else", giving(Call("where", (X, X, ONE)))),
+    (
+        "a condition stands in a where, and nowhere else",
+        giving(Call("where", (Call("gt", (X, ONE)), Call("lt", (X, ONE)), X))),
+    ),
+    (
+        "a condition stands in a where, and nowhere else",
+        replace(GOOD, lets=(Let("u", Call("gt", (X, ONE))), *GOOD.lets[1:])),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sentence", "kernel"), BROKEN, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_broken_law_is_named(sentence: str, kernel: Kernel) -> None:
+    assert broken_law(kernel) == sentence
+
+
+def test_every_law_has_a_kernel_that_breaks_it() -> None:
+    assert {sentence for sentence, _ in BROKEN} == {sentence for sentence, _ in LAWS}
+
+
+@pytest.mark.parametrize("device", Device)
+@pytest.mark.parametrize("kind", Math)
+def test_a_good_kernel_keeps_every_law(device: Device, kind: Math) -> None:
+    assert broken_law(replace(GOOD, device=device, math=kind)) is None
+
+
+def test_what_float_cannot_hold_double_may() -> None:
+    kernel = replace(giving(Call("add", (X, Const(0.1)))), math=Math.DOUBLE)
+    assert broken_law(kernel) is None
+    assert broken_law(giving(Call("minimum", (X, Const(math.inf))))) is None
