@@ -99,6 +99,7 @@ def test_a_result_of_one_operand_lies_in_the_interval(
     assert holds(range_of(a), float(value))
 
 
+@settings(max_examples=40)
 @given(operand=located(), low=located(), high=located())
 def test_a_clamped_value_lies_in_the_interval(
     operand: tuple[Interval, float], low: tuple[Interval, float], high: tuple[Interval, float]
@@ -136,6 +137,7 @@ def test_rounding_to_16_bits_never_passes_zero(operand: tuple[Interval, float]) 
     assert (range_.high <= 0) == (a.high <= 0)
 
 
+@settings(max_examples=40)
 @given(first=located(), second=located())
 def test_a_union_holds_both(first: tuple[Interval, float], second: tuple[Interval, float]) -> None:
     (a, at), (b, bt) = first, second

@@ -235,6 +235,13 @@ def test_a_literal_is_as_short_as_it_can_be(value: float, single: str, double: s
     assert literal(value, Math.DOUBLE) == double
 
 
+@pytest.mark.parametrize("value", [-0.0, -1.0])
+def test_two_minus_signs_never_meet_as_a_decrement(value: float) -> None:
+    expr = Call("neg", (Const(value),))
+    assert CppPrinter(kernel(expr)).expr(expr) == f"-({value}f)"
+    assert CppPrinter(kernel(expr)).expr(Call("neg", (expr,))) == f"-(-({value}f))"
+
+
 def test_a_definition_has_its_steps_as_named_lines() -> None:
     lets = (Let("u", Call("add", (Ref("x"), Const(3.0)))),)
     value = Kernel(
