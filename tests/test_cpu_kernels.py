@@ -336,6 +336,30 @@ def test_dimensions_up_to_what_pytorch_allows() -> None:
     assert_same(generated("relu").relu(deep), F.relu(deep), deep)
 
 
+def test_dimensions_that_are_one_run_are_walked_as_one() -> None:
+    """26 dimensions would be refused if they did not merge."""
+    x = torch.full((1,), 2.0, dtype=torch.float16).expand([2] * 26)
+    refused = ""
+    try:
+        y = generated("relu").relu(x)
+    except RuntimeError as error:  # kept as text: a report would print the tensor, dimension by dimension
+        refused = str(error)
+    assert not refused
+    assert (y.shape, y.stride()) == (x.shape, F.relu(x).stride())
+    assert bool((y == 2).all())
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"),
+    [((2, 5), (1, 1)), ((5, 2), (1, 1)), ((3, 4, 2), (2, 2, 1)), ((4, 3, 2), (2, 2, 2)), ((3, 5), (1, 2))],
+)
+def test_a_view_that_overlaps_itself(size: tuple[int, ...], stride: tuple[int, ...]) -> None:
+    x = torch.randn(50).as_strided(size, stride)
+    actual, expected = generated("hardsigmoid").hardsigmoid(x), F.hardsigmoid(x)
+    assert_same(actual, expected, x)
+    assert actual.stride() == expected.stride()
+
+
 def test_more_dimensions_than_a_call_holds_are_refused() -> None:
     x = torch.zeros(27).as_strided([2] * 26, [1] * 26)
     sentence = "relu: over 25 dimensions that do not merge; call .contiguous() first"
