@@ -31,7 +31,7 @@ DOORS = {
     "jinja2": {"render"},
     "click": {"cli"},
     "rich": {"cli"},
-    "sympy": {"ops", "simplify"},
+    "sympy": {"ops", "simplify.constants", "simplify.rules"},
 }
 PACKAGE = ROOT / "fusegen"
 MODULES = {

@@ -27,6 +27,8 @@ from fusegen.ops import OPS
 from fusegen.parse import fields
 from fusegen.parse.document import Node, read_document, read_text
 from fusegen.parse.formula import parse_formula
+from fusegen.parse.layers import read_init, read_layers
+from fusegen.parse.shapes import as_scalar
 from fusegen.spec import DEFAULT_SHAPE, DTYPES, FIELDS, NUMERICS, Fill, Input, Spec
 from fusegen.term import Apply, Name, Term, names
 
@@ -97,8 +99,8 @@ class _Reader:
         usual = (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
         inputs = self.read("inputs", fields.inputs, ())
         params = self.read("params", fields.params, ())
-        init = self.read("init", fields.init, ())
-        layers = self.read("layers", lambda node: fields.layers(node, self.keys("init")), ())
+        init = self.read("init", read_init, ())
+        layers = self.read("layers", lambda node: read_layers(node, self.keys("init")), ())
         reference = self.read("reference", fields.reference, "")
         numerics = self.read("numerics", lambda n: fields.word(n, "numerics", NUMERICS), NUMERICS[0])
         dtypes = self.read("dtypes", fields.dtypes, DTYPES)
@@ -151,7 +153,7 @@ class _Reader:
 
 
 def _formula(node: Node, scope: list[str]) -> Term:
-    scalar = fields.as_scalar(node, "formula", "an expression", _FORMULA)
+    scalar = as_scalar(node, "formula", "an expression", _FORMULA)
     return parse_formula(scalar.text, scalar.at, scope)
 
 

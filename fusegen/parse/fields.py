@@ -8,44 +8,37 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from fractions import Fraction
 
 from fusegen.errors import (
     Empty,
-    NotAFormula,
     NotAnInput,
-    NotInInit,
     Span,
     TooLarge,
     UnsafeText,
-    WrongType,
     WrongValue,
     nearest,
 )
 from fusegen.interval import INFINITY, Bound, Interval, between
 from fusegen.parse import document as yaml
 from fusegen.parse.formula import parse_formula, parse_parameters, parse_tree
-from fusegen.parse.names import check_attribute, check_name, check_variable
+from fusegen.parse.names import check_attribute, check_variable
+from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence, number
 from fusegen.spec import (
     DEFAULT_SHAPE,
     DTYPES,
     MAX_DIMENSIONS,
     MAX_ELEMENTS,
-    PRODUCERS,
     REFERENCE_PATTERN,
     Fill,
     Input,
-    Layer,
     Named,
     Param,
     Step,
 )
 from fusegen.term import SpecCall
 
-MAX_TEXT, MAX_NUMBER = 200, 100
+MAX_TEXT = 200
 MAX_DIGITS = 18  # of a size: any size with more is too large anyway
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?")
-_WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _UNSAFE = {
     "*/": "'*/'",
     "/*": "'/*'",
@@ -54,7 +47,6 @@ _UNSAFE = {
     "\\": "a backslash",
     "??/": "the trigraph '??/'",
 }
-_SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, tuples, or names from `init`"
 
 
 def text(node: yaml.Node, key: str) -> str:
@@ -132,32 +124,7 @@ def params(node: yaml.Node) -> tuple[Param, ...]:
         check_variable(key, span)
         check_attribute(key, span)
         scalar = as_scalar(value, key, "a number", "params: {alpha: 1.0}")
-        found.append(Param(key, _number(scalar.text, scalar.span, key), span))
-    return tuple(found)
-
-
-def init(node: yaml.Node) -> tuple[tuple[str, str], ...]:
-    """The constructor's arguments as Python literals, in the order written."""
-    entries = as_mapping(node, "init", "a map", "init: {in_channels: 8, kernel_size: 3}").entries
-    found = []
-    for key, span, value in entries:
-        check_name(key, span)
-        found.append((key, _literal(value, key)))
-    return tuple(found)
-
-
-def layers(node: yaml.Node, arguments: Sequence[str]) -> tuple[Layer, ...]:
-    """The layers in front of the chain; `arguments` are the names `init` declares."""
-    example = "layers: [conv: 'Conv2d(in_channels, 64, 3)']"
-    found = []
-    for item in as_sequence(node, "layers", "a list of attribute: Class(arguments)", example).items:
-        entries = as_mapping(item, "a layer", "attribute: Class(arguments)", example).entries
-        if len(entries) != 1:
-            what = "attribute: Class(arguments)"
-            raise WrongType(item.span, key="a layer", expected=what, example=example)
-        [(attribute, span, value)] = entries
-        check_attribute(attribute, span)
-        found.append(_layer(attribute, span, as_scalar(value, attribute, "a call", example), arguments))
+        found.append(Param(key, number(scalar.text, scalar.span, key), span))
     return tuple(found)
 
 
@@ -232,62 +199,6 @@ def _step(node: yaml.Node, scope: Sequence[str], running: str) -> Step:
     return Step(None, parse_formula(scalar.text, scalar.at, scope), scalar.span)
 
 
-def _layer(attribute: str, span: Span, call: yaml.Scalar, arguments: Sequence[str]) -> Layer:
-    tree, place = parse_tree(call.text, call.at)
-    if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
-        problem = "a layer is Class(arguments)"
-        raise NotAFormula(call.span, problem=problem, remedy="for example Conv2d(8, 64, 3)")
-    if tree.func.id not in PRODUCERS:
-        remedy = nearest(tree.func.id, PRODUCERS, "the layers are " + ", ".join(PRODUCERS))
-        raise WrongValue(place(tree), value=tree.func.id, key="layer of torch.nn", remedy=remedy)
-    for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
-        _check_argument(value, place(value), arguments)
-    if any(keyword.arg is None for keyword in tree.keywords):
-        problem = "a starred argument has no place in it"
-        raise NotAFormula(place(tree), problem=problem, remedy=_SIMPLE_ARGUMENT)
-    shown = [ast.unparse(arg) for arg in tree.args]
-    shown += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in tree.keywords]
-    return Layer(attribute, tree.func.id, tuple(shown), span)
-
-
-def _check_argument(value: ast.expr, span: Span, arguments: Sequence[str]) -> None:
-    """Admit numbers, booleans, None, plain words, tuples of them, and names that `init` declares."""
-    match value:
-        case ast.Constant(value=bool() | int() | float() | None):
-            return
-        case ast.Constant(value=str(characters)) if _WORD.fullmatch(characters):
-            return
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
-            return
-        case ast.Tuple(elts=items):
-            for item in items:
-                _check_argument(item, span, arguments)
-        case ast.Name(id=used):
-            if used not in arguments:
-                known = f"`init` declares {', '.join(arguments) or 'nothing'}"
-                raise NotInInit(span, name=used, near=nearest(used, arguments, known))
-        case _:
-            problem = "this cannot be an argument of a layer"
-            raise NotAFormula(span, problem=problem, remedy=_SIMPLE_ARGUMENT)
-
-
-def _literal(node: yaml.Node, key: str) -> str:
-    """A Python literal: a number, a boolean, a word or a tuple of them."""
-    if isinstance(node, yaml.Sequence):
-        return f"({''.join(_literal(item, key) + ', ' for item in node.items).rstrip(' ')})"
-    scalar = as_scalar(node, key, "a number, a word or a list", f"init: {{{key}: 3}}")
-    if not scalar.quoted and scalar.text in ("true", "false"):
-        return scalar.text.capitalize()
-    if not scalar.quoted and re.fullmatch(r"-?(0|[1-9]\d{0,17})", scalar.text):
-        return scalar.text
-    if not scalar.quoted and _NUMBER.fullmatch(scalar.text):
-        return repr(float(_number(scalar.text, scalar.span, key)))
-    if _WORD.fullmatch(scalar.text):
-        return f'"{scalar.text}"'
-    remedy = "write a number, true, false, a plain word or a list of them"
-    raise WrongValue(scalar.span, value=scalar.text[:80], key=f"value of {key}", remedy=remedy)
-
-
 def _shape(node: yaml.Node) -> tuple[int, ...]:
     found = []
     for item in as_sequence(node, "shape", "a list of sizes", "shape: [128, 64]").items:
@@ -318,7 +229,7 @@ def _fill(node: yaml.Node) -> Fill:
     if not match:
         remedy = "it is rand, randn or uniform(a, b)"
         raise WrongValue(scalar.span, value=scalar.text[:80], key="fill", remedy=remedy)
-    low, high = (float(_number(end.strip(), scalar.span, "fill")) for end in match.groups())
+    low, high = (float(number(end.strip(), scalar.span, "fill")) for end in match.groups())
     if low >= high:
         remedy = "the first number is the smaller one"
         raise WrongValue(scalar.span, value=scalar.text, key="fill", remedy=remedy)
@@ -340,32 +251,4 @@ def _interval(scalar: yaml.Scalar) -> Interval:
 def _end(written: str, span: Span) -> Bound:
     infinities = {"inf": INFINITY, "+inf": INFINITY, "-inf": -INFINITY}
     known = written in infinities
-    return infinities[written] if known else _number(written, span, "the end of an interval")
-
-
-def _number(written: str, span: Span, key: str) -> Fraction:
-    if len(written) > MAX_NUMBER or not _NUMBER.fullmatch(written) or not math.isfinite(float(written)):
-        remedy = "write a finite number such as 0.5, -3 or 1e-6"
-        raise WrongValue(span, value=written[:80], key=f"number for {key}", remedy=remedy)
-    return Fraction(written)
-
-
-def as_scalar(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Scalar:
-    """A node as a scalar."""
-    if not isinstance(node, yaml.Scalar) or not (node.text.strip() or node.quoted):
-        raise WrongType(node.span, key=key, expected=expected, example=example)
-    return node
-
-
-def as_sequence(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Sequence:
-    """A node as a list."""
-    if not isinstance(node, yaml.Sequence):
-        raise WrongType(node.span, key=key, expected=expected, example=example)
-    return node
-
-
-def as_mapping(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Mapping:
-    """A node as a map."""
-    if not isinstance(node, yaml.Mapping):
-        raise WrongType(node.span, key=key, expected=expected, example=example)
-    return node
+    return infinities[written] if known else number(written, span, "the end of an interval")

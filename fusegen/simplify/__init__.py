@@ -1,0 +1,104 @@
+"""Fewer operations, the same function: the rules of `rules.RULES`, run to a fixed point.
+
+Facts are read off intervals that start from `assume` and from what each operation can give, never from the
+data a spec happens to be tested on. A rule is used only if sympy proves it.
+"""
+
+from __future__ import annotations
+
+from fusegen.interval import REALS, Interval, point
+from fusegen.ops import OPS
+from fusegen.simplify.constants import folded
+from fusegen.simplify.rules import FIXED, RULES, Rule, proved
+from fusegen.term import Apply, Let, Name, Number, Program, Rewrite, Term, needed, rebuild, substitute
+
+MAX_STEPS = 1000
+
+
+def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tuple[Rewrite, ...]]:
+    """The program in fewer operations, and every rewrite that led there, in order.
+
+    Args:
+        program: what to simplify.
+        assume: intervals that inputs are promised to lie in.
+
+    Raises:
+        Undefined, NumberOutOfRange: a constant part has no finite value.
+    """
+    run = _Run({name: assume.get(name, REALS) for name in (*program.inputs, *program.params)})
+    lets: list[Let] = []
+    plain: dict[str, Term] = {}
+    for let in program.lets:
+        term = run.simplest(substitute(let.term, plain))
+        if isinstance(term, Name | Number):
+            plain[let.name] = term
+        else:
+            lets.append(Let(let.name, term))
+            run.ranges[let.name] = run.range(term)
+    result = run.simplest(substitute(program.result, plain))
+    kept = needed(lets, result)
+    return Program(program.inputs, program.params, kept, result), tuple(run.rewrites)
+
+
+class _Run:
+    """The ranges of the names so far, and the rewrites done."""
+
+    def __init__(self, ranges: dict[str, Interval]) -> None:
+        self.ranges = ranges
+        self.rewrites: list[Rewrite] = []
+
+    def range(self, term: Term) -> Interval:
+        """An interval that holds every value of a term."""
+        match term:
+            case Number(value):
+                return point(value)
+            case Name(name):
+                return self.ranges[name]
+            case Apply(op, args):
+                return OPS[op].range(*(self.range(arg) for arg in args))
+            case _:
+                raise AssertionError("compose has replaced every call of a spec")
+
+    def simplest(self, term: Term) -> Term:
+        """The term after all rules, innermost parts first."""
+        term = folded(rebuild(term, self.simplest))
+        for rule in RULES:
+            if len(self.rewrites) >= MAX_STEPS:
+                break
+            found = matched(rule.left, term, {})
+            if found is None or not self.granted(rule, found) or not proved(rule):
+                continue
+            after = substitute(rule.right, found)
+            self.rewrites.append(Rewrite(rule.name, term, after, *self.reason(rule, found)))
+            return self.simplest(after)
+        return term
+
+    def granted(self, rule: Rule, found: dict[str, Term]) -> bool:
+        ranges = {k: self.range(v) for k, v in (FIXED | found).items()} if rule.facts else {}
+        return all(fact.holds(ranges) for fact in rule.facts)
+
+    def reason(self, rule: Rule, found: dict[str, Term]) -> tuple[()] | tuple[Term, Interval]:
+        if not rule.facts:
+            return ()
+        subject = (FIXED | found)[rule.facts[0].left]
+        return subject, self.range(subject)
+
+
+def matched(pattern: Term, term: Term, found: dict[str, Term]) -> dict[str, Term] | None:
+    """What the pattern's variables stand for in a term, or nothing where it does not match."""
+    match pattern:
+        case Name(name):
+            if name.endswith("_") and not isinstance(term, Number):
+                return None
+            return {**found, name: term} if found.get(name, term) == term else None
+        case Apply(op, args):
+            if not isinstance(term, Apply) or term.op != op:
+                return None
+            for part, value in zip(args, term.args, strict=True):
+                deeper = matched(part, value, found)
+                if deeper is None:
+                    return None
+                found = deeper
+            return found
+        case _:
+            return found if pattern == term else None

@@ -1,0 +1,68 @@
+"""Parts of a formula that hold no name, as one number each."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import sympy
+
+from fusegen.errors import NumberOutOfRange, Span, Undefined
+from fusegen.ops import OPS
+from fusegen.term import Apply, Number, Term
+
+DIGITS = 60
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "neg": operator.neg,
+}  # fmt: skip
+
+
+def folded(term: Term) -> Term:
+    """A term without names as one number; any other term as it is.
+
+    Raises:
+        Undefined: it has no real value, or divides by zero.
+        NumberOutOfRange: its value does not fit in float64.
+    """
+    if not isinstance(term, Apply):
+        return term
+    values = [arg.value for arg in term.args if isinstance(arg, Number)]
+    if term.op == "div" and term.args[1] == Number(Fraction(0)):
+        raise Undefined(term.span, what="a division by zero", remedy="change the divisor")
+    if len(values) < len(term.args) or OPS[term.op].boolean:
+        return term
+    if term.op in ARITHMETIC:
+        return Number(_fitting(ARITHMETIC[term.op](*values), term.span), term.span)
+    shown = f"{term.op}({', '.join(_shown(value) for value in values)})"
+    return Number(_evaluated(term, values, shown), term.span)
+
+
+def _evaluated(term: Apply, values: list[Fraction], shown: str) -> Fraction:
+    """The value of a function at numbers, to 60 digits."""
+    floats = [sympy.Float(sympy.Rational(v.numerator, v.denominator), DIGITS) for v in values]
+    try:
+        value = sympy.sympify(OPS[term.op].real(*floats)).evalf(DIGITS)
+    except (OverflowError, ValueError):  # mpmath gives up on a size that no float has
+        raise NumberOutOfRange(term.span, what=shown) from None
+    if not (value.is_real and value.is_finite):
+        raise Undefined(term.span, what=shown, remedy="change its argument")
+    if not value.is_zero and not -400 < sympy.log(abs(value), 10) < 400:
+        raise NumberOutOfRange(term.span, what=shown)
+    return _fitting(Fraction(str(value)), term.span, shown)
+
+
+def _fitting(value: Fraction, span: Span, shown: str = "") -> Fraction:
+    """The value, unless float64 would hold an infinity or a zero in its place."""
+    size = abs(value)
+    if size >= 2**1024 - 2**970 or 0 < size <= Fraction(1, 2**1075):
+        sign = "-" if value < 0 else ""
+        power = len(str(size.numerator)) - len(str(size.denominator))
+        raise NumberOutOfRange(span, what=shown or f"a value of about {sign}10^{power}")
+    return value
+
+
+def _shown(value: Fraction) -> str:
+    return f"{float(value):g}"
