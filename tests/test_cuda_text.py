@@ -22,11 +22,7 @@ ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
 DOUBLE = re.compile(r"_kernelId")  # how the name of an instance for double is mangled
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 SMALLER = ("float32", "float16", "bfloat16")
-TRIGONOMETRIC = {
-    "cvt.rn.f64.s64",
-    "mul.f64",
-    "cvt.rn.f32.f64",
-}  # CUDA's sinf, for huge arguments
+TRIGONOMETRIC = {"cvt.rn.f64.s64", "mul.rn.f64", "cvt.rn.f32.f64"}  # in sinf, for huge arguments
 
 FORMULAS = {
     "exp": "exp(x) + exp2(0.1 * x) - expm1(x / 3)",
