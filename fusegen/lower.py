@@ -20,7 +20,7 @@ def lower(name: str, program: Program, device: Device, math: Math) -> Kernel:
         device: what it runs on.
         math: the type of its values.
     """
-    border = _Border(device, math)
+    border = _Border(program.params, device, math)
     lets = tuple(Let(let.name, border.expr(let.term)) for let in program.lets)
     result = border.expr(program.result)
     return Kernel(name, device, math, program.inputs, program.params, lets, result)
@@ -40,8 +40,8 @@ def _divides_by_number(term: Term) -> bool:
 
 
 class _Border:
-    def __init__(self, device: Device, math: Math) -> None:
-        self.device, self.math = device, math
+    def __init__(self, params: tuple[str, ...], device: Device, math: Math) -> None:
+        self.params, self.device, self.math = params, device, math
 
     def expr(self, term: Term) -> Expr:
         match term:
@@ -49,9 +49,33 @@ class _Border:
                 return Const(held(float(value), self.math))
             case Name(name):
                 return Ref(name)
+            case Apply("rounded", (Apply() as step,)):
+                return Call("rounded", (self.eager_step(step),))
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
                 return Call("mul", (self.expr(left), Const(held(1.0 / float(value), self.math))))
             case Apply(op, args):
                 return Call(op, tuple(self.expr(arg) for arg in args))
             case _:
                 raise AssertionError("compose has replaced every call of a spec")
+
+    def eager_step(self, step: Apply) -> Expr:
+        """One operation as eager runs it, where that is not what the operation says.
+
+        A number over a tensor is the tensor's reciprocal, rounded, times the number (Tensor.__rtruediv__);
+        on the CPU, a number added to a 16-bit tensor is first rounded to that type (ATen's add_kernel).
+        """
+        match step:
+            case Apply("div", (left, right)) if self.is_scalar(left) and not self.is_scalar(right):
+                reciprocal = Call("rounded", (Call("reciprocal", (self.expr(right),)),))
+                return Call("mul", (reciprocal, self.expr(left)))
+            case Apply("add" | "sub" as op, args) if self.device is Device.CPU:
+                return Call(op, tuple(self.stored(arg) for arg in args))
+            case _:
+                return self.expr(step)
+
+    def stored(self, term: Term) -> Expr:
+        value = self.expr(term)
+        return Call("rounded", (value,)) if self.is_scalar(term) else value
+
+    def is_scalar(self, term: Term) -> bool:
+        return isinstance(term, Number) or (isinstance(term, Name) and term.name in self.params)

@@ -516,19 +516,19 @@ CUDA_FLAGS = ["-O3", "--fmad=false"]  # every operation rounds once, as written
 
 
 class Explained:
-    """Turns a compiler's pages of errors into one sentence that says where they are."""
+    """Turns an error of many lines into one sentence, and keeps the lines in a log if there is one."""
 
-    def __init__(self, device, log):
-        self.device, self.log = device, log
+    def __init__(self, sentence, log=None):
+        self.sentence, self.log = sentence, log
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, trace):
         if error is not None and issubclass(kind, Exception):
-            self.log.write_text(str(error))
-            what = f"relu_hardswish: the {self.device} kernel did not compile"
-            raise RuntimeError(f"{what}; the compiler's output is in {self.log}") from None
+            if self.log:
+                self.log.write_text(str(error))
+            raise RuntimeError(f"relu_hardswish: {self.sentence}") from None
 
 
 def require(holds, otherwise):
@@ -560,10 +560,13 @@ def load(device):
     namespace = f"relu_hardswish_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     default = pathlib.Path.home() / ".cache" / "torch_extensions"
     root = pathlib.Path(os.environ.get("TORCH_EXTENSIONS_DIR", default)) / "fusegen"
-    root.mkdir(parents=True, exist_ok=True)
     library = root / f"{namespace}_{device}.so"
+    log = library.with_suffix(".log")
     operators = getattr(torch.ops, namespace)
-    with open(root / f"{namespace}_{device}.lock", "w") as lock:
+    with Explained(f"{root} cannot be written; set TORCH_EXTENSIONS_DIR to a folder that can"):
+        root.mkdir(parents=True, exist_ok=True)
+        lock = open(library.with_suffix(".lock"), "w")
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if hasattr(operators, f"relu_hardswish_{device}"):
             return operators
@@ -572,9 +575,11 @@ def load(device):
             return operators
         compiler = os.environ.get("CXX", "c++")
         require(shutil.which(compiler.split()[0]), f"no C++ compiler {compiler}; install g++ or set CXX")
+        require(shutil.which("ninja"), "no ninja; pip install ninja and put it on PATH")
         require(not cuda or cpp_extension.CUDA_HOME, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
         logging.getLogger("fusegen").info("building relu_hardswish for %s as %s", device, library)
-        with tempfile.TemporaryDirectory(dir=root) as build, Explained(device, library.with_suffix(".log")):
+        failed = Explained(f"the {device} kernel did not compile; the compiler's output is in {log}", log)
+        with tempfile.TemporaryDirectory(dir=root) as build, failed:
             cpp_extension.load_inline(
                 name=namespace,
                 cpp_sources=[t.replace("NAMESPACE", namespace).replace("DEVICE", device) for t in cpp],

@@ -49,7 +49,7 @@ THREE = "inputs: {a: {shape: [2]}, b: {shape: [2]}, c: {shape: [2]}}\nformula: w
 EAGER_STEPS = """\
 numerics: eager
 params: {alpha: 0.3}
-formula: relu6((x + 3) * alpha) / 7 - abs(x) * 0.1
+formula: relu6((x + 0.3) * alpha) / 7 - (0.1 - abs(x)) * 0.1 + 2 / x
 """
 
 
@@ -124,7 +124,7 @@ def test_hardsigmoid_keras_against_wider_arithmetic(dtype: torch.dtype) -> None:
 def test_eager_numerics_are_eagers_steps(tmp_path: Path, dtype: torch.dtype) -> None:
     module = compiled(tmp_path, "cpu_eager", EAGER_STEPS)
     x = patterns(dtype, 2**16, (-3.0, 17.0))
-    expected = F.relu6((x + 3) * 0.3) / 7 - x.abs() * 0.1
+    expected = F.relu6((x + 0.3) * 0.3) / 7 - (0.1 - x.abs()) * 0.1 + 2 / x
     assert_same(module.cpu_eager(x), expected, x)
 
 

@@ -15,7 +15,7 @@ from fusegen.errors import Span
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, held, operations
 from fusegen.lower import lower
 from fusegen.parse.formula import parse_formula
-from fusegen.term import Let, Number, Program, SpecCall, Term
+from fusegen.term import Apply, Let, Number, Program, SpecCall, Term
 
 EVERY = [(device, math) for device in Device for math in Math]
 
@@ -91,3 +91,25 @@ def test_a_call_of_a_spec_never_reaches_the_border() -> None:
     program = Program(("x",), (), (), SpecCall("gate", (parsed("x"),)))
     with pytest.raises(AssertionError, match="compose has replaced every call"):
         lower("gate", program, Device.CPU, Math.FLOAT)
+
+
+def eager(op: str, left: str, right: str, device: Device) -> Expr:
+    """The expression that one eager operation, followed by eager's rounding, becomes."""
+    step = Apply(op, (parsed(left), parsed(right)))
+    return lower("gate", Program(("x", "y"), (), (), Apply("rounded", (step,))), device, Math.DOUBLE).result
+
+
+@pytest.mark.parametrize("op", ["add", "sub"])
+def test_eager_rounds_a_number_before_it_is_added_on_the_cpu_only(op: str) -> None:
+    number = Call("rounded", (Const(0.5),))
+    assert eager(op, "x", "0.5", Device.CPU) == Call("rounded", (Call(op, (Ref("x"), number)),))
+    assert eager(op, "0.5", "x", Device.CPU) == Call("rounded", (Call(op, (number, Ref("x"))),))
+    assert eager(op, "x", "y", Device.CPU) == Call("rounded", (Call(op, (Ref("x"), Ref("y"))),))
+    assert eager(op, "x", "0.5", Device.CUDA) == Call("rounded", (Call(op, (Ref("x"), Const(0.5))),))
+
+
+@pytest.mark.parametrize("device", list(Device))
+def test_eager_divides_a_number_by_a_tensor_through_the_reciprocal(device: Device) -> None:
+    reciprocal = Call("rounded", (Call("reciprocal", (Ref("x"),)),))
+    assert eager("div", "2", "x", device) == Call("rounded", (Call("mul", (reciprocal, Const(2.0))),))
+    assert eager("div", "y", "x", device) == Call("rounded", (Call("div", (Ref("y"), Ref("x"))),))

@@ -244,6 +244,21 @@ def test_no_compiler_is_one_sentence(tmp_path: Path) -> None:
         assert line == f"RuntimeError {sentence} None False"
 
 
+def test_no_ninja_is_one_sentence(tmp_path: Path) -> None:
+    compiler = script(tmp_path, "c++", "exit 1\n")
+    [line] = told(CAUGHT, tmp_path / "builds", PATH=str(tmp_path), CXX=compiler).splitlines()
+    sentence = "hardsigmoid: no ninja; pip install ninja and put it on PATH"
+    assert line == f"RuntimeError {sentence} None False"
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder", encoding="utf-8")
+    [line] = told(CAUGHT, tmp_path / "file").splitlines()
+    folder = tmp_path / "file" / "fusegen"
+    sentence = f"{folder} cannot be written; set TORCH_EXTENSIONS_DIR to a folder that can"
+    assert line == f"RuntimeError hardsigmoid: {sentence} None True"
+
+
 def test_a_compiler_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None:
     noise = "i=0; while [ $i -lt 1000 ]; do echo error line $i; i=$((i+1)); done; exit 1\n"
     failing = script(tmp_path, "failing", f'case "$*" in *-c*) {noise.strip()};; esac\nexec c++ "$@"\n')
