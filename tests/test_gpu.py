@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,6 +66,21 @@ def negative_zero(x: Tensor) -> Tensor:
     return (x == 0) & torch.signbit(x)
 
 
+def eager(name: str, x: Tensor) -> Tensor:
+    """Eager's result, with the sign of zero that it loses put back."""
+    expected = EAGER[name](x)
+    if name in SIGN_OF_ZERO_LOST and not KEEPS_SIGN:
+        expected = torch.where(negative_zero(x), x, expected)
+    return expected
+
+
+def every_float32() -> Iterator[Tensor]:
+    """All 2^32 float32 values, 2^26 at a time."""
+    for start in range(-(2**31), 2**31, 2**26):
+        bits = torch.arange(start, start + 2**26, device="cuda").to(torch.int32)
+        yield bits.view(torch.float32)
+
+
 # Values
 
 
@@ -87,6 +102,18 @@ def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
         assert bool(torch.signbit(actual[at]).all())
         expected = torch.where(at, x, expected)
     assert_same(actual, expected, x)
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_every_float32_there_is_gives_eagers_bits(name: str) -> None:
+    for x in every_float32():
+        assert_same(kernel(name)(x), eager(name, x), x)
+
+
+def test_relu_hardswish_is_within_two_ulp_of_its_chain_on_every_float32() -> None:
+    assert (
+        max(ulps(kernel("relu_hardswish")(x), F.hardswish(eager("relu", x))) for x in every_float32()) <= 2
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
