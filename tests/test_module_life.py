@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -200,7 +201,8 @@ def test_threads_that_start_at_once_all_succeed(tmp_path: Path) -> None:
 
 
 def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    slow = script(tmp_path, "slow", f"touch {tmp_path / 'compiling'}\nsleep 60\n")
+    sleep = f'{sys.executable} -c "import time; time.sleep(60)"'
+    slow = script(tmp_path, "slow", f"echo > {tmp_path / 'compiling'}\n{sleep}\n")
     builds = tmp_path / "builds"
     process = started(USE, builds, CXX=slow)
     deadline = time.monotonic() + 60
@@ -215,7 +217,8 @@ def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> No
         assert told(USE, builds) == ANSWER
         assert time.monotonic() - start < 30
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
