@@ -95,20 +95,14 @@ cudaError_t launch(const Call& call, cudaStream_t stream) {
 
 // Launches on the current stream of the tensors' device; returns what went wrong, or nothing.
 extern "C" const char* relu_hardswish_launch(const Call& call) {
-  int before = call.device;
-  void* current = nullptr;
-  cudaError_t error = cudaGetDevice(&before);
-  if (before != call.device) error = cudaSetDevice(call.device);
-  if (error == cudaSuccess && aoti_torch_get_current_cuda_stream(call.device, &current) != 0)
-    error = cudaErrorInvalidDevice;
-  const auto stream = static_cast<cudaStream_t>(current);
+  const OnDevice here(call.device);
+  cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
-      case 6: error = launch<float>(call, stream); break;  // float32
-      case 5: error = launch<__half>(call, stream); break;  // float16
-      case 15: error = launch<__nv_bfloat16>(call, stream); break;  // bfloat16
-      case 7: error = launch<double>(call, stream); break;  // float64
+      case 6: error = launch<float>(call, here.stream); break;  // float32
+      case 5: error = launch<__half>(call, here.stream); break;  // float16
+      case 15: error = launch<__nv_bfloat16>(call, here.stream); break;  // bfloat16
+      case 7: error = launch<double>(call, here.stream); break;  // float64
     }
-  if (before != call.device) cudaSetDevice(before);
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 """
@@ -140,20 +134,16 @@ inline double relu_hardswish_formula(double x) {
 
 constexpr int64_t TILE = 256;
 
-// Elements begin to end, one run of the innermost dimension after the other.
+// Elements begin to end.
 template <typename T>
 void run(const Call& call, int64_t begin, int64_t end) {
-  const int inner = call.rank - 1;
-  const int64_t width = call.size[inner];
   using M = decltype(load(T()));
-  for (int64_t i = begin; i < end;) {
-    const int64_t column = i % width, count = std::min(width - column, end - i);
+  Walk<T> walk(call, begin);
+  for (int64_t i = begin, count; i < end; i += count, walk.advance(count)) {
+    count = std::min(walk.left(), end - i);
     T* out = static_cast<T*>(call.out) + i;
-    const int64_t x_step = call.stride[0][inner];
-    const T* x_in = static_cast<const T*>(call.in[0]) + column * x_step;
-    for (int64_t d = inner - 1, rest = i / width; d >= 0; rest /= call.size[d--]) {
-      x_in += rest % call.size[d] * call.stride[0][d];
-    }
+    const T* x_in = walk.in[0];
+    const int64_t x_step = call.stride[0][call.rank - 1];
     const bool row = x_step == 1;
     if (row && sizeof(T) == 2)  // converted in tiles, so that both the conversion and the formula vectorise
       for (int64_t k = 0; k < count; k += TILE) {
@@ -167,7 +157,6 @@ void run(const Call& call, int64_t begin, int64_t end) {
       for (int64_t k = 0; k < count; ++k) out[k] = T(relu_hardswish_formula(load(x_in[k])));
     else
       for (int64_t k = 0; k < count; ++k) out[k] = T(relu_hardswish_formula(load(x_in[k * x_step])));
-    i += count;
   }
 }
 
@@ -271,6 +260,24 @@ __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
 
+// Makes a device the current one for a while, and knows its current stream.
+struct OnDevice {
+  explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
+    void* current = nullptr;
+    if (moved) error = cudaSetDevice(device);
+    if (error == cudaSuccess && aoti_torch_get_current_cuda_stream(device, &current) != 0)
+      error = cudaErrorInvalidDevice;
+    stream = static_cast<cudaStream_t>(current);
+  }
+  ~OnDevice() {
+    if (moved) cudaSetDevice(before);
+  }
+  int before;
+  cudaError_t error;
+  bool moved;
+  cudaStream_t stream;
+};
+
 // Where element i of input k lies.
 template <typename Index>
 __device__ __forceinline__ int64_t offset(const Call& call, int k, Index i) {
@@ -329,6 +336,33 @@ inline float load(float v) { return v; }
 inline float load(c10::Half v) { return v; }
 inline float load(c10::BFloat16 v) { return v; }
 inline double load(double v) { return v; }
+
+// A walk over the inputs, one row of the innermost dimension after the other.
+template <typename T>
+struct Walk {
+  Walk(const Call& call, int64_t i) : call(call) {
+    for (int d = call.rank - 1; d >= 0; i /= call.size[d--]) index[d] = i % call.size[d];
+    for (int k = 0; k < INPUTS; ++k) {
+      in[k] = static_cast<const T*>(call.in[k]);
+      for (int d = 0; d < call.rank; ++d) in[k] += index[d] * call.stride[k][d];
+    }
+  }
+  // How many elements this row still has.
+  int64_t left() const { return call.size[call.rank - 1] - index[call.rank - 1]; }
+  // Goes on by so many elements of this row, and from its end to the next.
+  void advance(int64_t count) {
+    for (int d = call.rank - 1; d >= 0; --d, count = 1) {
+      index[d] += count;
+      for (int k = 0; k < INPUTS; ++k) in[k] += count * call.stride[k][d];
+      if (index[d] < call.size[d]) return;
+      for (int k = 0; k < INPUTS; ++k) in[k] -= index[d] * call.stride[k][d];
+      index[d] = 0;
+    }
+  }
+  const Call& call;
+  const T* in[INPUTS];
+  int64_t index[25];
+};
 
 // Conversions of n elements in a row.
 template <typename T, typename M>
