@@ -2,6 +2,7 @@
 
     python docs/measure.py hardsigmoid                 # on the GPU if there is one, else on the CPU
     python docs/measure.py --shapes full --compile     # the founding systems at their declared shapes
+    python docs/measure.py --shapes sliced hardswish   # the left half of a matrix, as chunk(2, -1) gives it
 
 Times are medians over interleaved runs: CUDA events on the GPU, with the L2 cache flushed before each
 run, and wall clock on the CPU, where the copy is clone, since it allocates as the others do. Speeds count
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import click
 import torch
@@ -56,6 +58,11 @@ EAGER: dict[str, Callable[..., nn.Module | Callable[[Tensor], Tensor]]] = {
     "relu_hardswish": lambda: relu_hardswish,
     "conv_relu_hardswish": ConvReluHardswish,
 }
+EXAMPLES: dict[str, Callable[[ModuleType, str], Tensor]] = {
+    "small": lambda module, device: torch.randn(2**24, device=device) * 4,
+    "sliced": lambda module, device: torch.randn(2**12, 2**13, device=device).mul_(4)[:, : 2**12],
+    "full": lambda module, device: module.get_inputs()[0].to(device),
+}
 FOUNDING = ("hardsigmoid", "hardsigmoid_keras", "hardtanh", "relu_hardswish", "conv_relu_hardswish")
 
 
@@ -83,7 +90,7 @@ def times(runs: dict[str, Run], repeats: int, device: str) -> dict[str, float]:
 
 
 @torch.no_grad()
-def measure(name: str, device: str, full: bool, compiled: bool, repeats: int, table: Table) -> None:
+def measure(name: str, device: str, shapes: str, compiled: bool, repeats: int, table: Table) -> None:
     """Check one module against eager and add its rows to the table."""
     module = importlib.import_module(f"generated.{name}")
     torch.manual_seed(0)
@@ -92,8 +99,7 @@ def measure(name: str, device: str, full: bool, compiled: bool, repeats: int, ta
     ours = module.ModelNew(*module.get_init_inputs()).to(device)
     if isinstance(eager, nn.Module):
         eager = eager.to(device)
-    [x] = module.get_inputs() if full else [torch.empty(2**24)]
-    x = x.to(device) if full else torch.randn(x.shape, device=device) * 4
+    x = EXAMPLES[shapes](module, device)
     difference = (ours(x) - eager(x)).abs().max().item()
     y = torch.empty_like(x)
     copy, copied = ("copy_", lambda: y.copy_(x)) if device == "cuda" else ("clone", x.clone)
@@ -121,7 +127,7 @@ def measure(name: str, device: str, full: bool, compiled: bool, repeats: int, ta
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--shapes", type=click.Choice(["small", "full"]), default="small", help="2^24 or declared.")
+@click.option("--shapes", type=click.Choice(list(EXAMPLES)), default="small", help="What to run on.")
 @click.option("--compile", "compiled", is_flag=True, help="Time torch.compile too.")
 @click.option("--repeats", default=15, help="Timed turns.")
 def main(names: tuple[str, ...], shapes: str, compiled: bool, repeats: int) -> None:
@@ -133,7 +139,7 @@ def main(names: tuple[str, ...], shapes: str, compiled: bool, repeats: int) -> N
     for column in ("module", "run", "ms", "GB/s", "of copy", "of eager", "max difference"):
         table.add_column(column, justify="left" if column in ("module", "run") else "right")
     for name in names or FOUNDING:
-        measure(name, device, shapes == "full", compiled, repeats, table)
+        measure(name, device, shapes, compiled, repeats, table)
     Console(width=100).print(table)
 
 
