@@ -170,11 +170,11 @@ class Kernels:
 
     @functools.cached_property
     def hardsigmoid_keras_cuda(self):
-        return load("cuda").hardsigmoid_keras_cuda
+        return without_gradient(load("cuda").hardsigmoid_keras_cuda)
 
     @functools.cached_property
     def hardsigmoid_keras_cpu(self):
-        return load("cpu").hardsigmoid_keras_cpu
+        return without_gradient(load("cpu").hardsigmoid_keras_cpu)
 
 
 KERNELS = Kernels()
@@ -548,6 +548,21 @@ class Explained:
             if self.log:
                 self.log.write_text(str(error))
             raise RuntimeError(f"hardsigmoid_keras: {self.sentence}") from None
+
+
+def without_gradient(operator):
+    """The operator; a backward through its result is refused, where PyTorch would go on without it."""
+
+    def refuse(gradient):
+        raise NotImplementedError("hardsigmoid_keras has no gradient; call it under torch.no_grad()")
+
+    def call(*arguments):
+        result = operator(*arguments)
+        if result.requires_grad:
+            result.register_hook(refuse)
+        return result
+
+    return call
 
 
 def require(holds, otherwise):

@@ -169,11 +169,11 @@ class Kernels:
 
     @functools.cached_property
     def hardswish_cuda(self):
-        return load("cuda").hardswish_cuda
+        return without_gradient(load("cuda").hardswish_cuda)
 
     @functools.cached_property
     def hardswish_cpu(self):
-        return load("cpu").hardswish_cpu
+        return without_gradient(load("cpu").hardswish_cpu)
 
 
 KERNELS = Kernels()
@@ -547,6 +547,21 @@ class Explained:
             if self.log:
                 self.log.write_text(str(error))
             raise RuntimeError(f"hardswish: {self.sentence}") from None
+
+
+def without_gradient(operator):
+    """The operator; a backward through its result is refused, where PyTorch would go on without it."""
+
+    def refuse(gradient):
+        raise NotImplementedError("hardswish has no gradient; call it under torch.no_grad()")
+
+    def call(*arguments):
+        result = operator(*arguments)
+        if result.requires_grad:
+            result.register_hook(refuse)
+        return result
+
+    return call
 
 
 def require(holds, otherwise):

@@ -173,11 +173,11 @@ class Kernels:
 
     @functools.cached_property
     def hardtanh_cuda(self):
-        return load("cuda").hardtanh_cuda
+        return without_gradient(load("cuda").hardtanh_cuda)
 
     @functools.cached_property
     def hardtanh_cpu(self):
-        return load("cpu").hardtanh_cpu
+        return without_gradient(load("cpu").hardtanh_cpu)
 
 
 KERNELS = Kernels()
@@ -564,6 +564,21 @@ class Explained:
             if self.log:
                 self.log.write_text(str(error))
             raise RuntimeError(f"hardtanh: {self.sentence}") from None
+
+
+def without_gradient(operator):
+    """The operator; a backward through its result is refused, where PyTorch would go on without it."""
+
+    def refuse(gradient):
+        raise NotImplementedError("hardtanh has no gradient; call it under torch.no_grad()")
+
+    def call(*arguments):
+        result = operator(*arguments)
+        if result.requires_grad:
+            result.register_hook(refuse)
+        return result
+
+    return call
 
 
 def require(holds, otherwise):

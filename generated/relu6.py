@@ -168,11 +168,11 @@ class Kernels:
 
     @functools.cached_property
     def relu6_cuda(self):
-        return load("cuda").relu6_cuda
+        return without_gradient(load("cuda").relu6_cuda)
 
     @functools.cached_property
     def relu6_cpu(self):
-        return load("cpu").relu6_cpu
+        return without_gradient(load("cpu").relu6_cpu)
 
 
 KERNELS = Kernels()
@@ -546,6 +546,21 @@ class Explained:
             if self.log:
                 self.log.write_text(str(error))
             raise RuntimeError(f"relu6: {self.sentence}") from None
+
+
+def without_gradient(operator):
+    """The operator; a backward through its result is refused, where PyTorch would go on without it."""
+
+    def refuse(gradient):
+        raise NotImplementedError("relu6 has no gradient; call it under torch.no_grad()")
+
+    def call(*arguments):
+        result = operator(*arguments)
+        if result.requires_grad:
+            result.register_hook(refuse)
+        return result
+
+    return call
 
 
 def require(holds, otherwise):

@@ -472,3 +472,13 @@ def test_get_inputs_are_what_the_spec_says() -> None:
         fill = {"relu": "rand", "hardswish": "randn"}[name]
         assert f"return [torch.{fill}(4096, 393216)]" in text
         assert generated(name).get_init_inputs() == []
+
+
+def test_a_backward_is_refused_and_never_skipped() -> None:
+    x = torch.randn(5, requires_grad=True)
+    y = generated("hardsigmoid").ModelNew()(x)
+    assert torch.equal(y, F.hardsigmoid(x))
+    with pytest.raises(NotImplementedError, match=r"^hardsigmoid has no gradient; call it under"):
+        (2 * y).sum().backward()
+    with torch.no_grad():
+        assert not generated("hardsigmoid").hardsigmoid(x).requires_grad

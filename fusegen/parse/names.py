@@ -26,7 +26,7 @@ _CPP = (
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
     "call cpp_extension fcntl functools get_init_inputs get_inputs hashlib load logging nn os out pathlib "
-    "require self shutil store super tempfile torch"
+    "require self shutil store super tempfile torch without_gradient"
 ).split()
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _LAYER_ATTRIBUTES = (  # what nn.Module already has
