@@ -19,6 +19,11 @@ import pytest
 import torch
 from kernels import GENERATED, NAMES, ROOT, generated
 from kernels import extensions as extensions
+from torch import nn
+
+from fusegen.errors import FusegenError, Span
+from fusegen.parse.names import check_attribute
+from fusegen.spec import NAME_PATTERN
 
 MODULE = GENERATED / "hardsigmoid.py"
 USE = "import torch; from generated.hardsigmoid import hardsigmoid as f; print(f(torch.ones(3)).tolist())"
@@ -297,3 +302,9 @@ def test_many_threads_of_a_pool_can_use_a_model(cache: Path) -> None:
         results = list(pool.map(module.relu6, x))
     for given, result in zip(x, results, strict=True):
         assert torch.equal(result, torch.nn.functional.relu6(given))
+
+
+@pytest.mark.parametrize("name", [n for n in dir(nn.Module()) if re.fullmatch(NAME_PATTERN, n)])
+def test_no_spec_can_hide_what_a_module_already_has(name: str) -> None:
+    with pytest.raises(FusegenError, match=f"^: '{name}' (is already|cannot be a name)"):
+        check_attribute(name, Span(""))

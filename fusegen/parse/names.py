@@ -30,9 +30,13 @@ _MODULE = (  # words the generated module uses itself
 ).split()
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _LAYER_ATTRIBUTES = (  # what nn.Module already has
-    "add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float forward "
+    "add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval "
+    "extra_repr float forward "
     "get_buffer get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
     "named_children named_modules named_parameters parameters register_buffer register_module "
+    "register_backward_hook register_forward_hook register_forward_pre_hook register_full_backward_hook "
+    "register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "register_load_state_dict_pre_hook register_state_dict_post_hook register_state_dict_pre_hook "
     "register_parameter requires_grad_ set_extra_state get_extra_state set_submodule share_memory "
     "state_dict to to_empty train training type xpu zero_grad"
 ).split()
