@@ -43,7 +43,7 @@ class ConvReluHardswish(nn.Module):
 
 
 def relu_hardswish(x: Tensor) -> Tensor:
-    """ReLU, then hard-swish, as three people in four write it."""
+    """ReLU, then hard-swish, written out."""
     x = torch.relu(x)
     return x * torch.clamp((x + 3) / 6, 0, 1)
 

@@ -499,15 +499,14 @@ Tensor plan(Call& call, const Tensor* in) {
     call.size[0] = 1;
     for (int k = 0; k < INPUTS; ++k) call.stride[k][0] = 1;
   }
-  int32_t type;
-  aoti_torch_get_device_type(in[0].get(), &type);
   AtenTensorHandle out = nullptr;
+  const int32_t type = aoti_torch_device_type_DEVICE();
   check(aoti_torch_empty_strided(dim, size, out_stride, call.dtype, type, call.device, &out) == 0,
         "out of memory");
   return Tensor(out);
 }
 
-// (Tensor x) -> Tensor, as the dispatcher passes them: the inputs are ours to release.
+// The operator as the dispatcher calls it: arguments in, result out, and the inputs ours to release.
 void boxed(StableIValue* stack, uint64_t, uint64_t) {
   Call call{};
   Tensor in[INPUTS];

@@ -29,16 +29,15 @@ _MODULE = (  # words the generated module uses itself
     "require self shutil store super tempfile torch without_gradient"
 ).split()
 _LIBM = {op.libm for op in OPS.values() if op.libm}
-_LAYER_ATTRIBUTES = (  # what nn.Module already has
-    "add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval "
-    "extra_repr float forward "
-    "get_buffer get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
-    "named_children named_modules named_parameters parameters register_buffer register_module "
-    "register_backward_hook register_forward_hook register_forward_pre_hook register_full_backward_hook "
-    "register_full_backward_pre_hook register_load_state_dict_post_hook "
-    "register_load_state_dict_pre_hook register_state_dict_post_hook register_state_dict_pre_hook "
-    "register_parameter requires_grad_ set_extra_state get_extra_state set_submodule share_memory "
-    "state_dict to to_empty train training type xpu zero_grad"
+_MODULE_ATTRIBUTES = (  # what torch.nn.Module already has
+    "add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches "
+    "eval extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu "
+    "load_state_dict modules mtia named_buffers named_children named_modules named_parameters "
+    "parameters register_backward_hook register_buffer register_forward_hook register_forward_pre_hook "
+    "register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "register_load_state_dict_pre_hook register_module register_parameter "
+    "register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state "
+    "set_submodule share_memory state_dict to to_empty train training type xpu zero_grad"
 ).split()
 
 
@@ -77,11 +76,11 @@ def check_variable(name: str, span: Span) -> None:
 
 
 def check_attribute(name: str, span: Span) -> None:
-    """Refuse what cannot be an attribute of a module that holds a layer.
+    """Refuse what cannot be an attribute of a ModelNew: a kernel, a layer or a parameter.
 
     Raises:
         BadName, NameTaken: what is wrong with it.
     """
     check_name(name, span)
-    if name in _LAYER_ATTRIBUTES:
+    if name in _MODULE_ATTRIBUTES:
         raise NameTaken(span, name=name, holder="an attribute of torch.nn.Module")
