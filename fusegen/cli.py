@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from fusegen import __version__
-from fusegen.errors import FusegenError, SpecErrors
+from fusegen.errors import FusegenError, SpecErrors, counted
 
 SPECS, GENERATED = Path("specs"), Path("generated")
 SCHEMA = SPECS / "schema.json"
@@ -76,7 +76,8 @@ def check(output: Path) -> None:
         click.echo(f"{path}: no spec makes this file", err=True)
     if differences or foreign:
         remedy = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
-        click.echo(f"{len(differences) + len(foreign)} files differ; {remedy}", err=True)
+        count = len(differences) + len(foreign)
+        click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {remedy}", err=True)
         sys.exit(1)
     click.echo(f"{len(texts)} modules are what their specs say")
 

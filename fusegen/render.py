@@ -105,6 +105,7 @@ def module(spec: Spec, texts: Texts) -> str:
         "params": params,
         "dtypes": _either(spec.dtypes),
         "computed": " or ".join(math.value for math in maths(spec.dtypes)),
+        "rounding": "rounded after every operation" if texts.rounds else "rounded once",
         "shape": f"{first} of any shape, with any strides"
         if len(inputs) == 1
         else f"{', '.join(inputs)} of shapes that broadcast, with any strides",

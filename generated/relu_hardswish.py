@@ -231,15 +231,17 @@ def get_init_inputs():
 CALL_SOURCE = r"""
 #include <cstdint>
 
+constexpr int INPUTS = 1, MAX_RANK = 25;
+
 // What the binding hands to a kernel: a dense y, and inputs read through strides.
 struct Call {
-  const void* in[1];
+  const void* in[INPUTS];
   void* out;
   int64_t numel;
   int dtype, device;  // c10::ScalarType; index of the CUDA device
   bool dense, aligned;  // every input lies as y does; every pointer is a multiple of 16
   int rank;  // of size and stride: outermost first, in elements, neighbours merged
-  int64_t size[25], stride[1][25];
+  int64_t size[MAX_RANK], stride[INPUTS][MAX_RANK];
 };
 """
 
@@ -361,7 +363,7 @@ struct Walk {
   }
   const Call& call;
   const T* in[INPUTS];
-  int64_t index[25];
+  int64_t index[MAX_RANK];
 };
 
 // Conversions of n elements in a row.
@@ -375,7 +377,7 @@ inline void narrow(const M* in, T* out, int64_t n) {
   for (int64_t k = 0; k < n; ++k) out[k] = T(in[k]);
 }
 
-#ifdef __F16C__  // eight at a time, since no compiler finds these instructions in the loops above
+#ifdef __F16C__  // eight at a time: GCC does not find these instructions in the loops above
 inline void widen(const c10::Half* in, float* out, int64_t n) {
   int64_t k = 0;
   for (; k + 8 <= n; k += 8) {
@@ -407,7 +409,7 @@ BINDING_SOURCE = r"""
 #include <string>
 #include <torch/csrc/stable/c/shim.h>
 
-constexpr int INPUTS = 1, MAX_DIM = 64, MAX_RANK = 25;
+constexpr int MAX_DIM = 64;
 
 extern "C" const char* relu_hardswish_launch(const Call& call);
 
