@@ -175,6 +175,11 @@ class NameIsNotStem(FusegenError):
     hint = "name the file {name}.yaml, or the spec {stem!r}"
 
 
+class MisplacedSplit(FusegenError):
+    sentence = "split is for the second of exactly two inputs, and {name!r} is input {position} of {number}"
+    hint = "it halves the first input where the second is not given, as torch.nn.functional.glu does"
+
+
 class UnsafeText(FusegenError):
     sentence = "{key} holds {what}, which could end or disguise a comment in the generated code"
     hint = "keep to one line of plain text"
@@ -186,7 +191,7 @@ class FormulaOrChain(FusegenError):
 
 
 class ReservedPrimitive(FusegenError):
-    sentence = "{name!r} is a built-in function, so the spec of that name must be just that function"
+    sentence = "{name!r} is a built-in function; a spec of that name is it, or adds parameters to it"
     hint = "write  formula: {call}  or choose another name"
 
 

@@ -17,7 +17,8 @@ from fusegen.term import SpecCall, Term
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMERICS = ("accurate", "eager")
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
-REFERENCE_PATTERN = r"^torch(\.[A-Za-z][A-Za-z0-9_]*)+$"
+_WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
+REFERENCE_PATTERN = rf"^torch(\.[A-Za-z][A-Za-z0-9_]*)+(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))?$"
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
 DEFAULT_SHAPE = (1024, 1024)
 
@@ -39,12 +40,17 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor argument; shape and fill are for `get_inputs` only and bind nothing else."""
+    """A tensor argument; shape and fill are for `get_inputs` only and bind nothing else.
+
+    Where the second of two inputs has a `split`, a call may leave it out: the first is then split into two
+    halves along this dimension, as torch.nn.functional.glu does.
+    """
 
     name: str
     shape: tuple[int, ...]
     fill: Fill
     span: Span
+    split: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ class Spec:
         name: the name of the spec, its file, its module and its function.
         digest: the first 12 hexadecimal digits of the SHA-256 of the file's text.
         init: constructor arguments as pairs of name and Python literal.
+        reference: a dotted name below torch, perhaps called with words: ``torch.f(mode='fast', way='up')``.
         assume: intervals that inputs are promised to lie in.
         span: the start of the file.
     """
@@ -131,12 +138,20 @@ _TEXT: dict[str, Any] = {"type": "string", "maxLength": 200}
 _TERM: dict[str, Any] = {"type": ["string", "number"]}
 _NAMED: dict[str, Any] = {"propertyNames": {"pattern": NAME_PATTERN}}
 _SIZE = {"type": "integer", "minimum": 0}
+_SPLIT = {
+    "type": "integer",
+    "minimum": -MAX_DIMENSIONS,
+    "maximum": MAX_DIMENSIONS - 1,
+    "description": "Of the second of two inputs: where it is not given, the first is split into two halves "
+    "along this dimension.",
+}
 _INPUT: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
         "shape": {"type": "array", "items": _SIZE, "maxItems": MAX_DIMENSIONS},
         "fill": {"type": "string", "pattern": r"^(rand|randn|uniform\(.+,.+\))$"},
+        "split": _SPLIT,
     },
 }
 

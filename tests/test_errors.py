@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 from conftest import GOLDEN, ROOT, Workshop
 from hypothesis import example, given, settings
@@ -15,12 +17,14 @@ from fusegen.errors import FusegenError, SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.pipeline import Compilation
+from fusegen.spec import Spec, json_schema
 
 MISTAKES = GOLDEN / "mistakes.txt"
 CASE = re.compile(
     r"^=== (?P<title>.+)\n(?P<body>(?:.*\n)*?)--- says\n(?P<says>(?:(?!=== ).*\n)*)", re.MULTILINE
 )
 CASES = {case["title"]: case for case in CASE.finditer(MISTAKES.read_text(encoding="utf-8"))}
+FIELD = json_schema()["properties"]
 PATIENCE = 5.0  # seconds; a hang would take for ever
 
 
@@ -261,6 +265,52 @@ def test_lines_are_counted_as_editors_count_them(workshop: Workshop) -> None:
     assert (line, caret) == ("    formula: x + bb", "                 ^")
 
 
+def parsed(name: str, body: str) -> Spec:
+    """The spec of this name with this body, which has to be without mistakes."""
+    return parse_spec(f"name: {name}\nsummary: A test.\n{body}\n", f"specs/{name}.yaml")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "torch.f(mode='fast')",
+        'torch.f(mode="fast")',
+        "torch.f(mode='fast', way='up')",
+        "torch.f(mode='fast',way=\"up\")",
+    ],
+)
+def test_a_reference_may_have_words_as_arguments_and_is_kept_in_single_quotes(written: str) -> None:
+    both = "torch.f(mode='fast', way='up')"
+    expected = both if "way" in written else "torch.f(mode='fast')"
+    quoted = json.dumps(written)  # JSON is YAML
+    assert parsed("gate", f"reference: {quoted}\nformula: x + 1").reference == expected
+    jsonschema.Draft202012Validator(FIELD["reference"]).validate(written)
+
+
+@pytest.mark.parametrize("split", [-64, -1, 0, 63])
+def test_the_second_of_two_inputs_may_be_a_half_of_the_first(split: int) -> None:
+    spec = parsed("gate", f"inputs: {{x: {{}}, y: {{split: {split}}}}}\nformula: x * y")
+    assert [given.split for given in spec.inputs] == [None, split]
+
+
+def test_a_spec_named_like_a_function_may_add_parameters_to_it() -> None:
+    for body in (
+        "params: {beta: 1}\nformula: softplus(x * beta) / beta",
+        "params: {beta: 1}\nwhere: {u: softplus(x * beta)}\nformula: u / beta",
+    ):
+        assert [param.name for param in parsed("softplus", body).params] == ["beta"]
+
+
+def test_a_parameter_may_be_called_as_its_spec() -> None:
+    spec = parsed("threshold", "params: {threshold: 0}\nformula: where(x > threshold, x, 0)")
+    assert [param.name for param in spec.params] == [spec.name]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_spec_of_the_library_is_without_mistakes(path: Path) -> None:
+    assert parse_spec(path.read_text(encoding="utf-8"), path.as_posix()).name == path.stem
+
+
 PIECES = st.sampled_from(
     [
         *"abxyu01(){}[]:,'\"#&*!|>%@`-+/.\\?=<>\n\t \u2028\u00e9\0",
@@ -269,7 +319,7 @@ PIECES = st.sampled_from(
         "hardtanh(min_val=", "assume: {x: '[0, inf)'}", "layers: [", "Conv2d(", "init: {", "- ", "? ",
         "---\n",
         "<<: ", "&a ", "*a", "!!python/object:x ", "0x", "lambda: ", "torch.", "reference: ",
-        "dtypes: ",
+        "dtypes: ", "split: ", "y: {split: -1}", "(approximate='tanh')",
     ]
 )  # fmt: skip
 

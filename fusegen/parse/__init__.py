@@ -30,7 +30,7 @@ from fusegen.parse.formula import parse_formula
 from fusegen.parse.layers import read_init, read_layers
 from fusegen.parse.shapes import as_scalar
 from fusegen.spec import DEFAULT_SHAPE, DTYPES, FIELDS, NUMERICS, Fill, Input, Spec
-from fusegen.term import Apply, Name, Term, names
+from fusegen.term import Apply, Name, Term, names, walk
 
 __all__ = ["parse_spec", "read_text"]
 
@@ -166,6 +166,8 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
     holders: dict[str, str] = {spec.name: "the spec's own name"}
     if spec.name in OPS:  # a primitive's spec shares its name with the function, never with a variable
         holders = {}
+    if any(param.name == spec.name for param in spec.params):  # as in torch.nn.functional.threshold
+        holders = {}
     arguments = dict(spec.init)
     for param in spec.params:
         if param.name in arguments:
@@ -199,12 +201,19 @@ def _unused(spec: Spec) -> Iterator[FusegenError]:
 
 
 def _other_than_its_function(spec: Spec) -> Iterator[FusegenError]:
-    """A mistake where a spec named like a function is not that function: chain and formula must agree."""
+    """A mistake where a spec named like a function is another one.
+
+    It is that function, or it reads it and has parameters besides, as softplus has beta and threshold. In a
+    formula the name means the function, in a chain the spec with its parameters.
+    """
     if spec.name not in OPS:
         return
     op = OPS[spec.name]
     variables = [*(i.name for i in spec.inputs), *(p.name for p in spec.params)]
     arguments = tuple(Name(variable) for variable in variables)
-    if spec.where or spec.formula != Apply(op.name, arguments):
+    terms = [line.term for line in spec.where] + ([spec.formula] if spec.formula else [])
+    reads = any(isinstance(part, Apply) and part.op == op.name for term in terms for part in walk(term))
+    adds = reads and spec.params and len(spec.inputs) == len(op.args)
+    if not adds and (spec.where or spec.formula != Apply(op.name, arguments)):
         call = op.signature if len(variables) != len(op.args) else f"{op.name}({', '.join(variables)})"
         yield ReservedPrimitive(spec.span, name=spec.name, call=call)

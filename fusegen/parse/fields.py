@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import re
 import unicodedata
@@ -11,6 +12,7 @@ from contextlib import AbstractContextManager
 
 from fusegen.errors import (
     Empty,
+    MisplacedSplit,
     NotAnInput,
     Span,
     TooLarge,
@@ -38,6 +40,7 @@ from fusegen.spec import (
 from fusegen.term import SpecCall
 
 MAX_TEXT = 200
+DIMENSIONS = range(-MAX_DIMENSIONS, MAX_DIMENSIONS)
 MAX_DIGITS = 18  # of a size: any size with more is too large anyway
 _UNSAFE = {
     "*/": "'*/'",
@@ -97,22 +100,30 @@ def dtypes(node: yaml.Node) -> tuple[str, ...]:
 def inputs(node: yaml.Node) -> tuple[Input, ...]:
     """The tensor arguments, in the order written."""
     example = "inputs: {x: {shape: [128, 64], fill: randn}}"
-    found = []
+    found: list[Input] = []
+    splits: dict[int, Span] = {}
     for key, span, value in as_mapping(node, "inputs", "a map from names", example).entries:
         check_variable(key, span)
         shape: tuple[int, ...] = DEFAULT_SHAPE
         fill = Fill("randn")
+        split = None
         for part, place, content in as_mapping(value, f"the input {key}", "a map", example).entries:
             if part == "shape":
                 shape = _shape(content)
             elif part == "fill":
                 fill = _fill(content)
+            elif part == "split":
+                split, splits[len(found)] = _split(content), place
             else:
-                remedy = nearest(part, ("shape", "fill"), "it has shape and fill")
+                remedy = nearest(part, ("shape", "fill", "split"), "it has shape, fill and split")
                 raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
-        found.append(Input(key, shape, fill, span))
+        found.append(Input(key, shape, fill, span, split))
     if not found:
         raise Empty(node.span, key="inputs", remedy="name at least one, or leave the key out")
+    for index, place in splits.items():
+        if (index, len(found)) != (1, 2):
+            name_, position, total = found[index].name, index + 1, len(found)
+            raise MisplacedSplit(place, name=name_, position=position, number=total)
     return tuple(found)
 
 
@@ -129,12 +140,17 @@ def params(node: yaml.Node) -> tuple[Param, ...]:
 
 
 def reference(node: yaml.Node) -> str:
-    """A dotted name below torch."""
+    """A dotted name below torch, with keyword arguments in single quotes where it has any."""
     scalar = as_scalar(node, "reference", "a dotted name", "reference: torch.nn.functional.relu")
-    if not re.fullmatch(REFERENCE_PATTERN, scalar.text):
-        remedy = "a reference is a callable of PyTorch, such as torch.nn.functional.hardsigmoid"
+    dotted, _, arguments = scalar.text.partition("(")
+    keywords = re.findall(r"(\w+)=", arguments)
+    words = [*dotted.split("."), *keywords]
+    matches = re.fullmatch(REFERENCE_PATTERN, scalar.text)
+    if not matches or len(set(keywords)) < len(keywords) or any(map(keyword.iskeyword, words)):
+        callables = "torch.sigmoid or torch.nn.functional.gelu(approximate='tanh')"
+        remedy = f"a reference is a callable of PyTorch, such as {callables}"
         raise WrongValue(scalar.span, value=scalar.text[:80], key="reference", remedy=remedy)
-    return scalar.text
+    return re.sub(", ?", ", ", scalar.text).replace('"', "'")
 
 
 def assume(node: yaml.Node, known: Sequence[str]) -> tuple[tuple[str, Interval], ...]:
@@ -234,6 +250,14 @@ def _fill(node: yaml.Node) -> Fill:
         remedy = "the first number is the smaller one"
         raise WrongValue(scalar.span, value=scalar.text, key="fill", remedy=remedy)
     return Fill("uniform", low, high)
+
+
+def _split(node: yaml.Node) -> int:
+    scalar = as_scalar(node, "split", "a whole number", "split: -1")
+    if not re.fullmatch(r"0|-?[1-9][0-9]?", scalar.text) or int(scalar.text) not in DIMENSIONS:
+        remedy = f"it is a dimension from {DIMENSIONS[0]} to {DIMENSIONS[-1]}, such as -1 for the last"
+        raise WrongValue(scalar.span, value=scalar.text[:80], key="split", remedy=remedy)
+    return int(scalar.text)
 
 
 def _interval(scalar: yaml.Scalar) -> Interval:
