@@ -4,15 +4,17 @@ A chain's steps are applied one after the other. Whatever a step needs more than
 the lines of `where` keep theirs, the value of a step `relu` is called `after_relu`. Names taken from
 another spec are renamed where they would meet a name already in use.
 
-With ``numerics: eager`` every operation that PyTorch would run as a kernel of its own is followed by
-`rounded`, eager's rounding to the storage type. A spec that names a `reference` is one such kernel.
+An eager program is one of the operations that PyTorch would run, each followed by `rounded`, eager's
+rounding to the storage type. A spec whose `reference` is one of the kernels of `aten.ATEN` is one such
+operation, and stays a call of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
+from fusegen.aten import ATEN
 from fusegen.errors import (
     ChainCycle,
     FusegenError,
@@ -49,8 +51,10 @@ MAX_CALLS = 500
 Library = Callable[[str], Spec | None]
 
 
-def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Program:
+def compose(spec: Spec, library: Library, known: tuple[str, ...] = (), eager: bool = False) -> Program:
     """The program of a spec; `library` finds other specs by name, `known` are names to suggest.
+
+    With `eager`, the program of PyTorch's own operations, rounded after each.
 
     Raises:
         SpecErrors: every step and call that does not fit.
@@ -58,10 +62,30 @@ def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Progra
     inputs, params = (tuple(v.name for v in values) for values in (spec.inputs, spec.params))
     composer = _Composer(library, known, list(inputs + params))
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
-    result = composer.body(spec, values, (spec.name,), eager=spec.numerics == "eager")
+    result = composer.value(spec, values, (spec.name,), eager)
     if composer.errors:
         raise SpecErrors(composer.errors)
-    return Program(inputs, params, needed(composer.lets, result), result)
+    return Program(inputs, params, needed(composer.lets, [result]), (result,))
+
+
+def fused_call(spec: Spec, values: Mapping[str, Term]) -> SpecCall | None:
+    """A call of the one kernel of PyTorch's that a spec is, on its inputs and parameters; or nothing."""
+    kernel = ATEN.get(spec.reference)
+    if kernel is None or not set(kernel.params) <= {p.name for p in spec.params}:
+        return None
+    args = (*(i.name for i in spec.inputs), *kernel.params)
+    return SpecCall(spec.reference, tuple(values[name] for name in args))
+
+
+def expanded(program: Program) -> Program:
+    """The program with each call of one of PyTorch's kernels replaced by what that kernel computes."""
+
+    def expand(term: Term) -> Term:
+        term = rebuild(term, expand)
+        return ATEN[term.spec].forward(*term.args) if isinstance(term, SpecCall) else term
+
+    lets = tuple(Let(let.name, expand(let.term)) for let in program.lets)
+    return Program(program.inputs, program.params, lets, tuple(map(expand, program.results)))
 
 
 class _Composer:
@@ -73,9 +97,18 @@ class _Composer:
         self.errors: list[FusegenError] = []
         self.calls = 0
 
-    def body(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...], eager: bool) -> Term:
+    def value(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...], eager: bool) -> Term:
         """The value of a spec, where its inputs and parameters have the given values."""
-        eager = eager and not _is_one_kernel(spec)
+        fused = fused_call(spec, values) if eager else None
+        if fused is None:
+            return self.body(spec, values, path, eager)
+        args = (
+            self.bind(f"{spec.name}_{i.name}", arg) for i, arg in zip(spec.inputs, fused.args, strict=False)
+        )
+        return Apply("rounded", (SpecCall(fused.spec, (*args, *fused.args[len(spec.inputs) :])),))
+
+    def body(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...], eager: bool) -> Term:
+        """The value of a spec written out."""
         for line in spec.where:
             values[line.name] = line.term
             with self.collecting(path):
@@ -166,8 +199,7 @@ class _Composer:
         for name, value in values.items():
             if not isinstance(value, Name | Number) and _mentions(spec, name) > 1:
                 values[name] = self.bind(f"{call.spec}_{name}", value)
-        value = self.body(spec, values, (*path, call.spec), eager)
-        return _rounded(value, eager) if isinstance(value, Apply) and _is_one_kernel(spec) else value
+        return self.value(spec, values, (*path, call.spec), eager)
 
     def bind(self, name: str, value: Term) -> Term:
         """A new let, under the first free name like `name`; a plain name or number needs none."""
@@ -223,11 +255,6 @@ def _mentions(spec: Spec, name: str) -> int:
     terms = [line.term for line in spec.where] + ([spec.formula] if spec.formula else [])
     written = sum(part == Name(name) for term in terms for part in walk(term))
     return written + (2 if spec.chain and name == spec.inputs[0].name else 0)
-
-
-def _is_one_kernel(spec: Spec) -> bool:
-    """Whether PyTorch runs a spec as one kernel, which rounds once, at its end."""
-    return bool(spec.reference) and spec.formula is not None
 
 
 def _rounded(term: Apply, eager: bool) -> Term:

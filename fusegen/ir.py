@@ -2,7 +2,7 @@
 
     Expr   = Const | Ref | Call
     Let    = name := Expr
-    Kernel = inputs, parameters, lets in order, result
+    Kernel = inputs, parameters, lets in order, results
 
 Below `lower` this is all there is: constants are floats of the math type, every operation is a row of
 `ops.OPS`, and each rounds once, in the order written here.
@@ -76,16 +76,16 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The function of one element: what is read, the steps in order, and the value that is stored.
+    """The function of one element: what is read, the steps in order, and the values that are stored.
 
     Attributes:
         name: the C++ name of the function.
         device: where it runs.
         math: the type of every value in it.
         inputs: tensor elements, in the order of the spec.
-        params: scalars that a call may set, in the order of the spec.
-        lets: the steps, each used by a later one or by the result.
-        result: the value of the output element.
+        params: scalars that do not change from element to element.
+        lets: the steps, each used by a later one or by a result.
+        results: the values of the output elements.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Kernel:
     inputs: tuple[str, ...]
     params: tuple[str, ...]
     lets: tuple[Let, ...]
-    result: Expr
+    results: tuple[Expr, ...]
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
@@ -106,8 +106,8 @@ def parts(expr: Expr) -> Iterator[Expr]:
 
 
 def expressions(kernel: Kernel) -> tuple[Expr, ...]:
-    """The right-hand sides of a kernel in order, the result last."""
-    return (*(let.value for let in kernel.lets), kernel.result)
+    """The right-hand sides of a kernel in order, the results last."""
+    return (*(let.value for let in kernel.lets), *kernel.results)
 
 
 def operations(kernel: Kernel) -> tuple[str, ...]:

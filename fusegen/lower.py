@@ -8,27 +8,45 @@ Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x 
 from __future__ import annotations
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held
-from fusegen.term import Apply, Name, Number, Program, Term, walk
+from fusegen.term import Apply, Name, Number, Program, Term, names, walk
 
 
 def lower(name: str, program: Program, device: Device, math: Math) -> Kernel:
     """The kernel that computes a program on a device in a math type.
 
     Args:
-        name: the name of the spec.
+        name: the name of the function.
         program: simplified, so that every part without names is one number.
         device: what it runs on.
         math: the type of its values.
     """
-    border = _Border(program.params, device, math)
-    lets = tuple(Let(let.name, border.expr(let.term)) for let in program.lets)
-    result = border.expr(program.result)
-    return Kernel(name, device, math, program.inputs, program.params, lets, result)
+    uniform = {let.name for let in uniforms(program)}
+    scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))
+    border = _Border(scalars, device, math)
+    own = [let for let in program.lets if let.name not in uniform]
+    lets = tuple(Let(let.name, border.expr(let.term)) for let in own)
+    results = tuple(border.expr(result) for result in program.results)
+    read = {name for term in (*(let.term for let in own), *program.results) for name in names(term)}
+    params = tuple(scalar for scalar in scalars if scalar in read)
+    return Kernel(name, device, math, program.inputs, params, lets, results)
+
+
+def uniforms(program: Program) -> tuple[Let, ...]:
+    """The lets that read parameters only: computed once a call, in double, as PyTorch computes scalars."""
+    scalars = set(program.params)
+    found: list[Let] = []
+    border = _Border(program.params, Device.CPU, Math.DOUBLE)
+    for let in program.lets:
+        if set(names(let.term)) <= scalars:
+            scalars.add(let.name)
+            found.append(Let(let.name, border.expr(let.term)))
+    return tuple(found)
 
 
 def notes(program: Program, device: Device) -> tuple[str, ...]:
     """What lowering changes on a device that a reader of its kernel should know."""
-    terms = [*(let.term for let in program.lets), program.result]
+    once = {let.name for let in uniforms(program)}
+    terms = [*(let.term for let in program.lets if let.name not in once), *program.results]
     divides = any(_divides_by_number(part) for term in terms for part in walk(term))
     if device is Device.CUDA and divides:
         return ("Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.",)

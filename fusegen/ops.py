@@ -116,6 +116,8 @@ _ROWS = (
        body="return x < 0 ? M(0) : x > 6 ? M(6) : x;"),
     Op("clamp", ("x", "min", "max"), lambda x, a, b: sympy.Min(sympy.Max(x, a), b), interval.clamp,
        body="x = x < min ? min : x; return x > max ? max : x;", notation="min(max({0}, {1}), {2})"),
+    Op("saturate", ("x", "min", "max"), lambda x, a, b: sympy.Min(sympy.Max(x, a), b), interval.clamp,
+       body="x = x < min ? min : x; return x > max ? max : x;", notation="min(max({0}, {1}), {2})"),
     Op("clamp_min", ("x", "min"), sympy.Max, interval.maximum,
        body="return x < min ? min : x;", notation="max({0}, {1})"),
     Op("clamp_max", ("x", "max"), sympy.Min, interval.minimum,
@@ -149,15 +151,30 @@ _ROWS = (
     Op("erf", _X, sympy.erf, _always(-1, 1), libm="erf"),
     Op("erfc", _X, sympy.erfc, _always(0, 2), libm="erfc"),
     Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1),
-       body="return M(1) / (M(1) + {m}exp(-x));"),
+       body="const M e = {m}exp(-{m}fabs(x)); return (x < 0 ? e : M(1)) / (M(1) + e);"),
     Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF),
        body="return (x > 0 ? x : M(0)) + {m}log1p({m}exp(-{m}fabs(x)));"),
+    # slopes: the derivatives of others, in forms in which nothing cancels
+    Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
+       body="const M e = {m}exp(-{m}fabs(x)), d = M(1) + e; return e / (d * d);", written=False),
+    Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
+       body="const M e = {m}exp(M(-2) * {m}fabs(x)), d = M(1) + e; return M(4) * e / (d * d);",
+       written=False),
+    Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1),  # the second factor mends the rounded square
+       body="const M s = x * x, rest = {m}fma(x, x, -s); const M y = {m}exp(-s);"
+       " return y > 0 ? y - y * rest : y;", written=False),
+    # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
+    Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
+       lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
+    _symbol("quotient", "/", PRODUCT, lambda a, b: a / b, interval.divide),
     # eager's rounding to the storage type between two operations
     Op("rounded", _X, lambda x: x, interval.rounded16, written=False),
 )
 # fmt: on
 
 OPS = {row.name: row for row in _ROWS}
+_APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
+TRANSCENDENTAL = frozenset(_APPROXIMATED | {row.name for row in _ROWS if "{m}exp" in row.body})
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",

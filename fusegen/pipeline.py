@@ -3,7 +3,9 @@
 stage      in                    out
 parse      YAML text             Spec, every part with its place
 compose    Spec, other specs     Program, over the real numbers
+derive     Program               Program of its gradients
 simplify   Program               Program in fewer operations, and the rewrites that led there
+hoist      Programs              Programs in which what only parameters decide has a name
 lower      Program               Kernel per device and math type; no algebra below this line
 verify     Kernel                nothing, or the law it breaks
 print      Kernel                C++ text
@@ -21,17 +23,21 @@ from functools import cached_property
 from pathlib import Path
 
 from fusegen import render
-from fusegen.compose import compose
+from fusegen.compose import compose, expanded
+from fusegen.derive import aten_gradient, derive, is_arithmetic
 from fusegen.elements import maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
+from fusegen.hoist import hoisted
 from fusegen.ir import Device, Kernel, operations
 from fusegen.library import Library, load
-from fusegen.lower import lower, notes
+from fusegen.lower import lower, notes, uniforms
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
-from fusegen.printers.cpp import ROUNDED, CppPrinter, support
+from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform
 from fusegen.printers.notation import notation
+from fusegen.printers.pytorch import autocasts, statements
 from fusegen.simplify import simplify
+from fusegen.simplify.constants import constants_folded
 from fusegen.spec import FIELDS, Spec, json_schema
 from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
@@ -48,37 +54,101 @@ class Compilation:
     @cached_property
     def composed(self) -> Program:
         """The program as declared."""
-        return compose(self.spec, self.library, self.library.names())
+        return self.compose(self.spec.numerics == "eager")
+
+    @cached_property
+    def eager(self) -> Program:
+        """The program of the operations that PyTorch would run."""
+        return self.compose(True)
+
+    def compose(self, eager: bool) -> Program:
+        return compose(self.spec, self.library, self.library.names(), eager)
+
+    @cached_property
+    def derived(self) -> Program:
+        """The program of the gradients.
+
+        Where PyTorch has one kernel for the whole, an eager spec takes its gradient too; so does a spec of
+        arithmetic only, whose forward kernel already gives PyTorch's bits.
+        """
+        own = aten_gradient(self.eager)
+        if own is not None and (self.spec.numerics == "eager" or is_arithmetic(self.composed, own)):
+            return own
+        return derive(self.composed, self.spec.numerics == "eager")
 
     @cached_property
     def simplified(self) -> tuple[Program, tuple[Rewrite, ...]]:
         """The program in fewer operations, and how it came to be."""
-        return simplify(self.composed, dict(self.spec.assume))
+        return simplify(expanded(self.composed), dict(self.spec.assume))
+
+    @cached_property
+    def gradient(self) -> tuple[Program, tuple[Rewrite, ...]]:
+        """The program of the gradients in fewer operations, and how it came to be."""
+        return simplify(expanded(self.derived), dict(self.spec.assume))
+
+    @cached_property
+    def programs(self) -> tuple[Program, ...]:
+        """What is lowered: forward and gradient."""
+        return hoisted((self.simplified[0], self.gradient[0]))
 
     def kernels(self, device: Device) -> tuple[Kernel, ...]:
-        """The kernels of a device, one per math type, each checked."""
-        program, _ = self.simplified
-        kernels = [lower(self.spec.name, program, device, math) for math in maths(self.spec.dtypes)]
+        """The kernels of a device, forward and then backward, one per math type; each checked."""
+        named = zip(("forward", "backward"), self.programs, strict=True)
+        kernels = [
+            lower(f"{self.spec.name}_{which}", program, device, math)
+            for which, program in named
+            for math in maths(self.spec.dtypes)
+        ]
         for kernel in kernels:
             law = broken_law(kernel)
-            assert law is None, f"{self.spec.name}: {law}"
+            assert law is None, f"{kernel.name}: {law}"
         return tuple(kernels)
 
     @cached_property
     def texts(self) -> render.Texts:
         """What the printers write."""
         kernels = {device: self.kernels(device) for device in Device}
-        program, rewrites = self.simplified
+        read = {name for kernel in kernels[Device.CUDA] for name in kernel.params}
+        hosted = {let.name: let for program in self.programs for let in uniforms(program)}
+        count = len(maths(self.spec.dtypes))
+        forward, backward = kernels[Device.CUDA][0], kernels[Device.CUDA][count]
+        grad, *saved = self.derived.inputs
+        from_output = tuple(saved) != self.composed.inputs
         return render.Texts(
             notation=notation(self.spec),
-            counts=_counts(kernels[Device.CUDA][0]),
-            notes={device: (*map(dump.rewrite, rewrites), *notes(program, device)) for device in Device},
+            counts=(f"Forward: {_counts(forward)}", f"Gradient: {_counts(backward)}"),
+            forward=self.kernel_text("Forward", ("y",), self.simplified, lambda d: kernels[d][:count], ()),
+            backward=self.kernel_text(
+                "Backward", self.composed.inputs, self.gradient, lambda d: kernels[d][count:],
+                (_what_gradient(self.composed.inputs, grad, saved),),
+            ),
             functions={device: support(kernels[device]) for device in Device},
-            definitions={
-                device: tuple(CppPrinter(kernel).definition() for kernel in kernels[device])
-                for device in Device
+            scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
+            uniforms=tuple(uniform(let) for let in hosted.values()),
+            rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
+            eager=statements(constants_folded(self.eager)),
+            eager_gradient=statements(self.derived, several=True) if from_output else (),
+            autocast=autocasts(self.eager),
+        )  # fmt: skip
+
+    def kernel_text(
+        self, functor: str, outputs: tuple[str, ...], simplified: tuple[Program, tuple[Rewrite, ...]],
+        kernels: Callable[[Device], tuple[Kernel, ...]], says: tuple[str, ...],
+    ) -> render.KernelText:  # fmt: skip
+        """What the printers write for one kernel."""
+        program, rewrites = simplified
+        printers = {device: [CppPrinter(kernel) for kernel in kernels(device)] for device in Device}
+        said = says or (notation(self.spec),)
+        return render.KernelText(
+            name=f"{self.spec.name}_{functor.lower()}",
+            functor=functor,
+            inputs=program.inputs,
+            outputs=outputs,
+            notes={
+                device: (*said, *map(dump.rewrite, rewrites), *notes(program, device)) for device in Device
             },
-            rounds=ROUNDED in operations(kernels[Device.CUDA][0]),
+            definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
+            elements={device: printers[device][0].element() for device in Device},
         )
 
     @cached_property
@@ -147,7 +217,12 @@ def states(paths: tuple[Path, ...], output: Path) -> list[tuple[str, str, str, s
 STAGES: dict[str, Callable[[Compilation], str]] = {
     "parse": lambda c: dump.spec(c.spec),
     "compose": lambda c: dump.program(c.composed),
-    "simplify": lambda c: "\n".join([*map(dump.rewrite, c.simplified[1]), dump.program(c.simplified[0])]),
+    "derive": lambda c: dump.program(c.derived),
+    "simplify": lambda c: "\n".join(
+        line
+        for program, rewrites in (c.simplified, c.gradient)
+        for line in (*map(dump.rewrite, rewrites), dump.program(program))
+    ),
     "ir": lambda c: "\n".join(dump.kernel(k) for device in Device for k in c.kernels(device)),
     "cuda": lambda c: c.sources["cuda"],
     "cpu": lambda c: c.sources["cpu"],
@@ -172,6 +247,13 @@ def starter(name: str, path: Path) -> str:
 def schema_text() -> str:
     """The text of the JSON Schema of specs."""
     return json.dumps(json_schema(), indent=2) + "\n"
+
+
+def _what_gradient(inputs: tuple[str, ...], grad: str, saved: list[str]) -> str:
+    """The comment above a gradient."""
+    of = " and ".join(inputs)
+    each = "the gradients of" if len(inputs) > 1 else "the gradient of"
+    return f"From {grad}, the gradient of y, and {' and '.join(saved)}: {each} {of}."
 
 
 def _counts(kernel: Kernel) -> str:

@@ -2,10 +2,11 @@
 
     Term    = Number | Name | Apply | SpecCall
     Let     = name := Term
-    Program = inputs, parameters, lets in order, and the result
+    Program = inputs, parameters, lets in order, and the results
 
 Terms keep the author's order and grouping, since in floating point (x + 3) / 6 is not x / 6 + 1 / 2.
-They are values: equality and hash look at the formula, never at where it was written.
+They are values: equality and hash look at the formula, never at where it was written. The tables of the
+ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,53 @@ from fusegen.interval import REALS, Interval
 NOWHERE = Span("")
 
 
+class Written:
+    """Lets a term be written with operators: ``x + 3``, ``-x``, ``1 / x``."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Operand) -> Apply:
+        return call("add", self, other)
+
+    def __sub__(self, other: Operand) -> Apply:
+        return call("sub", self, other)
+
+    def __mul__(self, other: Operand) -> Apply:
+        return call("mul", self, other)
+
+    def __truediv__(self, other: Operand) -> Apply:
+        return call("div", self, other)
+
+    def __radd__(self, other: Operand) -> Apply:
+        return call("add", other, self)
+
+    def __rsub__(self, other: Operand) -> Apply:
+        return call("sub", other, self)
+
+    def __rmul__(self, other: Operand) -> Apply:
+        return call("mul", other, self)
+
+    def __rtruediv__(self, other: Operand) -> Apply:
+        return call("div", other, self)
+
+    def __neg__(self) -> Apply:
+        return call("neg", self)
+
+    def __lt__(self, other: Operand) -> Apply:
+        return call("lt", self, other)
+
+    def __le__(self, other: Operand) -> Apply:
+        return call("le", self, other)
+
+    def __gt__(self, other: Operand) -> Apply:
+        return call("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Apply:
+        return call("ge", self, other)
+
+
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Written):
     """An exact rational number."""
 
     value: Fraction
@@ -29,7 +75,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Written):
     """An input, a parameter or a let."""
 
     name: str
@@ -37,7 +83,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Written):
     """A primitive, one row of `ops.OPS`, applied to its arguments."""
 
     op: str
@@ -46,7 +92,7 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class SpecCall:
+class SpecCall(Written):
     """Another spec used as a function; `compose` replaces it by what that spec says."""
 
     spec: str
@@ -56,6 +102,19 @@ class SpecCall:
 
 
 Term = Number | Name | Apply | SpecCall
+Operand = Written | int | float | Fraction
+
+
+def call(op: str, *args: Operand) -> Apply:
+    """A primitive applied to terms; a Python number stands for its exact value."""
+    return Apply(op, tuple(_operand(arg) for arg in args))
+
+
+def _operand(value: Operand) -> Term:
+    if isinstance(value, Number | Name | Apply | SpecCall):
+        return value
+    assert isinstance(value, int | float | Fraction)
+    return Number(Fraction(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +127,12 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What one kernel computes: lets in the order of their use, then the result."""
+    """What one kernel computes: lets in the order of their use, then one result for each output."""
 
     inputs: tuple[str, ...]
     params: tuple[str, ...]
     lets: tuple[Let, ...]
-    result: Term
+    results: tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +188,9 @@ def substitute(term: Term, values: dict[str, Term]) -> Term:
     return rebuild(term, lambda part: substitute(part, values))
 
 
-def needed(lets: Sequence[Let], result: Term) -> tuple[Let, ...]:
-    """The lets that the result depends on, in their order."""
-    used = set(names(result))
+def needed(lets: Sequence[Let], results: Sequence[Term]) -> tuple[Let, ...]:
+    """The lets that some results depend on, in their order."""
+    used = {name for result in results for name in names(result)}
     kept: list[Let] = []
     for let in reversed(lets):
         if let.name in used:

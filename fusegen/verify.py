@@ -36,7 +36,7 @@ def _defined_before_use(kernel: Kernel) -> bool:
         if not _reads(let.value) <= defined:
             return False
         defined.add(let.name)
-    return _reads(kernel.result) <= defined
+    return all(_reads(result) <= defined for result in kernel.results)
 
 
 def _lets_are_used(kernel: Kernel) -> bool:

@@ -18,9 +18,9 @@ from conftest import ROOT
 GROUND, ROOM, LIBRARY, PIPELINE, CLI = 1, 2, 3, 4, 5
 FLOORS = {
     "errors": 0,
-    **dict.fromkeys(("spec", "term", "ops", "interval", "ir", "elements"), GROUND),
+    **dict.fromkeys(("spec", "term", "ops", "gradients", "aten", "interval", "ir", "elements"), GROUND),
     **dict.fromkeys(
-        ("parse", "compose", "simplify", "lower", "verify", "printers", "render", "write"), ROOM
+        ("parse", "compose", "derive", "simplify", "hoist", "lower", "verify", "printers", "render", "write"), ROOM
     ),
     "library": LIBRARY,
     "pipeline": PIPELINE,

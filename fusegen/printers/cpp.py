@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, held, operations
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
 from fusegen.ops import ATOM, COMPARE, OPS, SELECT, UNARY, Op
 
 ROUNDED = "rounded"  # eager's rounding between two operations, a template over the element type T
@@ -78,13 +78,35 @@ class CppPrinter:
         return self.language.library + op.libm if op.libm else op.name
 
     def definition(self) -> str:
-        """The whole function of a kernel: its lets as named lines, then the returned value."""
+        """The whole function of a kernel: its lets as named lines, then its value, or its values in `out`."""
         kernel, kind = self.kernel, self.kernel.math.value
-        arguments = ", ".join(f"{kind} {name}" for name in (*kernel.inputs, *kernel.params))
+        arguments = [f"{kind} {name}" for name in (*kernel.inputs, *kernel.params)]
+        values = [self.expr(result) for result in kernel.results]
+        lines = [f"  const {kind} {let.name} = {self.expr(let.value)};" for let in kernel.lets]
+        if len(values) == 1:
+            returned, lines = kind, [*lines, f"  return {values[0]};"]
+        else:
+            returned, arguments = "void", [*arguments, f"{kind}* out"]
+            lines += [f"  out[{k}] = {value};" for k, value in enumerate(values)]
         template = "template <typename T>\n" if ROUNDED in operations(kernel) else ""
-        lines = [f"{template}{self.language.qualifier} {kind} {kernel.name}_formula({arguments}) {{"]
-        lines += [f"  const {kind} {let.name} = {self.expr(let.value)};" for let in kernel.lets]
-        return "\n".join([*lines, f"  return {self.expr(kernel.result)};", "}"])
+        head = f"{template}{self.language.qualifier} {returned} {kernel.name}({', '.join(arguments)}) {{"
+        return "\n".join([head, *lines, "}"])
+
+    def element(self) -> str:
+        """The statement that calls the function on the elements `in` and sets the elements `out`."""
+        kernel = self.kernel
+        typed = "<T>" if ROUNDED in operations(kernel) else ""
+        arguments = [f"in[{k}]" for k in range(len(kernel.inputs))]
+        arguments += [f"p.{name}" for name in kernel.params]
+        if len(kernel.results) == 1:
+            return f"out[0] = {kernel.name}{typed}({', '.join(arguments)});"
+        return f"{kernel.name}{typed}({', '.join([*arguments, 'out'])});"
+
+
+def uniform(let: Let) -> str:
+    """A scalar that the host computes, as a C++ statement in double."""
+    kernel = Kernel(let.name, Device.CPU, Math.DOUBLE, (), (), (), (let.value,))
+    return f"const double {let.name} = {CppPrinter(kernel).expr(let.value)};"
 
 
 def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:

@@ -17,11 +17,10 @@ def spec(value: Spec) -> str:
 
 
 def program(value: Program) -> str:
-    """A program: what it takes, its lets, its result."""
+    """A program: what it takes, its lets, its results."""
     lines = [f"{let.name} = {term(let.term)}" for let in value.lets]
-    return "\n".join(
-        [f"given {', '.join(value.inputs + value.params)}", *lines, f"y = {term(value.result)}"]
-    )
+    given, results = value.inputs + value.params, ", ".join(map(term, value.results))
+    return "\n".join([f"given {', '.join(given)}", *lines, f"return {results}"])
 
 
 def rewrite(value: Rewrite) -> str:
@@ -35,7 +34,7 @@ def kernel(value: Kernel) -> str:
     """A kernel as nested calls, every constant in full."""
     head = f"{value.device.value} {value.math.value} {value.name}({', '.join(value.inputs + value.params)})"
     lines = [f"  {let.name} := {_expr(let.value)}" for let in value.lets]
-    return "\n".join([head, *lines, f"  return {_expr(value.result)}"])
+    return "\n".join([head, *lines, f"  return {', '.join(map(_expr, value.results))}"])
 
 
 def _expr(value: Expr) -> str:

@@ -35,9 +35,9 @@ def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tu
         else:
             lets.append(Let(let.name, term))
             run.ranges[let.name] = run.range(term)
-    result = run.simplest(substitute(program.result, plain))
-    kept = needed(lets, result)
-    return Program(program.inputs, program.params, kept, result), tuple(run.rewrites)
+    results = tuple(run.simplest(substitute(result, plain)) for result in program.results)
+    kept = needed(lets, results)
+    return Program(program.inputs, program.params, kept, results), tuple(run.rewrites)
 
 
 class _Run:

@@ -11,7 +11,7 @@ import sympy
 
 from fusegen.errors import NumberOutOfRange, Span, Undefined
 from fusegen.ops import OPS
-from fusegen.term import Apply, Number, Term
+from fusegen.term import Apply, Let, Number, Program, Term, rebuild
 
 DIGITS = 60
 ARITHMETIC: dict[str, Callable[..., Any]] = {
@@ -38,6 +38,16 @@ def folded(term: Term) -> Term:
         return Number(_fitting(ARITHMETIC[term.op](*values), term.span), term.span)
     shown = f"{term.op}({', '.join(_shown(value) for value in values)})"
     return Number(_evaluated(term, values, shown), term.span)
+
+
+def constants_folded(program: Program) -> Program:
+    """A program in which every part without names is one number."""
+
+    def fold(term: Term) -> Term:
+        return folded(rebuild(term, fold))
+
+    lets = tuple(Let(let.name, fold(let.term)) for let in program.lets)
+    return Program(program.inputs, program.params, lets, tuple(map(fold, program.results)))
 
 
 def _evaluated(term: Apply, values: list[Fraction], shown: str) -> Fraction:

@@ -69,7 +69,7 @@ def _where(*orders: str) -> tuple[Fact, ...]:
     return tuple(Fact(*order.split()) for order in orders)
 
 
-_A, _LOW, _HIGH = Name("a"), Name("low"), Name("high")
+_A, _B, _LOW, _HIGH, _P, _Q = (Name(name) for name in ("a", "b", "low", "high", "p", "q"))
 _C = Name("c_")  # matches a number only: a dropped operand must not be NaN
 _HALF = Fraction(1, 2)
 
@@ -90,12 +90,22 @@ RULES = (
     Rule("dead upper bound", _of("relu6", _A), _of("relu", _A), _where("a <= six_")),
     Rule("dead relu", _of("relu", _A), _A, _where("a >= zero_")),
     Rule("dead abs", _of("abs", _A), _A, _where("a > zero_")),  # |-0.0| is +0.0
+    # a condition that never holds; NaN makes it fail too
+    Rule("condition never holds", _of("where", _of("lt", _A, _B), _P, _Q), _Q, _where("a >= b")),
+    Rule("condition never holds", _of("where", _of("le", _A, _B), _P, _Q), _Q, _where("a > b")),
+    Rule("condition never holds", _of("where", _of("gt", _A, _B), _P, _Q), _Q, _where("a <= b")),
+    Rule("condition never holds", _of("where", _of("ge", _A, _B), _P, _Q), _Q, _where("a < b")),
     # neutral elements; a + 0 is not one of them, since -0.0 + 0 is +0.0
     Rule("times one", _of("mul", _A, 1), _A),
     Rule("times one", _of("mul", 1, _A), _A),
     Rule("over one", _of("div", _A, 1), _A),
     Rule("minus zero", _of("sub", _A, 0), _A),
     Rule("double negation", _of("neg", _of("neg", _A)), _A),
+    Rule("sign in front", _of("mul", _of("neg", _A), _B), _of("neg", _of("mul", _A, _B))),
+    Rule("sign in front", _of("mul", _A, _of("neg", _B)), _of("neg", _of("mul", _A, _B))),
+    Rule("sign in front", _of("div", _of("neg", _A), _B), _of("neg", _of("div", _A, _B))),
+    Rule("minus a negation", _of("sub", _A, _of("neg", _B)), _of("add", _A, _B)),
+    Rule("plus a negation", _of("add", _A, _of("neg", _B)), _of("sub", _A, _B)),
     # powers that have a cheaper form, as PyTorch takes them
     Rule("power 1", _of("pow", _A, 1), _A),
     Rule("power 2", _of("pow", _A, 2), _of("square", _A)),
