@@ -66,7 +66,7 @@ def _from_output(program: Program) -> Program | None:
 
 
 def aten_gradient(eager: Program) -> Program | None:
-    """The gradient as one kernel of PyTorch's computes it, of an eager program that is that kernel alone."""
+    """The gradient as a kernel of PyTorch's computes it, of an eager program that is that kernel alone."""
     match eager:
         case Program(inputs, params, (), (Apply("rounded", (SpecCall(reference, args),)),)):
             if tuple(arg.name for arg in args if isinstance(arg, Name))[: len(inputs)] != inputs:

@@ -56,7 +56,7 @@ GRADIENTS: dict[str, Gradient] = {
     "div": Gradient(lambda g, y, a, b: (g / b, -g * (y / b)),
                     eager=lambda g, y, a, b: (g / b, -g * ((a / b) / b))),
     "neg": Gradient(lambda g, y, a: (-g,)),
-    "where": Gradient(lambda g, y, condition, a, b: (None, _where(condition, g, 0), _where(condition, 0, g))),
+    "where": Gradient(lambda g, y, holds, a, b: (None, _where(holds, g, 0), _where(holds, 0, g))),
     # selections
     "relu": Gradient(lambda g, y, x: (_where(x <= 0, 0, g),),
                      from_value=lambda g, y: _where(y <= 0, 0, g)),

@@ -160,7 +160,7 @@ _ROWS = (
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
        body="const M e = {m}exp(M(-2) * {m}fabs(x)), d = M(1) + e; return M(4) * e / (d * d);",
        written=False),
-    Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1),  # the second factor mends the rounded square
+    Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1),  # mends the rounding of the square
        body="const M s = x * x, rest = {m}fma(x, x, -s); const M y = {m}exp(-s);"
        " return y > 0 ? y - y * rest : y;", written=False),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division

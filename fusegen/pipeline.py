@@ -62,6 +62,7 @@ class Compilation:
         return self.compose(True)
 
     def compose(self, eager: bool) -> Program:
+        """The spec and those it names as one program, of PyTorch's own operations where `eager`."""
         return compose(self.spec, self.library, self.library.names(), eager)
 
     @cached_property

@@ -197,10 +197,10 @@ def call(x, alpha):
     """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
     if alpha.__class__ is not float:
         alpha = scalar("alpha", alpha)
-    if x.is_cuda and torch.is_autocast_enabled("cuda") and x.element_size() == 2:
-        x = x.float()
     if x.__class__ not in PLAIN or x.dtype not in DTYPES:
         return without_kernel(x, alpha)
+    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled("cuda"):
+        x = x.float()  # as eager's operations do
     if torch.compiler.is_dynamo_compiling():
         return OPERATOR(x, alpha)
     if transformed():

@@ -212,10 +212,10 @@ def call(x, beta, threshold):
         beta = scalar("beta", beta)
     if threshold.__class__ is not float:
         threshold = scalar("threshold", threshold)
-    if x.is_cuda and torch.is_autocast_enabled("cuda") and x.element_size() == 2:
-        x = x.float()
     if x.__class__ not in PLAIN or x.dtype not in DTYPES:
         return without_kernel(x, beta, threshold)
+    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled("cuda"):
+        x = x.float()  # as eager's operations do
     if torch.compiler.is_dynamo_compiling():
         return OPERATOR(x, beta, threshold)
     if transformed():

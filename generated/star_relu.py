@@ -206,10 +206,10 @@ def call(x, scale, bias):
         scale = scalar("scale", scale)
     if bias.__class__ is not float:
         bias = scalar("bias", bias)
-    if x.is_cuda and torch.is_autocast_enabled("cuda") and x.element_size() == 2:
-        x = x.float()
     if x.__class__ not in PLAIN or x.dtype not in DTYPES:
         return without_kernel(x, scale, bias)
+    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled("cuda"):
+        x = x.float()  # as eager's operations do
     if torch.compiler.is_dynamo_compiling():
         return OPERATOR(x, scale, bias)
     if transformed():

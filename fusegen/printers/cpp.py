@@ -78,7 +78,7 @@ class CppPrinter:
         return self.language.library + op.libm if op.libm else op.name
 
     def definition(self) -> str:
-        """The whole function of a kernel: its lets as named lines, then its value, or its values in `out`."""
+        """The whole function of a kernel: its lets as named lines, then its value, or values in `out`."""
         kernel, kind = self.kernel, self.kernel.math.value
         arguments = [f"{kind} {name}" for name in (*kernel.inputs, *kernel.params)]
         values = [self.expr(result) for result in kernel.results]

@@ -62,23 +62,27 @@ class _Printer:
                 return self.fused(reference, args), ATOM
             case Apply("rounded", (inner,)):
                 return self.visit(inner)
-            case Apply("pow", (base, exponent)):
-                return f"{self.text(base, ATOM)} ** {self.text(exponent, POWER)}", POWER
-            case Apply("cube", (base,)):
-                return f"{self.text(base, ATOM)} ** 3", POWER
-            case Apply(op, ()):
+            case Apply(op, args):
+                return self.operation(op, args)
+
+    def operation(self, op: str, args: tuple[Term, ...]) -> tuple[str, float]:
+        """An operation by Python's symbol for it, or by torch's function."""
+        row = OPS[op]
+        match args:
+            case ():
                 return CONSTANTS[op], ATOM
-            case Apply(op, (operand,)) if OPS[op].infix:
-                return OPS[op].infix + self.text(operand, UNARY), UNARY
-            case Apply(op, (left, right)) if OPS[op].infix:
-                row = OPS[op]
-                tight = row.strength + 1 if row.strength > COMPARE else row.strength
+            case (base, *exponent) if op in ("pow", "cube"):
+                power = self.text(exponent[0], POWER) if exponent else "3"
+                return f"{self.text(base, ATOM)} ** {power}", POWER
+            case (operand,) if row.infix:
+                return row.infix + self.text(operand, UNARY), UNARY
+            case (left, right) if row.infix:
+                tight = row.strength + (row.strength > COMPARE)
                 return (
                     f"{self.text(left, row.strength)} {row.infix} {self.text(right, tight)}",
                     row.strength,
                 )
-            case Apply(op, args):
-                return self.function(op, args), ATOM
+        return self.function(op, args), ATOM
 
     def function(self, op: str, args: tuple[Term, ...]) -> str:
         """A call of torch's function; where it takes tensors only, a scalar becomes one, in double."""

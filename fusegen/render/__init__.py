@@ -1,0 +1,114 @@
+"""From printed functions to the text of a module; the only file that knows jinja2.
+
+Templates hold the shell of a file and receive finished strings: nothing is decided in them but what is
+there and what is not. A name that a template uses and the context lacks is an error.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.meta
+
+from fusegen.elements import ELEMENTS
+from fusegen.ir import Device
+from fusegen.render import python
+from fusegen.render.texts import KernelText, Texts
+from fusegen.spec import Spec
+
+__all__ = ["KernelText", "Texts", "fill", "module", "sources"]
+
+MODULE = "module.py.j2"
+QUALIFIERS = {Device.CUDA: "__device__ __forceinline__", Device.CPU: "inline"}
+
+
+def sources(spec: Spec, texts: Texts) -> dict[str, str]:
+    """The C++ texts of a module, by the part of it they are."""
+    elements = [ELEMENTS[dtype] for dtype in spec.dtypes]
+    shared = {
+        "name": spec.name,
+        "elements": elements,
+        "headers": [element.header for element in elements if element.header],
+        "float16": "float16" in spec.dtypes,
+        "given": python.param_names(spec),
+        "scalars": texts.scalars,
+        "uniforms": texts.uniforms,
+        "rounds": texts.rounds,
+        "dtypes": python.either(spec.dtypes),
+        "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
+    }
+    return {
+        "call": fill("call.h.j2", shared),
+        "layout": fill("layout.cpp.j2", shared),
+        "cuda_prelude": fill("prelude.cu.j2", shared),
+        "cuda": _kernels(Device.CUDA, texts, shared),
+        "cpu_prelude": fill("prelude.cpp.j2", shared),
+        "cpu": _kernels(Device.CPU, texts, shared),
+        "binding": fill("binding.cpp.j2", shared),
+    }
+
+
+def module(spec: Spec, texts: Texts) -> str:
+    """The whole text of a generated module."""
+    context = {
+        "name": spec.name,
+        "digest": spec.digest,
+        "build_options": "",
+        "summary": spec.summary,
+        "source": spec.source,
+        "notation": texts.notation,
+        "counts": texts.counts,
+        "dtype_names": spec.dtypes,
+        **python.tensors_and_scalars(spec, texts),
+        **python.model(spec),
+        **python.function(spec, texts),
+        **python.gradient(spec, texts),
+        **python.operators(spec, texts),
+        **{f"{part}_source": text for part, text in sources(spec, texts).items()},
+    }
+    return fill(MODULE, context)
+
+
+def fill(template: str, context: dict[str, Any]) -> str:
+    """A template filled in; the context has every name that the template uses."""
+    environment = _environment()
+    text = (_folder() / template).read_text(encoding="utf-8")
+    wanted = jinja2.meta.find_undeclared_variables(environment.parse(text))
+    assert wanted <= set(context), f"{template} wants {sorted(wanted - set(context))}"
+    return environment.from_string(text).render(context)
+
+
+def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
+    """The functions, formulas and launchers of a device."""
+    rows = [
+        _counts(kernel)
+        | {
+            "notes": kernel.notes[device],
+            "definitions": kernel.definitions[device],
+            "element": kernel.elements[device],
+        }
+        for kernel in (texts.forward, texts.backward)
+    ]
+    own = {"kernels": rows, "functions": texts.functions[device], "qualifier": QUALIFIERS[device]}
+    return fill("kernel.j2", shared | own)
+
+
+def _counts(kernel: KernelText) -> dict[str, Any]:
+    inputs, outputs = len(kernel.inputs), len(kernel.outputs)
+    named = {"name": kernel.name, "functor": kernel.functor}
+    return named | {"inputs": inputs, "outputs": outputs, "tensors": inputs + outputs}
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+
+
+def _folder() -> Path:
+    """The templates: inside the installed package, or beside it in a checkout."""
+    inside = Path(str(resources.files("fusegen"))) / "templates"
+    return inside if inside.is_dir() else inside.parent.parent / "templates"

@@ -1,0 +1,205 @@
+"""What a module offers to Python: its signatures, what its functions do, its operators.
+
+Each function gives a part of the context of the module's template, as finished strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fusegen.elements import maths
+from fusegen.render.texts import Texts
+from fusegen.spec import Fill, Spec
+
+Context = dict[str, Any]
+
+
+def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
+    """The arguments of every function of the module, and what is known of them."""
+    inputs, params = input_names(spec), param_names(spec)
+    first, *others = inputs
+    graded = " or ".join(f"{name}.requires_grad" for name in inputs)
+    alike = [f"{first}.__class__ not in PLAIN", f"{first}.dtype not in DTYPES"]
+    for name in others:
+        alike += [f"{name}.__class__ not in PLAIN", f"{name}.dtype is not {first}.dtype"]
+        alike += [f"{name}.device != {first}.device"]
+    return {
+        "inputs": inputs,
+        "first": first,
+        "several": bool(others),
+        "inplace": in_place(spec),
+        "split": spec.inputs[-1].split is not None,
+        "arguments": ", ".join([*inputs, *params]),
+        "params_tuple": ", ".join(params) + ("," if len(params) == 1 else ""),
+        "trailing_params": "".join(f", {name}" for name in params),
+        "unusual": " or ".join(alike),
+        "differing_shapes": " or ".join(f"{first}.shape != {name}.shape" for name in others),
+        "requires_grad": f"({graded})" if others else graded,
+        "call_on_clone": ", ".join([f"{first}.clone() if graded else {first}", *params]),
+        "scalar_lines": _each(params, "if {0}.__class__ is not float:", '    {0} = scalar("{0}", {0})'),
+        "autocast_lines": _each(
+            inputs if texts.autocast else (),
+            'if {0}.is_cuda and {0}.element_size() == 2 and torch.is_autocast_enabled("cuda"):',
+            "    {0} = {0}.float()  # as eager's operations do",
+        ),
+    }
+
+
+def model(spec: Spec) -> Context:
+    """The constructor and the body of ModelNew."""
+    inputs, params = input_names(spec), param_names(spec)
+    first, arguments = inputs[0], [*inputs, *(f"self.{name}" for name in params)]
+    kept = [*params, *(option.split("=")[0] for option in _options(spec))]
+    lines = [f"{first} = self.{layer.attribute}({first})" for layer in spec.layers]
+    if in_place(spec):
+        lines += ["if self.inplace:", f"    return {spec.name}({', '.join([*arguments, 'inplace=True'])})"]
+    if spec.inputs[-1].split is not None:
+        keywords = [f"{name}=self.{name}" for name in kept]
+        lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
+    layers = [f"{layer.attribute} = nn.{layer.kind}({', '.join(layer.args)})" for layer in spec.layers]
+    constructor = [*(name for name, _ in spec.init), *_defaults(spec), *_options(spec)]
+    return {
+        "attribute": spec.name if spec.name not in params else f"{spec.name}_kernels",
+        "constructor": "".join(f", {argument}" for argument in constructor),
+        "constructor_lines": [f"self.{line}" for line in (*layers, *(f"{name} = {name}" for name in kept))],
+        "forward_parameters": ", ".join(_tensors(spec)),
+        "forward_lines": lines,
+        "model_arguments": ", ".join(arguments),
+        "example_inputs": [_example(i.shape, i.fill) for i in spec.inputs],
+        "example_init": [value for _, value in spec.init],
+    }
+
+
+def function(spec: Spec, texts: Texts) -> Context:
+    """The plain function: its parameters, its docstring, what it does before it calls."""
+    inputs, params = input_names(spec), param_names(spec)
+    first, arguments = inputs[0], ", ".join([*inputs, *params])
+    parameters, lines = [*_tensors(spec), *_defaults(spec), *_options(spec)], []
+    if in_place(spec):
+        lines += ["if inplace:", f"    return overwrite({arguments})"]
+    if spec.inputs[-1].split is None:
+        parameters += ["*", "out=None"]
+        lines += ["if out is not None:", f"    return write(out, {arguments})"]
+    else:
+        lines += [f"if {inputs[1]} is None:", f"    return halves({', '.join([first, 'dim', *params])})"]
+    doc = _doc(spec, texts)
+    return {"function_parameters": ", ".join(parameters), "function_lines": lines, "doc": doc}
+
+
+def gradient(spec: Spec, texts: Texts) -> Context:
+    """What is saved for the gradient, and the forms of both in PyTorch's own operations."""
+    inputs, params = input_names(spec), param_names(spec)
+    names, arguments = ", ".join(inputs), ", ".join([*inputs, *params])
+    pulled = [
+        *([f"{names} = torch.broadcast_tensors({names})"] if len(inputs) > 1 else []),
+        f"_, pull = torch.func.vjp(lambda {names}: eager({arguments}), {names})",
+        f"return pull({texts.backward.inputs[0]})",
+    ]
+    saved = f"{' and '.join(inputs)} {'are' if len(inputs) > 1 else 'is'}"
+    return {
+        "from_output": texts.from_output,
+        "saves": "the output is" if texts.from_output else saved,
+        "saved": "(output,)" if texts.from_output else "inputs[:INPUTS]",
+        "gradient_inputs": texts.backward.inputs,
+        "gradient_arguments": ", ".join([*texts.backward.inputs, *params]),
+        "none_params": ", None" * len(params),
+        "eager_lines": texts.eager,
+        "eager_gradient_lines": texts.eager_gradient or pulled,
+    }
+
+
+def operators(spec: Spec, texts: Texts) -> Context:
+    """The schemas under which PyTorch knows the kernels."""
+    params = param_names(spec)
+
+    def schema(tensors: Iterable[str], written: int = 0) -> str:
+        outputs = [f"Tensor({chr(ord('a') + k)}!) OUT{k}" for k in range(written)]
+        return ", ".join([*(f"Tensor {t}" for t in tensors), *(f"float {p}" for p in params), *outputs])
+
+    return {
+        "schema": schema(input_names(spec)),
+        "kernels": [
+            {
+                "name": kernel.name,
+                "schema": schema(kernel.inputs),
+                "returns": _tuple("Tensor", len(kernel.outputs)),
+                "out_schema": schema(kernel.inputs, len(kernel.outputs)),
+                "inputs": len(kernel.inputs),
+                "outputs": len(kernel.outputs),
+            }
+            for kernel in (texts.forward, texts.backward)
+        ],
+    }
+
+
+def input_names(spec: Spec) -> list[str]:
+    """The names of the tensors."""
+    return [i.name for i in spec.inputs]
+
+
+def param_names(spec: Spec) -> list[str]:
+    """The names of the scalars that a call may set."""
+    return [p.name for p in spec.params]
+
+
+def in_place(spec: Spec) -> bool:
+    """Whether the function can write over its input: there is one, and no layer comes before."""
+    return len(spec.inputs) == 1 and not spec.layers
+
+
+def either(words: tuple[str, ...]) -> str:
+    """Some words with "or" before the last."""
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def _tensors(spec: Spec) -> list[str]:
+    return [i.name if i.split is None else f"{i.name}=None" for i in spec.inputs]
+
+
+def _defaults(spec: Spec) -> list[str]:
+    return [f"{p.name}={float(p.default)!r}" for p in spec.params]
+
+
+def _options(spec: Spec) -> list[str]:
+    """The arguments that say how, after those that say what."""
+    split = spec.inputs[-1].split
+    return ["inplace=False"] if in_place(spec) else [f"dim={split}"] if split is not None else []
+
+
+def _each(names: Iterable[str], *lines: str) -> list[str]:
+    return [line.format(name) for name in names for line in lines]
+
+
+def _tuple(kind: str, count: int) -> str:
+    return kind if count == 1 else f"({', '.join([kind] * count)})"
+
+
+def _doc(spec: Spec, texts: Texts) -> list[str]:
+    """What the plain function's docstring says below its first line."""
+    inputs = input_names(spec)
+    first, listed = inputs[0], ", ".join(inputs)
+    math = " or ".join(math.value for math in maths(spec.dtypes))
+    rounding = "rounded after every operation" if texts.rounds else "rounded once"
+    lines = [f"Shape: {first} of any shape, with any strides."]
+    if len(inputs) > 1:
+        lines = [f"Shape: {listed} of shapes that broadcast, with any strides."]
+    if spec.inputs[-1].split is not None:
+        lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
+    lines += [
+        f"Dtype: {either(spec.dtypes)}; computed in {math} and {rounding}.",
+        "    Others, and tensor subclasses, are left to PyTorch's own operations.",
+    ]
+    if in_place(spec):
+        lines += [f"In place: inplace=True writes over {first}; out=y into y, without a gradient."]
+    return [
+        *lines,
+        "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
+    ]
+
+
+def _example(shape: tuple[int, ...], filling: Fill) -> str:
+    sizes = ", ".join(map(str, shape)) or "()"
+    if filling.kind != "uniform":
+        return f"torch.{filling.kind}({sizes})"
+    return f"torch.empty({sizes}).uniform_({filling.low!r}, {filling.high!r})"

@@ -1,0 +1,64 @@
+"""What the printers hand to the templates, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.ir import Device
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """What the printers wrote for one kernel.
+
+    Attributes:
+        name: the operator's name.
+        functor: the C++ type that the kernel's template takes.
+        inputs, outputs: the names of the tensors.
+        notes: per device, comment lines above the function.
+        definitions: per device, the function of one element in each math type.
+        elements: per device, the statement that calls it.
+    """
+
+    name: str
+    functor: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    notes: dict[Device, tuple[str, ...]]
+    definitions: dict[Device, tuple[str, ...]]
+    elements: dict[Device, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What the printers wrote for one spec.
+
+    Attributes:
+        notation: the formula in mathematical notation.
+        counts: a line for each kernel that counts its operations.
+        forward, backward: the kernels.
+        functions: per device, the functions of the table that the kernels call.
+        scalars: the names of the scalars that the kernels read.
+        uniforms: C++ statements for those of them that are computed from parameters.
+        rounds: whether operations are followed by eager's rounding.
+        eager: Python lines that compute the same by PyTorch's own operations.
+        eager_gradient: likewise for the gradient, where it is read off the output.
+        autocast: whether eager computes this in float32 under CUDA's autocast.
+    """
+
+    notation: str
+    counts: tuple[str, ...]
+    forward: KernelText
+    backward: KernelText
+    functions: dict[Device, tuple[str, ...]]
+    scalars: tuple[str, ...]
+    uniforms: tuple[str, ...]
+    rounds: bool
+    eager: tuple[str, ...]
+    eager_gradient: tuple[str, ...]
+    autocast: bool
+
+    @property
+    def from_output(self) -> bool:
+        """Whether the gradient is read off the output."""
+        return bool(self.eager_gradient)
