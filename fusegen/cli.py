@@ -16,7 +16,7 @@ from fusegen.errors import FusegenError, SpecErrors, counted
 
 SPECS, GENERATED = Path("specs"), Path("generated")
 SCHEMA = SPECS / "schema.json"
-STAGES = ("parse", "compose", "simplify", "ir", "cuda", "cpu", "module")
+STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module")
 
 
 class _Group(click.Group):

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from operator import add
 
 from fusegen.aten import ATEN
 from fusegen.gradients import GRADIENTS
@@ -34,6 +37,7 @@ from fusegen.term import (
 )
 
 GRAD, OUTPUT = "grad", "output"
+ZERO = Number(Fraction(0))
 EXACT = ("where", "neg", "rounded")  # operations whose result the storage type holds already
 
 
@@ -81,11 +85,22 @@ def aten_gradient(eager: Program) -> Program | None:
 
 
 def is_arithmetic(forward: Program, backward: Program) -> bool:
-    """Whether nothing in these programs approximates, or rounds to the storage type on its way."""
+    """Whether nothing in these programs approximates."""
     terms = [let.term for p in (forward, backward) for let in p.lets]
     terms += [result for p in (forward, backward) for result in p.results]
     used = {part.op for term in terms for part in walk(term) if isinstance(part, Apply)}
-    return not used & {*TRANSCENDENTAL, "rounded"}
+    return not used & TRANSCENDENTAL
+
+
+def unrounded(program: Program) -> Program:
+    """The program without roundings to the storage type on its way."""
+
+    def plain(term: Term) -> Term:
+        term = rebuild(term, plain)
+        return term.args[0] if isinstance(term, Apply) and term.op == "rounded" else term
+
+    lets = tuple(Let(let.name, plain(let.term)) for let in program.lets)
+    return Program(program.inputs, program.params, lets, tuple(map(plain, program.results)))
 
 
 def _pulled(kernel: SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
@@ -97,8 +112,23 @@ def _pulled(kernel: SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
     return (*parts, *(None for _ in row.params))
 
 
+Condition = Term
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One contribution to an adjoint: it counts where the conditions are as said, outermost first.
+
+    A choice is put off until parts meet, and then made between whole products: masking g to 0 at once
+    would give 0 * inf where the slope of the branch not taken overflows.
+    """
+
+    term: Term
+    where: tuple[tuple[Condition, bool], ...] = ()
+
+
 class _Reverse:
-    """The steps forward, and the adjoint of each value so far."""
+    """The steps forward, and the parts of the adjoint of each value so far."""
 
     def __init__(self, program: Program, eager: bool) -> None:
         self.program, self.eager = program, eager
@@ -106,7 +136,7 @@ class _Reverse:
         self.taken = {*program.inputs, *program.params, *self.written}
         self.constants = set(program.params)
         self.steps: list[Let] = []
-        self.adjoints: dict[str, Term] = {}
+        self.adjoints: dict[str, list[_Part]] = {}
         self.back: list[Let] = []
 
     def backward(self) -> Program:
@@ -116,27 +146,26 @@ class _Reverse:
                 self.constants.add(let.name)
             self.steps.append(Let(let.name, self.flat(let.term)))
         result = self.named(self.program.results[0], "t")
-        if isinstance(result, Name):
-            self.adjoints[result.name] = Name(grad)
+        self.add(result, _Part(Name(grad)))
         for step in reversed(self.steps):
-            if step.name in self.adjoints and step.name not in self.constants:
+            if step.name in self.adjoints:
                 self.step(step, self.adjoints[step.name])
-        zero = Number(Fraction(0))
-        results = tuple(self.adjoints.get(name, zero) for name in self.program.inputs)
+        results = tuple(self.total(self.adjoints.get(name, [])) for name in self.program.inputs)
         inputs = (grad, *self.program.inputs)
         lets = needed([*self.steps, *self.back], results)
         return _inlined(Program(inputs, self.program.params, lets, results), self.written)
 
-    def step(self, step: Let, adjoint: Term) -> None:
+    def step(self, step: Let, adjoint: list[_Part]) -> None:
         """Pass the adjoint of one step on to its arguments."""
         operation = _operation(step.term)
+        part = adjoint[0] if len(adjoint) == 1 else _Part(self.total(adjoint))
         if not isinstance(operation, Apply | SpecCall):
-            self.add(operation, adjoint)
+            self.add(operation, part)
             return
-        g = self.bound(f"{GRAD}_{step.name}", adjoint)
-        for arg, part in zip(operation.args, self.parts(operation, g, Name(step.name)), strict=True):
-            if part is not None:
-                self.add(arg, part)
+        g = self.bound(f"{GRAD}_{step.name}", part.term)
+        for arg, term in zip(operation.args, self.parts(operation, g, Name(step.name)), strict=True):
+            if term is not None:
+                self.add(arg, _Part(term, part.where))
 
     def parts(self, operation: Apply | SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
         """The gradients of an operation's arguments."""
@@ -147,13 +176,30 @@ class _Reverse:
         parts = rule(g, y, *operation.args)
         return tuple(part and _as_eager(part) for part in parts) if self.eager else parts
 
-    def add(self, arg: Term, part: Term) -> None:
+    def add(self, arg: Term, part: _Part) -> None:
         """Add to the adjoint of an argument, unless it is a constant."""
-        if not isinstance(arg, Name) or arg.name in self.constants:
-            return
-        before = self.adjoints.get(arg.name)
-        total = part if before is None else before + part
-        self.adjoints[arg.name] = total if before is None or not self.eager else call("rounded", total)
+        if isinstance(arg, Name) and arg.name not in self.constants:
+            self.adjoints.setdefault(arg.name, []).append(part if self.eager else _deferred(part))
+
+    def total(self, parts: list[_Part]) -> Term:
+        """The sum of the parts of an adjoint, choices made."""
+        if self.eager:
+            whole = [part.term for part in parts]
+            return reduce(lambda a, b: call("rounded", a + b), whole) if whole else ZERO
+        terms: list[Term] = []
+        while parts:
+            where, group = parts[0].where[:1], parts
+            parts = [part for part in group if _condition(part) != _condition(group[0])]
+            group = [part for part in group if _condition(part) == _condition(group[0])]
+            if not where:
+                terms += [part.term for part in group]
+                continue
+            inner = [
+                [_Part(p.term, p.where[1:]) for p in group if p.where[0][1] is side]
+                for side in (True, False)
+            ]
+            terms.append(call("where", where[0][0], *(self.total(side) for side in inner)))
+        return reduce(add, terms) if terms else ZERO
 
     def flat(self, term: Term) -> Term:
         """A term whose arguments are names, numbers, conditions on those, or constant."""
@@ -168,8 +214,11 @@ class _Reverse:
         flat = self.flat(term)
         if isinstance(term, Apply) and OPS[term.op].boolean:
             return flat
-        self.steps.append(Let(self.fresh(like), flat))
-        return Name(self.steps[-1].name)
+        known = next((let.name for let in self.steps if let.term == flat), None)
+        if known is None:
+            known = self.fresh(like)
+            self.steps.append(Let(known, flat))
+        return Name(known)
 
     def bound(self, name: str, value: Term) -> Term:
         """The name of a step back with this value."""
@@ -182,6 +231,20 @@ class _Reverse:
         free = _free(name, self.taken)
         self.taken.add(free)
         return free
+
+
+def _deferred(part: _Part) -> _Part:
+    """The part without the choices that its term begins with, where one side is 0; they are put off."""
+    term, where = part.term, part.where
+    while isinstance(term, Apply) and term.op == "where" and ZERO in term.args[1:]:
+        condition, chosen, other = term.args
+        taken = other == ZERO
+        term, where = (chosen if taken else other), (*where, (condition, taken))
+    return _Part(term, where)
+
+
+def _condition(part: _Part) -> Condition | None:
+    return part.where[0][0] if part.where else None
 
 
 def _operation(term: Term) -> Term:

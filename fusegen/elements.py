@@ -31,6 +31,11 @@ class Element:
     cuda_store: str = "v"
 
     @property
+    def halves(self) -> bool:
+        """Whether it keeps 16 of the 32 bits it is computed in."""
+        return self.dtype in ("float16", "bfloat16")
+
+    @property
     def math(self) -> str:
         """The C++ name of the math type."""
         return self.compute.value

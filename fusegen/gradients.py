@@ -95,6 +95,9 @@ GRADIENTS: dict[str, Gradient] = {
     "tanh": Gradient(lambda g, y, x: (g * call("tanh_slope", x),)),
     "erf": Gradient(lambda g, y, x: (g * (_TWO_OVER_ROOT_PI * call("gauss", x)),)),
     "erfc": Gradient(lambda g, y, x: (-g * (_TWO_OVER_ROOT_PI * call("gauss", x)),)),
+    "ndtr": Gradient(lambda g, y, x: (g * call("normal", x),)),
+    "soft_sign": Gradient(lambda g, y, x: (g / call("square", call("abs", x) + 1),)),
+    "tanh_softplus": Gradient(lambda g, y, x: (g * call("tanh_softplus_slope", x),)),
     "sigmoid": Gradient(lambda g, y, x: (g * call("sigmoid_slope", x),)),
     "softplus": Gradient(lambda g, y, x: (g * call("sigmoid", x),)),
 }

@@ -150,19 +150,35 @@ _ROWS = (
     Op("tanh", _X, sympy.tanh, _always(-1, 1), libm="tanh"),
     Op("erf", _X, sympy.erf, _always(-1, 1), libm="erf"),
     Op("erfc", _X, sympy.erfc, _always(0, 2), libm="erfc"),
+    Op("ndtr", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, _always(0, 1), notation="Φ({0})",
+       body="return M(0.5) * {m}erfc(x * M(-0.70710678118654752));"),
     Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1),
        body="const M e = {m}exp(-{m}fabs(x)); return (x < 0 ? e : M(1)) / (M(1) + e);"),
     Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF),
        body="return (x > 0 ? x : M(0)) + {m}log1p({m}exp(-{m}fabs(x)));"),
-    # slopes: the derivatives of others, in forms in which nothing cancels
+    # forms and slopes of others in which nothing cancels
     Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
        body="const M e = {m}exp(-{m}fabs(x)), d = M(1) + e; return e / (d * d);", written=False),
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
        body="const M e = {m}exp(M(-2) * {m}fabs(x)), d = M(1) + e; return M(4) * e / (d * d);",
        written=False),
-    Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1),  # mends the rounding of the square
-       body="const M s = x * x, rest = {m}fma(x, x, -s); const M y = {m}exp(-s);"
-       " return y > 0 ? y - y * rest : y;", written=False),
+    Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
+       body="return x / ({m}fabs(x) + M(1));"),
+    Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
+       body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
+       " return n / (n + (x > 0 ? M(2) * e * e : M(2)));"),
+    Op("tanh_softplus_slope", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))).diff(x), _always(0, 1),
+       body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
+       " const M d = n + (x > 0 ? M(2) * e * e : M(2));"
+       " return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) / (d * d);", written=False),
+    # the bell curves; the last factor mends the rounding of the square
+    Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False,
+       body="const M s = x * x, rest = {m}fma(x, x, -s), y = {m}exp(-s);"
+       " return y > 0 ? y - y * rest : y;"),
+    Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
+       written=False,
+       body="const M s = x * x, rest = M(0.5) * {m}fma(x, x, -s), y = {m}exp(M(-0.5) * s);"
+       " return M(0.39894228040143268) * (y > 0 ? y - y * rest : y);"),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
@@ -174,7 +190,7 @@ _ROWS = (
 
 OPS = {row.name: row for row in _ROWS}
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
-TRANSCENDENTAL = frozenset(_APPROXIMATED | {row.name for row in _ROWS if "{m}exp" in row.body})
+TRANSCENDENTAL = frozenset(_APPROXIMATED | {r.name for r in _ROWS if "{m}e" in r.body})  # exp, erfc
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",

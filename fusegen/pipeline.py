@@ -24,7 +24,7 @@ from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.derive import aten_gradient, derive, is_arithmetic
+from fusegen.derive import aten_gradient, derive, is_arithmetic, unrounded
 from fusegen.elements import maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
 from fusegen.hoist import hoisted
@@ -33,11 +33,13 @@ from fusegen.library import Library, load
 from fusegen.lower import lower, notes, uniforms
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
+from fusegen.printers.approximations import approximates, approximations
 from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
+from fusegen.simplify.forms import formed
 from fusegen.spec import FIELDS, Spec, json_schema
 from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
@@ -53,8 +55,9 @@ class Compilation:
 
     @cached_property
     def composed(self) -> Program:
-        """The program as declared."""
-        return self.compose(self.spec.numerics == "eager")
+        """The program as declared; an accurate one in its best forms."""
+        eager = self.spec.numerics == "eager"
+        return self.compose(True) if eager else formed(self.compose(False))
 
     @cached_property
     def eager(self) -> Program:
@@ -73,8 +76,10 @@ class Compilation:
         arithmetic only, whose forward kernel already gives PyTorch's bits.
         """
         own = aten_gradient(self.eager)
-        if own is not None and (self.spec.numerics == "eager" or is_arithmetic(self.composed, own)):
+        if own is not None and self.spec.numerics == "eager":
             return own
+        if own is not None and is_arithmetic(self.composed, own):
+            return unrounded(own)
         return derive(self.composed, self.spec.numerics == "eager")
 
     @cached_property
@@ -85,7 +90,8 @@ class Compilation:
     @cached_property
     def gradient(self) -> tuple[Program, tuple[Rewrite, ...]]:
         """The program of the gradients in fewer operations, and how it came to be."""
-        return simplify(expanded(self.derived), dict(self.spec.assume))
+        program, rewrites = simplify(expanded(self.derived), dict(self.spec.assume))
+        return program if self.spec.numerics == "eager" else formed(program), rewrites
 
     @cached_property
     def programs(self) -> tuple[Program, ...]:
@@ -126,6 +132,7 @@ class Compilation:
             functions={device: support(kernels[device]) for device in Device},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
             uniforms=tuple(uniform(let) for let in hosted.values()),
+            approximations=approximations(kernels[Device.CUDA]),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
             eager_gradient=statements(self.derived, several=True) if from_output else (),
@@ -138,7 +145,10 @@ class Compilation:
     ) -> render.KernelText:  # fmt: skip
         """What the printers write for one kernel."""
         program, rewrites = simplified
-        printers = {device: [CppPrinter(kernel) for kernel in kernels(device)] for device in Device}
+        printers = {
+            device: [CppPrinter(kernel, approximates(self.kernels(device))) for kernel in kernels(device)]
+            for device in Device
+        }
         said = says or (notation(self.spec),)
         return render.KernelText(
             name=f"{self.spec.name}_{functor.lower()}",

@@ -53,13 +53,13 @@ __device__ __forceinline__ double conv_relu_hardswish_forward(double x) {
 __device__ __forceinline__ float conv_relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
   const float t2 = (after_relu + 3.0f) * 0.16666667f;
-  return x <= 0.0f ? 0.0f : grad * clamp_max(t2, 1.0f) + (t2 >= 0.0f ? (t2 <= 1.0f ? grad * after_relu : 0.0f) : 0.0f) * 0.16666667f;
+  return x <= 0.0f ? 0.0f : grad * clamp_max(t2, 1.0f) + (t2 >= 0.0f ? (t2 <= 1.0f ? grad * after_relu * 0.16666667f : 0.0f) : 0.0f);
 }
 
 __device__ __forceinline__ double conv_relu_hardswish_backward(double grad, double x) {
   const double after_relu = relu(x);
   const double t2 = (after_relu + 3.0) * 0.16666666666666666;
-  return x <= 0.0 ? 0.0 : grad * clamp_max(t2, 1.0) + (t2 >= 0.0 ? (t2 <= 1.0 ? grad * after_relu : 0.0) : 0.0) * 0.16666666666666666;
+  return x <= 0.0 ? 0.0 : grad * clamp_max(t2, 1.0) + (t2 >= 0.0 ? (t2 <= 1.0 ? grad * after_relu * 0.16666666666666666 : 0.0) : 0.0);
 }
 
 struct Forward {
@@ -114,13 +114,13 @@ inline double conv_relu_hardswish_forward(double x) {
 inline float conv_relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
   const float t2 = (after_relu + 3.0f) / 6.0f;
-  return x <= 0.0f ? 0.0f : grad * clamp_max(t2, 1.0f) + (t2 >= 0.0f ? (t2 <= 1.0f ? grad * after_relu : 0.0f) : 0.0f) / 6.0f;
+  return x <= 0.0f ? 0.0f : grad * clamp_max(t2, 1.0f) + (t2 >= 0.0f ? (t2 <= 1.0f ? grad * after_relu / 6.0f : 0.0f) : 0.0f);
 }
 
 inline double conv_relu_hardswish_backward(double grad, double x) {
   const double after_relu = relu(x);
   const double t2 = (after_relu + 3.0) / 6.0;
-  return x <= 0.0 ? 0.0 : grad * clamp_max(t2, 1.0) + (t2 >= 0.0 ? (t2 <= 1.0 ? grad * after_relu : 0.0) : 0.0) / 6.0;
+  return x <= 0.0 ? 0.0 : grad * clamp_max(t2, 1.0) + (t2 >= 0.0 ? (t2 <= 1.0 ? grad * after_relu / 6.0 : 0.0) : 0.0);
 }
 
 struct Forward {
@@ -334,17 +334,17 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>

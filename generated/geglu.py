@@ -3,8 +3,8 @@
 #
 #   y = gelu(gate) · up
 #
-# Forward: 6 operations an element: 4 mul, 1 erfc, 1 neg.
-# Gradient: 15 operations an element: 11 mul, 1 neg, 1 erfc, 1 add, 1 gauss.
+# Forward: 3 operations an element: 2 mul, 1 ndtr.
+# Gradient: 9 operations an element: 1 ndtr, 6 mul, 1 add, 1 normal.
 # Its evidence, once certified, lies beside it in geglu.certificate.json.
 """Gated linear unit, the GELU of the first input, which is the gate, times the second.
 
@@ -28,45 +28,40 @@ CUDA_SOURCE = r"""
 namespace {
 
 template <typename M>
-__device__ __forceinline__ M gauss(M x) {
-  const M s = x * x, rest = fma(x, x, -s);
-  const M y = exp(-s);
-  return y > 0 ? y - y * rest : y;
+__device__ __forceinline__ M ndtr(M x) {
+  return M(0.5) * erfc(x * M(-0.70710678118654752));
+}
+
+template <typename M>
+__device__ __forceinline__ M normal(M x) {
+  const M s = x * x, rest = M(0.5) * fma(x, x, -s), y = exp(M(-0.5) * s);
+  return M(0.39894228040143268) * (y > 0 ? y - y * rest : y);
 }
 
 // y = gelu(gate) · up
-// Sign in front: -gate / 1.4142135623731 is -(gate / 1.4142135623731).
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-__device__ __forceinline__ float geglu_forward(float gate, float up) {
-  return gate * 0.5f * erfc(-(gate * 0.70710677f)) * up;
+template <typename M>
+__device__ __forceinline__ M geglu_forward(M gate, M up) {
+  return gate * ndtr(gate) * up;
 }
 
 __device__ __forceinline__ double geglu_forward(double gate, double up) {
-  return gate * 0.5 * erfc(-(gate * 0.7071067811865475)) * up;
+  return gate * ndtr(gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Sign in front: -gate / 1.4142135623731 is -(gate / 1.4142135623731).
-// Sign in front: -(grad_t5 · t) · (1.12837916709551 · gauss(t3)) is -(grad_t5 · t · (1.12837916709551 · gauss(t3))).
-// Sign in front: -(grad_t5 · t · (1.12837916709551 · gauss(t3))) / 1.4142135623731 is -(grad_t5 · t · (1.12837916709551 · gauss(t3)) / 1.4142135623731).
-// Double negation: -(-(grad_t5 · t · (1.12837916709551 · gauss(t3)) / 1.4142135623731)) is grad_t5 · t · (1.12837916709551 · gauss(t3)) / 1.4142135623731.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-__device__ __forceinline__ void geglu_backward(float grad, float gate, float up, float* out) {
-  const float t = gate * 0.5f;
-  const float t3 = -(gate * 0.70710677f);
-  const float t4 = erfc(t3);
-  const float grad_t5 = grad * up;
-  out[0] = grad_t5 * t * (1.1283792f * gauss(t3)) * 0.70710677f + grad_t5 * t4 * 0.5f;
-  out[1] = grad * (t * t4);
+template <typename M>
+__device__ __forceinline__ void geglu_backward(M grad, M gate, M up, M* out) {
+  const M t = ndtr(gate);
+  const M grad_t2 = grad * up;
+  out[0] = grad_t2 * t + grad_t2 * gate * normal(gate);
+  out[1] = grad * (gate * t);
 }
 
 __device__ __forceinline__ void geglu_backward(double grad, double gate, double up, double* out) {
-  const double t = gate * 0.5;
-  const double t3 = -(gate * 0.7071067811865475);
-  const double t4 = erfc(t3);
-  const double grad_t5 = grad * up;
-  out[0] = grad_t5 * t * (1.1283791670955126 * gauss(t3)) * 0.7071067811865475 + grad_t5 * t4 * 0.5;
-  out[1] = grad * (t * t4);
+  const double t = ndtr(gate);
+  const double grad_t2 = grad * up;
+  out[0] = grad_t2 * t + grad_t2 * gate * normal(gate);
+  out[1] = grad * (gate * t);
 }
 
 struct Forward {
@@ -95,43 +90,38 @@ CPU_SOURCE = r"""
 namespace {
 
 template <typename M>
-inline M gauss(M x) {
-  const M s = x * x, rest = std::fma(x, x, -s);
-  const M y = std::exp(-s);
-  return y > 0 ? y - y * rest : y;
+inline M ndtr(M x) {
+  return M(0.5) * std::erfc(x * M(-0.70710678118654752));
+}
+
+template <typename M>
+inline M normal(M x) {
+  const M s = x * x, rest = M(0.5) * std::fma(x, x, -s), y = std::exp(M(-0.5) * s);
+  return M(0.39894228040143268) * (y > 0 ? y - y * rest : y);
 }
 
 // y = gelu(gate) · up
-// Sign in front: -gate / 1.4142135623731 is -(gate / 1.4142135623731).
 inline float geglu_forward(float gate, float up) {
-  return gate / 2.0f * std::erfc(-(gate / 1.4142135f)) * up;
+  return gate * ndtr(gate) * up;
 }
 
 inline double geglu_forward(double gate, double up) {
-  return gate / 2.0 * std::erfc(-(gate / 1.4142135623730951)) * up;
+  return gate * ndtr(gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Sign in front: -gate / 1.4142135623731 is -(gate / 1.4142135623731).
-// Sign in front: -(grad_t5 · t) · (1.12837916709551 · gauss(t3)) is -(grad_t5 · t · (1.12837916709551 · gauss(t3))).
-// Sign in front: -(grad_t5 · t · (1.12837916709551 · gauss(t3))) / 1.4142135623731 is -(grad_t5 · t · (1.12837916709551 · gauss(t3)) / 1.4142135623731).
-// Double negation: -(-(grad_t5 · t · (1.12837916709551 · gauss(t3)) / 1.4142135623731)) is grad_t5 · t · (1.12837916709551 · gauss(t3)) / 1.4142135623731.
 inline void geglu_backward(float grad, float gate, float up, float* out) {
-  const float t = gate / 2.0f;
-  const float t3 = -(gate / 1.4142135f);
-  const float t4 = std::erfc(t3);
-  const float grad_t5 = grad * up;
-  out[0] = grad_t5 * t * (1.1283792f * gauss(t3)) / 1.4142135f + grad_t5 * t4 / 2.0f;
-  out[1] = grad * (t * t4);
+  const float t = ndtr(gate);
+  const float grad_t2 = grad * up;
+  out[0] = grad_t2 * t + grad_t2 * gate * normal(gate);
+  out[1] = grad * (gate * t);
 }
 
 inline void geglu_backward(double grad, double gate, double up, double* out) {
-  const double t = gate / 2.0;
-  const double t3 = -(gate / 1.4142135623730951);
-  const double t4 = std::erfc(t3);
-  const double grad_t5 = grad * up;
-  out[0] = grad_t5 * t * (1.1283791670955126 * gauss(t3)) / 1.4142135623730951 + grad_t5 * t4 / 2.0;
-  out[1] = grad * (t * t4);
+  const double t = ndtr(gate);
+  const double grad_t2 = grad * up;
+  out[0] = grad_t2 * t + grad_t2 * gate * normal(gate);
+  out[1] = grad * (gate * t);
 }
 
 struct Forward {
@@ -367,20 +357,59 @@ __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
 
+// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
+// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+namespace approximate {
+
+struct Approximate {
+  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
+  __device__ __forceinline__ explicit operator float() const { return v; }
+  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
+  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
+  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
+    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+  }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
+  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
+  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
+  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
+  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
+  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
+  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
+  float v;
+};
+
+__device__ __forceinline__ Approximate exp(Approximate x) {
+  return __expf(x.v);
+}
+__device__ __forceinline__ Approximate erfc(Approximate x) {
+  const float z = fabsf(x.v), t = __fdividef(1.0f, fmaf(0.5f, z, 1.0f));
+  const float y = t * __expf(fmaf(-z, z, fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(-0.18529914319515228f, t, 0.741163432598114f), t, -0.9831385016441345f), t, 0.33354800939559937f), t, -0.031230930238962173f), t, 0.39150264859199524f), t, 0.9989520311355591f), t, -1.265498161315918f)));
+  return x.v < 0.0f ? 2.0f - y : y;
+}
+__device__ __forceinline__ Approximate fma(Approximate a, Approximate b, Approximate c) {
+  return fmaf(a.v, b.v, c.v);
+}
+
+}  // namespace approximate
+
+using approximate::Approximate;
+
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>
@@ -406,7 +435,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
 }
 
 constexpr int THREADS = 128;
@@ -499,8 +528,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, float>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, float>(call); break;  // bfloat16
+      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
+      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

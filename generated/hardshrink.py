@@ -4,7 +4,7 @@
 #   y = 0 if |x| ≤ lambd else x
 #
 # Forward: 3 operations an element: 1 where, 1 le, 1 abs.
-# Gradient: 3 operations an element: 1 where, 1 le, 1 abs.
+# Gradient: 5 operations an element: 2 where, 1 ge, 1 neg, 1 le.
 # Its evidence, once certified, lies beside it in hardshrink.certificate.json.
 """Hard thresholding, the input with everything within lambd of zero set to zero.
 
@@ -38,11 +38,11 @@ __device__ __forceinline__ double hardshrink_forward(double x, double lambd) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 __device__ __forceinline__ float hardshrink_backward(float grad, float x, float lambd) {
-  return fabs(x) <= lambd ? 0.0f : grad;
+  return x >= -lambd ? (x <= lambd ? 0.0f : grad) : grad;
 }
 
 __device__ __forceinline__ double hardshrink_backward(double grad, double x, double lambd) {
-  return fabs(x) <= lambd ? 0.0 : grad;
+  return x >= -lambd ? (x <= lambd ? 0.0 : grad) : grad;
 }
 
 struct Forward {
@@ -81,11 +81,11 @@ inline double hardshrink_forward(double x, double lambd) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float hardshrink_backward(float grad, float x, float lambd) {
-  return std::fabs(x) <= lambd ? 0.0f : grad;
+  return x >= -lambd ? (x <= lambd ? 0.0f : grad) : grad;
 }
 
 inline double hardshrink_backward(double grad, double x, double lambd) {
-  return std::fabs(x) <= lambd ? 0.0 : grad;
+  return x >= -lambd ? (x <= lambd ? 0.0 : grad) : grad;
 }
 
 struct Forward {
@@ -323,17 +323,17 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>

@@ -45,12 +45,12 @@ __device__ __forceinline__ double hardsigmoid_keras_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 __device__ __forceinline__ float hardsigmoid_keras_backward(float grad, float x) {
   const float t2 = 0.2f * x + 0.5f;
-  return (t2 >= 0.0f ? (t2 <= 1.0f ? grad : 0.0f) : 0.0f) * 0.2f;
+  return t2 >= 0.0f ? (t2 <= 1.0f ? grad * 0.2f : 0.0f) : 0.0f;
 }
 
 __device__ __forceinline__ double hardsigmoid_keras_backward(double grad, double x) {
   const double t2 = 0.2 * x + 0.5;
-  return (t2 >= 0.0 ? (t2 <= 1.0 ? grad : 0.0) : 0.0) * 0.2;
+  return t2 >= 0.0 ? (t2 <= 1.0 ? grad * 0.2 : 0.0) : 0.0;
 }
 
 struct Forward {
@@ -96,12 +96,12 @@ inline double hardsigmoid_keras_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 inline float hardsigmoid_keras_backward(float grad, float x) {
   const float t2 = 0.2f * x + 0.5f;
-  return (t2 >= 0.0f ? (t2 <= 1.0f ? grad : 0.0f) : 0.0f) * 0.2f;
+  return t2 >= 0.0f ? (t2 <= 1.0f ? grad * 0.2f : 0.0f) : 0.0f;
 }
 
 inline double hardsigmoid_keras_backward(double grad, double x) {
   const double t2 = 0.2 * x + 0.5;
-  return (t2 >= 0.0 ? (t2 <= 1.0 ? grad : 0.0) : 0.0) * 0.2;
+  return t2 >= 0.0 ? (t2 <= 1.0 ? grad * 0.2 : 0.0) : 0.0;
 }
 
 struct Forward {
@@ -333,17 +333,17 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>

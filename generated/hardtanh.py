@@ -338,17 +338,17 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>

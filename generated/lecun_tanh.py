@@ -34,7 +34,8 @@ __device__ __forceinline__ M tanh_slope(M x) {
 }
 
 // y = 1.7159 · tanh(2 / 3 · x)
-__device__ __forceinline__ float lecun_tanh_forward(float x) {
+template <typename M>
+__device__ __forceinline__ M lecun_tanh_forward(M x) {
   return 1.7159f * tanh(0.6666667f * x);
 }
 
@@ -43,7 +44,8 @@ __device__ __forceinline__ double lecun_tanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-__device__ __forceinline__ float lecun_tanh_backward(float grad, float x) {
+template <typename M>
+__device__ __forceinline__ M lecun_tanh_backward(M grad, M x) {
   return grad * 1.7159f * tanh_slope(0.6666667f * x) * 0.6666667f;
 }
 
@@ -326,20 +328,58 @@ __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
 
+// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
+// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+namespace approximate {
+
+struct Approximate {
+  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
+  __device__ __forceinline__ explicit operator float() const { return v; }
+  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
+  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
+  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
+    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+  }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
+  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
+  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
+  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
+  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
+  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
+  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
+  float v;
+};
+
+__device__ __forceinline__ Approximate exp(Approximate x) {
+  return __expf(x.v);
+}
+__device__ __forceinline__ Approximate tanh(Approximate x) {
+  const float s = x.v * x.v, e = __expf(-2.0f * fabsf(x.v));
+  return s < 0.36f ? x.v * fmaf(fmaf(fmaf(fmaf(0.015475417487323284f, s, -0.05210147425532341f), s, 0.13310173153877258f), s, -0.33332309126853943f), s, 1.0f) : copysignf(__fdividef(1.0f - e, 1.0f + e), x.v);
+}
+__device__ __forceinline__ Approximate fabs(Approximate x) {
+  return fabsf(x.v);
+}
+
+}  // namespace approximate
+
+using approximate::Approximate;
+
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>
@@ -365,7 +405,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
 }
 
 constexpr int THREADS = 128;
@@ -458,8 +498,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, float>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, float>(call); break;  // bfloat16
+      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
+      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

@@ -3,8 +3,8 @@
 #
 #   y = x · tanh(softplus(x))
 #
-# Forward: 3 operations an element: 1 mul, 1 tanh, 1 softplus.
-# Gradient: 9 operations an element: 1 softplus, 1 add, 4 mul, 1 tanh, 1 tanh_slope, 1 sigmoid.
+# Forward: 2 operations an element: 1 mul, 1 tanh_softplus.
+# Gradient: 6 operations an element: 1 add, 3 mul, 1 tanh_softplus, 1 tanh_softplus_slope.
 # Its evidence, once certified, lies beside it in mish.certificate.json.
 """The input times the hyperbolic tangent of its softplus.
 
@@ -28,40 +28,36 @@ CUDA_SOURCE = r"""
 namespace {
 
 template <typename M>
-__device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x));
-  return (x < 0 ? e : M(1)) / (M(1) + e);
+__device__ __forceinline__ M tanh_softplus(M x) {
+  const M e = exp(-fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
+  return n / (n + (x > 0 ? M(2) * e * e : M(2)));
 }
 
 template <typename M>
-__device__ __forceinline__ M softplus(M x) {
-  return (x > 0 ? x : M(0)) + log1p(exp(-fabs(x)));
-}
-
-template <typename M>
-__device__ __forceinline__ M tanh_slope(M x) {
-  const M e = exp(M(-2) * fabs(x)), d = M(1) + e;
-  return M(4) * e / (d * d);
+__device__ __forceinline__ M tanh_softplus_slope(M x) {
+  const M e = exp(-fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
+  const M d = n + (x > 0 ? M(2) * e * e : M(2));
+  return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) / (d * d);
 }
 
 // y = x · tanh(softplus(x))
-__device__ __forceinline__ float mish_forward(float x) {
-  return x * tanh(softplus(x));
+template <typename M>
+__device__ __forceinline__ M mish_forward(M x) {
+  return x * tanh_softplus(x);
 }
 
 __device__ __forceinline__ double mish_forward(double x) {
-  return x * tanh(softplus(x));
+  return x * tanh_softplus(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-__device__ __forceinline__ float mish_backward(float grad, float x) {
-  const float t = softplus(x);
-  return grad * tanh(t) + grad * x * tanh_slope(t) * sigmoid(x);
+template <typename M>
+__device__ __forceinline__ M mish_backward(M grad, M x) {
+  return grad * tanh_softplus(x) + grad * x * tanh_softplus_slope(x);
 }
 
 __device__ __forceinline__ double mish_backward(double grad, double x) {
-  const double t = softplus(x);
-  return grad * tanh(t) + grad * x * tanh_slope(t) * sigmoid(x);
+  return grad * tanh_softplus(x) + grad * x * tanh_softplus_slope(x);
 }
 
 struct Forward {
@@ -90,40 +86,34 @@ CPU_SOURCE = r"""
 namespace {
 
 template <typename M>
-inline M sigmoid(M x) {
-  const M e = std::exp(-std::fabs(x));
-  return (x < 0 ? e : M(1)) / (M(1) + e);
+inline M tanh_softplus(M x) {
+  const M e = std::exp(-std::fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
+  return n / (n + (x > 0 ? M(2) * e * e : M(2)));
 }
 
 template <typename M>
-inline M softplus(M x) {
-  return (x > 0 ? x : M(0)) + std::log1p(std::exp(-std::fabs(x)));
-}
-
-template <typename M>
-inline M tanh_slope(M x) {
-  const M e = std::exp(M(-2) * std::fabs(x)), d = M(1) + e;
-  return M(4) * e / (d * d);
+inline M tanh_softplus_slope(M x) {
+  const M e = std::exp(-std::fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
+  const M d = n + (x > 0 ? M(2) * e * e : M(2));
+  return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) / (d * d);
 }
 
 // y = x · tanh(softplus(x))
 inline float mish_forward(float x) {
-  return x * std::tanh(softplus(x));
+  return x * tanh_softplus(x);
 }
 
 inline double mish_forward(double x) {
-  return x * std::tanh(softplus(x));
+  return x * tanh_softplus(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float mish_backward(float grad, float x) {
-  const float t = softplus(x);
-  return grad * std::tanh(t) + grad * x * tanh_slope(t) * sigmoid(x);
+  return grad * tanh_softplus(x) + grad * x * tanh_softplus_slope(x);
 }
 
 inline double mish_backward(double grad, double x) {
-  const double t = softplus(x);
-  return grad * std::tanh(t) + grad * x * tanh_slope(t) * sigmoid(x);
+  return grad * tanh_softplus(x) + grad * x * tanh_softplus_slope(x);
 }
 
 struct Forward {
@@ -352,20 +342,54 @@ __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
 
+// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
+// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+namespace approximate {
+
+struct Approximate {
+  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
+  __device__ __forceinline__ explicit operator float() const { return v; }
+  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
+  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
+  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
+    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+  }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
+  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
+  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
+  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
+  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
+  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
+  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
+  float v;
+};
+
+__device__ __forceinline__ Approximate exp(Approximate x) {
+  return __expf(x.v);
+}
+__device__ __forceinline__ Approximate fabs(Approximate x) {
+  return fabsf(x.v);
+}
+
+}  // namespace approximate
+
+using approximate::Approximate;
+
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>
@@ -391,7 +415,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
 }
 
 constexpr int THREADS = 128;
@@ -484,8 +508,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, float>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, float>(call); break;  // bfloat16
+      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
+      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

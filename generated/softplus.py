@@ -4,7 +4,7 @@
 #   y = x if x · beta > threshold else softplus(x · beta) / beta
 #
 # Forward: 6 operations an element: 1 where, 1 gt, 2 mul, 1 div, 1 softplus.
-# Gradient: 11 operations an element: 4 mul, 1 add, 2 where, 2 gt, 1 div, 1 sigmoid.
+# Gradient: 7 operations an element: 3 mul, 1 where, 1 gt, 1 div, 1 sigmoid.
 # Its evidence, once certified, lies beside it in softplus.certificate.json.
 """Smooth rectifier log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold.
 
@@ -39,7 +39,8 @@ __device__ __forceinline__ M softplus(M x) {
 }
 
 // y = x if x · beta > threshold else softplus(x · beta) / beta
-__device__ __forceinline__ float softplus_forward(float x, float beta, float threshold) {
+template <typename M>
+__device__ __forceinline__ M softplus_forward(M x, M beta, M threshold) {
   return x * beta > threshold ? x : softplus(x * beta) / beta;
 }
 
@@ -48,14 +49,15 @@ __device__ __forceinline__ double softplus_forward(double x, double beta, double
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-__device__ __forceinline__ float softplus_backward(float grad, float x, float beta, float threshold) {
-  const float t = x * beta;
-  return (t > threshold ? grad : 0.0f) + (t > threshold ? 0.0f : grad) / beta * sigmoid(x * beta) * beta;
+template <typename M>
+__device__ __forceinline__ M softplus_backward(M grad, M x, M beta, M threshold) {
+  const M t = x * beta;
+  return t > threshold ? grad : grad / beta * sigmoid(t) * beta;
 }
 
 __device__ __forceinline__ double softplus_backward(double grad, double x, double beta, double threshold) {
   const double t = x * beta;
-  return (t > threshold ? grad : 0.0) + (t > threshold ? 0.0 : grad) / beta * sigmoid(x * beta) * beta;
+  return t > threshold ? grad : grad / beta * sigmoid(t) * beta;
 }
 
 struct Forward {
@@ -106,12 +108,12 @@ inline double softplus_forward(double x, double beta, double threshold) {
 // From grad, the gradient of y, and x: the gradient of x.
 inline float softplus_backward(float grad, float x, float beta, float threshold) {
   const float t = x * beta;
-  return (t > threshold ? grad : 0.0f) + (t > threshold ? 0.0f : grad) / beta * sigmoid(x * beta) * beta;
+  return t > threshold ? grad : grad / beta * sigmoid(t) * beta;
 }
 
 inline double softplus_backward(double grad, double x, double beta, double threshold) {
   const double t = x * beta;
-  return (t > threshold ? grad : 0.0) + (t > threshold ? 0.0 : grad) / beta * sigmoid(x * beta) * beta;
+  return t > threshold ? grad : grad / beta * sigmoid(t) * beta;
 }
 
 struct Forward {
@@ -351,20 +353,61 @@ __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
 
+// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
+// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+namespace approximate {
+
+struct Approximate {
+  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
+  __device__ __forceinline__ explicit operator float() const { return v; }
+  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
+  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
+  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
+    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+  }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
+  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
+  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
+  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
+  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
+  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
+  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
+  float v;
+};
+
+__device__ __forceinline__ Approximate exp(Approximate x) {
+  return __expf(x.v);
+}
+__device__ __forceinline__ Approximate softplus(Approximate x) {
+  const float e = __expf(-fabsf(x.v));
+  return (x.v < 0.0f ? 0.0f : x.v) + e * fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(-0.00853909645229578f, e, 0.044089239090681076f), e, -0.10768117010593414f), e, 0.17745204269886017f), e, -0.24495449662208557f), e, 0.33275479078292847f), e, -0.4999740421772003f), e, 0.9999998211860657f);
+}
+__device__ __forceinline__ Approximate fabs(Approximate x) {
+  return fabsf(x.v);
+}
+__device__ __forceinline__ Approximate log1p(Approximate x) {
+  return log1pf(x.v);
+}
+
+}  // namespace approximate
+
+using approximate::Approximate;
+
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>
 __device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
-  for (int k = 0; k < N; ++k) at[k] = DENSE ? int64_t(i) : 0;
-  if (DENSE) return;
-  for (int d = call.rank - 1; d > 0; --d) {
-    const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-    i = rest;
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
   }
-#pragma unroll
-  for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
 }
 
 template <typename T>
@@ -390,7 +433,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
 }
 
 constexpr int THREADS = 128;
@@ -483,8 +526,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, float>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, float>(call); break;  // bfloat16
+      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
+      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

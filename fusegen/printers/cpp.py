@@ -13,6 +13,7 @@ from functools import singledispatchmethod
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
 from fusegen.ops import ATOM, COMPARE, OPS, SELECT, UNARY, Op
 
+GENERIC = "M"  # float, or Approximate where the tensor's elements have 16 bits
 ROUNDED = "rounded"  # eager's rounding between two operations, a template over the element type T
 DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
 
@@ -34,8 +35,10 @@ LANGUAGES = {
 class CppPrinter:
     """Prints expressions of one kernel; each visit returns a text and how tightly it binds."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, generic: bool = False) -> None:
+        """Print in float or double; `generic` prints a float kernel for any type like float."""
         self.kernel, self.language = kernel, LANGUAGES[kernel.device]
+        self.kind = GENERIC if generic and kernel.math is Math.FLOAT else kernel.math.value
 
     def expr(self, expr: Expr, place: int = SELECT) -> str:
         """The text of an expression for a place that needs at least the strength `place`."""
@@ -79,16 +82,18 @@ class CppPrinter:
 
     def definition(self) -> str:
         """The whole function of a kernel: its lets as named lines, then its value, or values in `out`."""
-        kernel, kind = self.kernel, self.kernel.math.value
+        kernel, kind = self.kernel, self.kind
         arguments = [f"{kind} {name}" for name in (*kernel.inputs, *kernel.params)]
         values = [self.expr(result) for result in kernel.results]
         lines = [f"  const {kind} {let.name} = {self.expr(let.value)};" for let in kernel.lets]
         if len(values) == 1:
             returned, lines = kind, [*lines, f"  return {values[0]};"]
         else:
-            returned, arguments = "void", [*arguments, f"{kind}* out"]
+            returned = "void"
+            arguments = [*arguments, f"{kind}* out"]
             lines += [f"  out[{k}] = {value};" for k, value in enumerate(values)]
-        template = "template <typename T>\n" if ROUNDED in operations(kernel) else ""
+        parameter = "T" if ROUNDED in operations(kernel) else kind if kind == GENERIC else ""
+        template = f"template <typename {parameter}>\n" if parameter else ""
         head = f"{template}{self.language.qualifier} {returned} {kernel.name}({', '.join(arguments)}) {{"
         return "\n".join([head, *lines, "}"])
 
@@ -96,11 +101,13 @@ class CppPrinter:
         """The statement that calls the function on the elements `in` and sets the elements `out`."""
         kernel = self.kernel
         typed = "<T>" if ROUNDED in operations(kernel) else ""
-        arguments = [f"in[{k}]" for k in range(len(kernel.inputs))]
-        arguments += [f"p.{name}" for name in kernel.params]
+        values = [
+            *(f"in[{k}]" for k in range(len(kernel.inputs))),
+            *(f"p.{name}" for name in kernel.params),
+        ]
         if len(kernel.results) == 1:
-            return f"out[0] = {kernel.name}{typed}({', '.join(arguments)});"
-        return f"{kernel.name}{typed}({', '.join([*arguments, 'out'])});"
+            return f"out[0] = {kernel.name}{typed}({', '.join(values)});"
+        return f"{kernel.name}{typed}({', '.join([*values, 'out'])});"
 
 
 def uniform(let: Let) -> str:

@@ -11,6 +11,7 @@ SPELT = {  # where PyTorch's spelling is not torch.NAME
     "relu6": "nn.functional.relu6",
     "saturate": "nn.functional.hardtanh",
     "softplus": "nn.functional.softplus",
+    "ndtr": "torch.special.ndtr",
 }
 AUTOCAST_FLOAT32 = {  # what CUDA's autocast computes in float32, by our names
     "exp", "expm1", "log", "log1p", "log2", "pow", "cube", "square", "reciprocal", "rsqrt", "softplus",

@@ -36,6 +36,7 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
         "given": python.param_names(spec),
         "scalars": texts.scalars,
         "uniforms": texts.uniforms,
+        "approximations": texts.approximations,
         "rounds": texts.rounds,
         "dtypes": python.either(spec.dtypes),
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],

@@ -40,6 +40,7 @@ class Texts:
         functions: per device, the functions of the table that the kernels call.
         scalars: the names of the scalars that the kernels read.
         uniforms: C++ statements for those of them that are computed from parameters.
+        approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
         rounds: whether operations are followed by eager's rounding.
         eager: Python lines that compute the same by PyTorch's own operations.
         eager_gradient: likewise for the gradient, where it is read off the output.
@@ -53,6 +54,7 @@ class Texts:
     functions: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
     uniforms: tuple[str, ...]
+    approximations: tuple[str, ...]
     rounds: bool
     eager: tuple[str, ...]
     eager_gradient: tuple[str, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fusegen.interval import REALS, Interval, point
 from fusegen.ops import OPS
 from fusegen.simplify.constants import folded
-from fusegen.simplify.rules import FIXED, RULES, Rule, proved
+from fusegen.simplify.rules import FIXED, RULES, Rule, matched, proved
 from fusegen.term import Apply, Let, Name, Number, Program, Rewrite, Term, needed, rebuild, substitute
 
 MAX_STEPS = 1000
@@ -82,23 +82,3 @@ class _Run:
             return ()
         subject = (FIXED | found)[rule.facts[0].left]
         return subject, self.range(subject)
-
-
-def matched(pattern: Term, term: Term, found: dict[str, Term]) -> dict[str, Term] | None:
-    """What the pattern's variables stand for in a term, or nothing where it does not match."""
-    match pattern:
-        case Name(name):
-            if name.endswith("_") and not isinstance(term, Number):
-                return None
-            return {**found, name: term} if found.get(name, term) == term else None
-        case Apply(op, args):
-            if not isinstance(term, Apply) or term.op != op:
-                return None
-            for part, value in zip(args, term.args, strict=True):
-                deeper = matched(part, value, found)
-                if deeper is None:
-                    return None
-                found = deeper
-            return found
-        case _:
-            return found if pattern == term else None

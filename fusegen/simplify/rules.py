@@ -119,6 +119,26 @@ RULES = (
 FIXED = {"zero_": Number(Fraction(0)), "six_": Number(Fraction(6))}
 
 
+def matched(pattern: Term, term: Term, found: dict[str, Term]) -> dict[str, Term] | None:
+    """What the pattern's variables stand for in a term, or nothing where it does not match."""
+    match pattern:
+        case Name(name):
+            if name.endswith("_") and not isinstance(term, Number):
+                return None
+            return {**found, name: term} if found.get(name, term) == term else None
+        case Apply(op, args):
+            if not isinstance(term, Apply) or term.op != op:
+                return None
+            for part, value in zip(args, term.args, strict=True):
+                deeper = matched(part, value, found)
+                if deeper is None:
+                    return None
+                found = deeper
+            return found
+        case _:
+            return found if pattern == term else None
+
+
 @cache
 def proved(rule: Rule) -> bool:
     """Whether sympy finds both sides equal over the reals, wherever the rule's facts hold."""

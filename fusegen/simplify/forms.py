@@ -1,0 +1,36 @@
+"""Forms: other ways to compute the same real function, more accurately and with fewer special functions.
+
+Unlike the rules of `rules.RULES` a form changes bits, so only an accurate spec takes it. It comes before
+the gradient is derived, whose own forms follow from it.
+"""
+
+from __future__ import annotations
+
+from fusegen.simplify.rules import Rule, matched, proved
+from fusegen.term import Let, Name, Program, Term, call, rebuild, substitute
+
+_A, _G = Name("a"), Name("g")
+
+FORMS = (
+    # one exponential instead of three functions; nothing cancels where tanh is near 1
+    Rule("tanh of softplus", call("tanh", call("softplus", _A)), call("tanh_softplus", _A)),
+    # one whole, whose slope is no difference
+    Rule("softsign", _A / (call("abs", _A) + 1), call("soft_sign", _A)),
+    Rule("softsign", _A / (1 + call("abs", _A)), call("soft_sign", _A)),
+    Rule("one minus tanh's slope", _G - _G * call("tanh_slope", _A), _G * call("square", call("tanh", _A))),
+)
+
+
+def formed(program: Program) -> Program:
+    """The program with every form taken that matches."""
+    lets = tuple(Let(let.name, _formed(let.term)) for let in program.lets)
+    return Program(program.inputs, program.params, lets, tuple(map(_formed, program.results)))
+
+
+def _formed(term: Term) -> Term:
+    term = rebuild(term, _formed)
+    for form in FORMS:
+        found = matched(form.left, term, {})
+        if found is not None and proved(form):
+            return substitute(form.right, found)
+    return term
