@@ -313,6 +313,7 @@ CUDA_PRELUDE = r"""
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+
 namespace {
 
 __device__ __forceinline__ float load(float v) { return v; }

@@ -25,6 +25,24 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
+namespace approximate {
+
+__device__ __forceinline__ Approximate exp(Approximate x) {
+  return __expf(x.v);
+}
+
+__device__ __forceinline__ Approximate tanh(Approximate x) {
+  const float c[] = {1.0f, -0.33332309126853943f, 0.13310173153877258f, -0.05210147425532341f, 0.015475417487323284f};
+  const float s = x.v * x.v, e = __expf(-2.0f * fabsf(x.v));
+  return s < 0.36f ? x.v * polynomial(c, s) : copysignf(__fdividef(1.0f - e, 1.0f + e), x.v);
+}
+
+__device__ __forceinline__ Approximate fabs(Approximate x) {
+  return fabsf(x.v);
+}
+
+}  // namespace approximate
+
 namespace {
 
 template <typename M>
@@ -317,17 +335,6 @@ CUDA_PRELUDE = r"""
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-namespace {
-
-__device__ __forceinline__ float load(float v) { return v; }
-__device__ __forceinline__ float load(__half v) { return __half2float(v); }
-__device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
-__device__ __forceinline__ double load(double v) { return v; }
-__device__ __forceinline__ void store(float& y, float v) { y = v; }
-__device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
-__device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
-__device__ __forceinline__ void store(double& y, double v) { y = v; }
-
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
 // place are far below half a unit of the result's. Polynomials are minimax in the relative error.
 namespace approximate {
@@ -351,20 +358,29 @@ struct Approximate {
   float v;
 };
 
-__device__ __forceinline__ Approximate exp(Approximate x) {
-  return __expf(x.v);
-}
-__device__ __forceinline__ Approximate tanh(Approximate x) {
-  const float s = x.v * x.v, e = __expf(-2.0f * fabsf(x.v));
-  return s < 0.36f ? x.v * fmaf(fmaf(fmaf(fmaf(0.015475417487323284f, s, -0.05210147425532341f), s, 0.13310173153877258f), s, -0.33332309126853943f), s, 1.0f) : copysignf(__fdividef(1.0f - e, 1.0f + e), x.v);
-}
-__device__ __forceinline__ Approximate fabs(Approximate x) {
-  return fabsf(x.v);
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <int N>
+__device__ __forceinline__ float polynomial(const float (&c)[N], float x) {
+  float y = c[N - 1];
+#pragma unroll
+  for (int k = N - 2; k >= 0; --k) y = fmaf(y, x, c[k]);
+  return y;
 }
 
 }  // namespace approximate
 
 using approximate::Approximate;
+
+namespace {
+
+__device__ __forceinline__ float load(float v) { return v; }
+__device__ __forceinline__ float load(__half v) { return __half2float(v); }
+__device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ double load(double v) { return v; }
+__device__ __forceinline__ void store(float& y, float v) { y = v; }
+__device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
+__device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
+__device__ __forceinline__ void store(double& y, double v) { y = v; }
 
 // Where element i of each tensor lies.
 template <bool DENSE, typename Index, int N>

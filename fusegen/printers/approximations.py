@@ -31,26 +31,24 @@ _ERFC = (-1.265498161315918, 0.9989520311355591, 0.39150264859199524, -0.0312309
          0.33354800939559937, -0.9831385016441345, 0.741163432598114, -0.18529914319515228)  # fmt: skip
 
 
-def _polynomial(coefficients: tuple[float, ...], variable: str) -> str:
-    """Horner's scheme in fused operations."""
-    *rest, text = (f"{c!r}f" for c in coefficients)
-    for coefficient in reversed(rest):
-        text = f"fmaf({text}, {variable}, {coefficient})"
-    return text
+def _constants(coefficients: tuple[float, ...]) -> str:
+    """The coefficients of a polynomial, lowest first."""
+    return f"const float c[] = {{{', '.join(f'{c!r}f' for c in coefficients)}}}; "
 
 
 # fmt: off
 BODIES: dict[str, str] = {
     "exp": "return __expf(x.v);",
     "exp2": "return exp2f(x.v);",
-    "expm1": f"return fabsf(x.v) < 0.5f ? x.v * {_polynomial(_EXPM1, 'x.v')} : __expf(x.v) - 1.0f;",
-    "tanh": f"const float s = x.v * x.v, e = __expf(-2.0f * fabsf(x.v)); "
-            f"return s < 0.36f ? x.v * {_polynomial(_TANH, 's')} "
+    "expm1": _constants(_EXPM1)
+             + "return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : __expf(x.v) - 1.0f;",
+    "tanh": _constants(_TANH) + "const float s = x.v * x.v, e = __expf(-2.0f * fabsf(x.v)); "
+            "return s < 0.36f ? x.v * polynomial(c, s) "
             ": copysignf(__fdividef(1.0f - e, 1.0f + e), x.v);",
-    "softplus": "const float e = __expf(-fabsf(x.v)); "
-                f"return (x.v < 0.0f ? 0.0f : x.v) + e * {_polynomial(_LOG1P, 'e')};",
-    "erfc": "const float z = fabsf(x.v), t = __fdividef(1.0f, fmaf(0.5f, z, 1.0f)); "
-            f"const float y = t * __expf(fmaf(-z, z, {_polynomial(_ERFC, 't')})); "
+    "softplus": _constants(_LOG1P) + "const float e = __expf(-fabsf(x.v)); "
+                "return (x.v < 0.0f ? 0.0f : x.v) + e * polynomial(c, e);",
+    "erfc": _constants(_ERFC) + "const float z = fabsf(x.v), t = __fdividef(1.0f, fmaf(0.5f, z, 1.0f)); "
+            "const float y = t * __expf(fmaf(-z, z, polynomial(c, t))); "
             "return x.v < 0.0f ? 2.0f - y : y;",
 }
 LIBRARY = ("fabs", "log", "log2", "log1p", "sin", "cos", "erf", "sqrt", "pow", "fma")

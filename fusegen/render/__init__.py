@@ -93,7 +93,12 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         }
         for kernel in (texts.forward, texts.backward)
     ]
-    own = {"kernels": rows, "functions": texts.functions[device], "qualifier": QUALIFIERS[device]}
+    own = {
+        "kernels": rows,
+        "functions": texts.functions[device],
+        "approximations": texts.approximations if device is Device.CUDA else (),
+        "qualifier": QUALIFIERS[device],
+    }
     return fill("kernel.j2", shared | own)
 
 
