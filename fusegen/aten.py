@@ -95,7 +95,7 @@ def _celu(x: Term, alpha: Term) -> Apply:
 
 
 def _celu_backward(g: Term, x: Term, alpha: Term) -> tuple[Term]:
-    inverse = call("quotient", 1, alpha)  # of alpha rounded to float, in every type
+    inverse = 1 / alpha  # of alpha rounded to float, in every type
     return (_where(x <= 0, g * inverse * alpha * call("exp", x * inverse), g),)
 
 
@@ -154,7 +154,7 @@ def _hardswish_backward(g: Term, x: Term) -> tuple[Term]:
 
 def _softplus(x: Term, beta: Term, threshold: Term) -> Apply:
     scaled = x * beta
-    return _where(scaled > threshold, x, call("quotient", call("log1p", call("exp", scaled)), beta))
+    return _where(scaled > threshold, x, call("log1p", call("exp", scaled)) / beta)
 
 
 def _softplus_backward(g: Term, x: Term, beta: Term, threshold: Term) -> tuple[Term]:

@@ -182,7 +182,8 @@ _ROWS = (
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
-    _symbol("quotient", "/", PRODUCT, lambda a, b: a / b, interval.divide),
+    Op("quotient", ("a", "b"), lambda a, b: a / b, interval.divide, written=False, notation="{0} / {1}",
+       body="const M c = M(1) / b, q = a * c, y = {m}fma({m}fma(-b, q, a), c, q); return y == y ? y : q;"),
     # eager's rounding to the storage type between two operations
     Op("rounded", _X, lambda x: x, interval.rounded16, written=False),
 )

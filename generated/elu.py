@@ -28,12 +28,12 @@ CUDA_SOURCE = r"""
 namespace approximate {
 
 __device__ __forceinline__ Approximate exp(Approximate x) {
-  return __expf(x.v);
+  return ex2(1.4426950408889634f * x.v);
 }
 
 __device__ __forceinline__ Approximate expm1(Approximate x) {
   const float c[] = {1.0f, 0.5f, 0.16665974259376526f, 0.04166870191693306f, 0.008407682180404663f, 0.0013888811226934195f};
-  return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : __expf(x.v) - 1.0f;
+  return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : ex2(1.4426950408889634f * x.v) - 1.0f;
 }
 
 }  // namespace approximate
@@ -325,8 +325,26 @@ CUDA_PRELUDE = r"""
 #include <cuda_fp16.h>
 
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+// place are far below half a unit of the result's.
 namespace approximate {
+
+// 2^x and 1 / x as the chip has them.
+__device__ __forceinline__ float ex2(float x) {
+#ifdef __CUDACC__
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return exp2f(x);
+#endif
+}
+__device__ __forceinline__ float rcp(float x) {
+#ifdef __CUDACC__
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return 1.0f / x;
+#endif
+}
 
 struct Approximate {
   __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
@@ -335,7 +353,7 @@ struct Approximate {
   friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
   friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
   friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
   }
   friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
   friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }

@@ -4,7 +4,7 @@
 #   y = x · Φ(x)
 #
 # Forward: 2 operations an element: 1 mul, 1 ndtr.
-# Gradient: 6 operations an element: 1 add, 3 mul, 1 ndtr, 1 normal.
+# Gradient: 5 operations an element: 2 mul, 1 add, 1 ndtr, 1 normal.
 # Its evidence, once certified, lies beside it in gelu.certificate.json.
 """The input times the probability that a standard normal variable lies below it.
 
@@ -27,19 +27,15 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
-__device__ __forceinline__ Approximate exp(Approximate x) {
-  return __expf(x.v);
+__device__ __forceinline__ Approximate ndtr(Approximate x) {
+  const float c[] = {-2.9246387481689453f, 1.431048035621643f, 0.6626250743865967f, -0.2806127667427063f, 1.1140862703323364f, -1.9668223857879639f, 1.2414058446884155f, -0.27709072828292847f};
+  const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f));
+  const float y = t * ex2(fmaf(-0.7213475204444817f * x.v, x.v, polynomial(c, t)));
+  return x.v < 0.0f ? y : 1.0f - y;
 }
 
-__device__ __forceinline__ Approximate erfc(Approximate x) {
-  const float c[] = {-1.265498161315918f, 0.9989520311355591f, 0.39150264859199524f, -0.031230930238962173f, 0.33354800939559937f, -0.9831385016441345f, 0.741163432598114f, -0.18529914319515228f};
-  const float z = fabsf(x.v), t = __fdividef(1.0f, fmaf(0.5f, z, 1.0f));
-  const float y = t * __expf(fmaf(-z, z, polynomial(c, t)));
-  return x.v < 0.0f ? 2.0f - y : y;
-}
-
-__device__ __forceinline__ Approximate fma(Approximate a, Approximate b, Approximate c) {
-  return fmaf(a.v, b.v, c.v);
+__device__ __forceinline__ Approximate normal(Approximate x) {
+  return 0.3989422804014327f * ex2(-0.7213475204444817f * x.v * x.v);
 }
 
 }  // namespace approximate
@@ -70,11 +66,11 @@ __device__ __forceinline__ double gelu_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 __device__ __forceinline__ M gelu_backward(M grad, M x) {
-  return grad * ndtr(x) + grad * x * normal(x);
+  return grad * (ndtr(x) + x * normal(x));
 }
 
 __device__ __forceinline__ double gelu_backward(double grad, double x) {
-  return grad * ndtr(x) + grad * x * normal(x);
+  return grad * (ndtr(x) + x * normal(x));
 }
 
 struct Forward {
@@ -124,11 +120,11 @@ inline double gelu_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float gelu_backward(float grad, float x) {
-  return grad * ndtr(x) + grad * x * normal(x);
+  return grad * (ndtr(x) + x * normal(x));
 }
 
 inline double gelu_backward(double grad, double x) {
-  return grad * ndtr(x) + grad * x * normal(x);
+  return grad * (ndtr(x) + x * normal(x));
 }
 
 struct Forward {
@@ -347,8 +343,26 @@ CUDA_PRELUDE = r"""
 #include <cuda_fp16.h>
 
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+// place are far below half a unit of the result's.
 namespace approximate {
+
+// 2^x and 1 / x as the chip has them.
+__device__ __forceinline__ float ex2(float x) {
+#ifdef __CUDACC__
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return exp2f(x);
+#endif
+}
+__device__ __forceinline__ float rcp(float x) {
+#ifdef __CUDACC__
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return 1.0f / x;
+#endif
+}
 
 struct Approximate {
   __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
@@ -357,7 +371,7 @@ struct Approximate {
   friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
   friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
   friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
   }
   friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
   friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }

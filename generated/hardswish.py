@@ -32,6 +32,12 @@ __device__ __forceinline__ M relu6(M x) {
   return x < 0 ? M(0) : x > 6 ? M(6) : x;
 }
 
+template <typename M>
+__device__ __forceinline__ M quotient(M a, M b) {
+  const M c = M(1) / b, q = a * c, y = fma(fma(-b, q, a), c, q);
+  return y == y ? y : q;
+}
+
 // y = x · relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 __device__ __forceinline__ float hardswish_forward(float x) {
@@ -44,11 +50,11 @@ __device__ __forceinline__ double hardswish_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 __device__ __forceinline__ float hardswish_backward(float grad, float x) {
-  return x <= -3.0f ? 0.0f : x < 3.0f ? grad * (x / 3.0f + 0.5f) : grad;
+  return x <= -3.0f ? 0.0f : x < 3.0f ? grad * (quotient(x, 3.0f) + 0.5f) : grad;
 }
 
 __device__ __forceinline__ double hardswish_backward(double grad, double x) {
-  return x <= -3.0 ? 0.0 : x < 3.0 ? grad * (x / 3.0 + 0.5) : grad;
+  return x <= -3.0 ? 0.0 : x < 3.0 ? grad * (quotient(x, 3.0) + 0.5) : grad;
 }
 
 struct Forward {
@@ -81,6 +87,12 @@ inline M relu6(M x) {
   return x < 0 ? M(0) : x > 6 ? M(6) : x;
 }
 
+template <typename M>
+inline M quotient(M a, M b) {
+  const M c = M(1) / b, q = a * c, y = std::fma(std::fma(-b, q, a), c, q);
+  return y == y ? y : q;
+}
+
 // y = x · relu6(x + 3) / 6
 inline float hardswish_forward(float x) {
   return x * relu6(x + 3.0f) / 6.0f;
@@ -92,11 +104,11 @@ inline double hardswish_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float hardswish_backward(float grad, float x) {
-  return x <= -3.0f ? 0.0f : x < 3.0f ? grad * (x / 3.0f + 0.5f) : grad;
+  return x <= -3.0f ? 0.0f : x < 3.0f ? grad * (quotient(x, 3.0f) + 0.5f) : grad;
 }
 
 inline double hardswish_backward(double grad, double x) {
-  return x <= -3.0 ? 0.0 : x < 3.0 ? grad * (x / 3.0 + 0.5) : grad;
+  return x <= -3.0 ? 0.0 : x < 3.0 ? grad * (quotient(x, 3.0) + 0.5) : grad;
 }
 
 struct Forward {

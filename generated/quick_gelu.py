@@ -27,12 +27,14 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
-__device__ __forceinline__ Approximate exp(Approximate x) {
-  return __expf(x.v);
+__device__ __forceinline__ Approximate sigmoid(Approximate x) {
+  const float e = ex2(-1.4426950408889634f * fabsf(x.v)), r = rcp(1.0f + e);
+  return x.v < 0.0f ? e * r : r;
 }
 
-__device__ __forceinline__ Approximate fabs(Approximate x) {
-  return fabsf(x.v);
+__device__ __forceinline__ Approximate sigmoid_slope(Approximate x) {
+  const float e = ex2(-1.4426950408889634f * fabsf(x.v)), r = rcp(1.0f + e);
+  return e * r * r;
 }
 
 }  // namespace approximate
@@ -346,8 +348,26 @@ CUDA_PRELUDE = r"""
 #include <cuda_fp16.h>
 
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+// place are far below half a unit of the result's.
 namespace approximate {
+
+// 2^x and 1 / x as the chip has them.
+__device__ __forceinline__ float ex2(float x) {
+#ifdef __CUDACC__
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return exp2f(x);
+#endif
+}
+__device__ __forceinline__ float rcp(float x) {
+#ifdef __CUDACC__
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return 1.0f / x;
+#endif
+}
 
 struct Approximate {
   __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
@@ -356,7 +376,7 @@ struct Approximate {
   friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
   friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
   friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
   }
   friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
   friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }

@@ -28,17 +28,16 @@ CUDA_SOURCE = r"""
 namespace approximate {
 
 __device__ __forceinline__ Approximate exp(Approximate x) {
-  return __expf(x.v);
+  return ex2(1.4426950408889634f * x.v);
+}
+
+__device__ __forceinline__ Approximate tanh_slope(Approximate x) {
+  const float e = ex2(-2.8853900817779268f * fabsf(x.v)), r = rcp(1.0f + e);
+  return 4.0f * e * r * r;
 }
 
 __device__ __forceinline__ Approximate tanh(Approximate x) {
-  const float c[] = {1.0f, -0.33332309126853943f, 0.13310173153877258f, -0.05210147425532341f, 0.015475417487323284f};
-  const float s = x.v * x.v, e = __expf(-2.0f * fabsf(x.v));
-  return s < 0.36f ? x.v * polynomial(c, s) : copysignf(__fdividef(1.0f - e, 1.0f + e), x.v);
-}
-
-__device__ __forceinline__ Approximate fabs(Approximate x) {
-  return fabsf(x.v);
+  return tanhf(x.v);
 }
 
 }  // namespace approximate
@@ -342,8 +341,26 @@ CUDA_PRELUDE = r"""
 #include <cuda_fp16.h>
 
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's. Polynomials are minimax in the relative error.
+// place are far below half a unit of the result's.
 namespace approximate {
+
+// 2^x and 1 / x as the chip has them.
+__device__ __forceinline__ float ex2(float x) {
+#ifdef __CUDACC__
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return exp2f(x);
+#endif
+}
+__device__ __forceinline__ float rcp(float x) {
+#ifdef __CUDACC__
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return 1.0f / x;
+#endif
+}
 
 struct Approximate {
   __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
@@ -352,7 +369,7 @@ struct Approximate {
   friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
   friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
   friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return __fdividef(0.25f * a.v, 0.25f * b.v);  // a quarter, since it gives 0 for a b beyond 2^126
+    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
   }
   friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
   friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }

@@ -1,12 +1,13 @@
 """What CUDA kernels call instead of the math library where 16 bits are kept of a result: a row a function.
 
-A row is the body of a function of `Approximate` values, whose floats are `x.v`. Each has an error of a few
-units in float's last place wherever 16 bits can tell, which tests/test_gpu.py holds against the correctly
-rounded results on all 65,536 inputs; a function without a row is the library's.
+A row is the body of a function of `Approximate` values, whose floats are `x.v`. ex2 and rcp are the chip's
+2**x and 1 / x, to 2 units of float's last place; both flush subnormals. Polynomials are minimax in the
+relative error. A function without a row is the library's. tests/test_gpu.py counts the results that are not
+correctly rounded, on all 65,536 inputs.
 
-Source: minimax polynomials of the relative error by Lawson's iteration (Rice and Usow 1968); erfc in the
-form of Press et al. 1992, Numerical Recipes, section 6.2; ex2.approx and __fdividef as the CUDA C++
-Programming Guide describes them, section "Mathematical Functions".
+Source: Lawson's iteration for the polynomials (Rice and Usow 1968, Math. Comp. 22); the tails of erfc and
+of the normal distribution as t 2**(P(t) - z**2), t = 1 / (1 + kz), after Press et al. 1992, Numerical
+Recipes, section 6.2; ex2.approx and rcp.approx as the PTX ISA describes them.
 """
 
 from __future__ import annotations
@@ -26,9 +27,28 @@ _LOG1P = (
     -0.00853909645229578,
 )
 _EXPM1 = (1.0, 0.5, 0.16665974259376526, 0.04166870191693306, 0.008407682180404663, 0.0013888811226934195)
-_TANH = (1.0, -0.33332309126853943, 0.13310173153877258, -0.05210147425532341, 0.015475417487323284)
-_ERFC = (-1.265498161315918, 0.9989520311355591, 0.39150264859199524, -0.031230930238962173,
-         0.33354800939559937, -0.9831385016441345, 0.741163432598114, -0.18529914319515228)  # fmt: skip
+_ERFC = (
+    -1.825764536857605,
+    1.4417250156402588,
+    0.561582088470459,
+    -0.03489840030670166,
+    0.46299806237220764,
+    -1.3996108770370483,
+    1.058937907218933,
+    -0.2649701237678528,
+)
+_NDTR = (
+    -2.9246387481689453,
+    1.431048035621643,
+    0.6626250743865967,
+    -0.2806127667427063,
+    1.1140862703323364,
+    -1.9668223857879639,
+    1.2414058446884155,
+    -0.27709072828292847,
+)
+_LOG2_E = 1.4426950408889634
+_ROOT_TAU = 2.5066282746310002  # of 2 pi  # fmt: skip
 
 
 def _constants(coefficients: tuple[float, ...]) -> str:
@@ -38,20 +58,32 @@ def _constants(coefficients: tuple[float, ...]) -> str:
 
 # fmt: off
 BODIES: dict[str, str] = {
-    "exp": "return __expf(x.v);",
-    "exp2": "return exp2f(x.v);",
+    "exp": f"return ex2({_LOG2_E}f * x.v);",
     "expm1": _constants(_EXPM1)
-             + "return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : __expf(x.v) - 1.0f;",
-    "tanh": _constants(_TANH) + "const float s = x.v * x.v, e = __expf(-2.0f * fabsf(x.v)); "
-            "return s < 0.36f ? x.v * polynomial(c, s) "
-            ": copysignf(__fdividef(1.0f - e, 1.0f + e), x.v);",
-    "softplus": _constants(_LOG1P) + "const float e = __expf(-fabsf(x.v)); "
-                "return (x.v < 0.0f ? 0.0f : x.v) + e * polynomial(c, e);",
-    "erfc": _constants(_ERFC) + "const float z = fabsf(x.v), t = __fdividef(1.0f, fmaf(0.5f, z, 1.0f)); "
-            "const float y = t * __expf(fmaf(-z, z, polynomial(c, t))); "
+             + f"return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : ex2({_LOG2_E}f * x.v) - 1.0f;",
+    "erfc": _constants(_ERFC) + "const float z = fabsf(x.v), t = rcp(fmaf(0.5f, z, 1.0f)); "
+            f"const float y = t * ex2(fmaf(-{_LOG2_E}f * z, z, polynomial(c, t))); "
             "return x.v < 0.0f ? 2.0f - y : y;",
+    "ndtr": _constants(_NDTR) + "const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f)); "
+            f"const float y = t * ex2(fmaf({-_LOG2_E / 2}f * x.v, x.v, polynomial(c, t))); "
+            "return x.v < 0.0f ? y : 1.0f - y;",
+    "normal": f"return {1 / _ROOT_TAU}f * ex2({-_LOG2_E / 2}f * x.v * x.v);",
+    "gauss": f"return ex2(-{_LOG2_E}f * x.v * x.v);",
+    "softplus": _constants(_LOG1P) + f"const float e = ex2(-{_LOG2_E}f * fabsf(x.v)); "
+                "return (x.v < 0.0f ? 0.0f : x.v) + e * polynomial(c, e);",
+    "sigmoid": f"const float e = ex2(-{_LOG2_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
+               "return x.v < 0.0f ? e * r : r;",
+    "sigmoid_slope": f"const float e = ex2(-{_LOG2_E}f * fabsf(x.v)), r = rcp(1.0f + e); return e * r * r;",
+    "tanh_slope": f"const float e = ex2({-2 * _LOG2_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
+                  "return 4.0f * e * r * r;",
+    "tanh_softplus": f"const float e = ex2(-{_LOG2_E}f * fabsf(x.v)), n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) "
+                     ": e * (e + 2.0f); return n * rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));",
+    "tanh_softplus_slope": f"const float e = ex2(-{_LOG2_E}f * fabsf(x.v)), n = x.v > 0.0f "
+                           "? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f); "
+                           "const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f)); "
+                           "return (x.v > 0.0f ? e : 1.0f) * (4.0f * e) * (1.0f + e) * (r * r);",
 }
-LIBRARY = ("fabs", "log", "log2", "log1p", "sin", "cos", "erf", "sqrt", "pow", "fma")
+LIBRARY = ("fabs", "exp2", "tanh", "log", "log2", "log1p", "sin", "cos", "erf", "sqrt", "pow", "fma")
 # fmt: on
 
 
@@ -66,7 +98,7 @@ def approximations(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     if not approximates(kernels):
         return ()
     used = {name for kernel in kernels for name in operations(kernel)}
-    bodies = " ".join(OPS[name].body for name in used)
+    bodies = " ".join(OPS[name].body for name in used - set(BODIES))
     called = used | {row.name for row in OPS.values() if row.libm and f"}}{row.libm}(" in bodies}
     spelt = {OPS[name].libm or name for name in called}
     own = tuple(

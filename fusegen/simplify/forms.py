@@ -9,7 +9,7 @@ from __future__ import annotations
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import Let, Name, Program, Term, call, rebuild, substitute
 
-_A, _G = Name("a"), Name("g")
+_A, _B, _C, _G = (Name(name) for name in "abcg")
 
 FORMS = (
     # one exponential instead of three functions; nothing cancels where tanh is near 1
@@ -18,6 +18,9 @@ FORMS = (
     Rule("softsign", _A / (call("abs", _A) + 1), call("soft_sign", _A)),
     Rule("softsign", _A / (1 + call("abs", _A)), call("soft_sign", _A)),
     Rule("one minus tanh's slope", _G - _G * call("tanh_slope", _A), _G * call("square", call("tanh", _A))),
+    # fewer products
+    Rule("common factor", _G * _A + _G * _B * _C, _G * (_A + _B * _C)),
+    Rule("divided and multiplied", _G / _B * _A * _B, _G * _A),
 )
 
 
