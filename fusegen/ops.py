@@ -91,6 +91,23 @@ _INF = interval.INFINITY
 _X = ("x",)
 _ZERO, _SIX = between(0, 0), between(6, 6)
 
+# exp(-x^2 / 2), with the rounding of the square mended
+_BELL = ("const M s = x * x, rest = {m}fma(x, x, -s), e = {m}exp(M(-0.5) * s); "
+         "const M bell = e > 0 ? e - e * (M(0.5) * rest) : e; ")  # fmt: skip
+# In float, polynomials that are minimax in the relative error: log1p(e) / e, and the normal distribution's
+# tail over its density times t, where t = 1 / (1 + |x| / 4) (in the manner of Cody 1969, Math. Comp. 23).
+_LOG1P = (1.0, -0.4999990165233612, 0.3332996368408203, -0.24954132735729218, 0.19675935804843903,
+          -0.1530558466911316, 0.10603640973567963, -0.056959398090839386, 0.01985139027237892,
+          -0.0032440091017633677)  # fmt: skip
+_MILLS = (0.09974633157253265, 0.0995214581489563, 0.09528784453868866, 0.07301288098096848,
+          0.08385100960731506, 0.017735116183757782, 0.022610414773225784, 0.05587983876466751,
+          -0.06453732401132584, 0.016892435029149055)  # fmt: skip
+
+
+def _constants(coefficients: tuple[float, ...]) -> str:
+    return "{{" + ", ".join(f"M({c!r})" for c in coefficients) + "}}"
+
+
 # fmt: off
 _ROWS = (
     # symbols: name, C++ symbol, strength, real function, range
@@ -151,11 +168,16 @@ _ROWS = (
     Op("erf", _X, sympy.erf, _always(-1, 1), libm="erf"),
     Op("erfc", _X, sympy.erfc, _always(0, 2), libm="erfc"),
     Op("ndtr", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, _always(0, 1), notation="Φ({0})",
-       body="return M(0.5) * {m}erfc(x * M(-0.70710678118654752));"),
+       body="if constexpr (sizeof(M) == 8) return M(0.5) * {m}erfc(x * M(-0.70710678118654752)); "
+       + _BELL + f"const M c[] = {_constants(_MILLS)}; "
+       "const M t = M(1) / {m}fma(M(0.25), {m}fabs(x), M(1)); "
+       "const M y = bell * t * polynomial(c, t); return x < 0 ? y : M(1) - y;"),
     Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1),
        body="const M e = {m}exp(-{m}fabs(x)); return (x < 0 ? e : M(1)) / (M(1) + e);"),
     Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF),
-       body="return (x > 0 ? x : M(0)) + {m}log1p({m}exp(-{m}fabs(x)));"),
+       body="const M e = {m}exp(-{m}fabs(x)), high = x < 0 ? M(0) : x; "
+       "if constexpr (sizeof(M) == 8) return high + {m}log1p(e); "
+       f"const M c[] = {_constants(_LOG1P)}; return high + e * polynomial(c, e);"),
     # forms and slopes of others in which nothing cancels
     Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
        body="const M e = {m}exp(-{m}fabs(x)), d = M(1) + e; return e / (d * d);", written=False),
@@ -171,14 +193,11 @@ _ROWS = (
        body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
        " const M d = n + (x > 0 ? M(2) * e * e : M(2));"
        " return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) / (d * d);", written=False),
-    # the bell curves; the last factor mends the rounding of the square
     Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False,
        body="const M s = x * x, rest = {m}fma(x, x, -s), y = {m}exp(-s);"
        " return y > 0 ? y - y * rest : y;"),
     Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
-       written=False,
-       body="const M s = x * x, rest = M(0.5) * {m}fma(x, x, -s), y = {m}exp(M(-0.5) * s);"
-       " return M(0.39894228040143268) * (y > 0 ? y - y * rest : y);"),
+       body=_BELL + "return M(0.39894228040143268) * bell;", written=False),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),

@@ -44,13 +44,20 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M ndtr(M x) {
-  return M(0.5) * erfc(x * M(-0.70710678118654752));
+  if constexpr (sizeof(M) == 8) return M(0.5) * erfc(x * M(-0.70710678118654752));
+  const M s = x * x, rest = fma(x, x, -s), e = exp(M(-0.5) * s);
+  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
+  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528784453868866), M(0.07301288098096848), M(0.08385100960731506), M(0.017735116183757782), M(0.022610414773225784), M(0.05587983876466751), M(-0.06453732401132584), M(0.016892435029149055)};
+  const M t = M(1) / fma(M(0.25), fabs(x), M(1));
+  const M y = bell * t * polynomial(c, t);
+  return x < 0 ? y : M(1) - y;
 }
 
 template <typename M>
 __device__ __forceinline__ M normal(M x) {
-  const M s = x * x, rest = M(0.5) * fma(x, x, -s), y = exp(M(-0.5) * s);
-  return M(0.39894228040143268) * (y > 0 ? y - y * rest : y);
+  const M s = x * x, rest = fma(x, x, -s), e = exp(M(-0.5) * s);
+  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
+  return M(0.39894228040143268) * bell;
 }
 
 // y = x · Φ(x)
@@ -100,13 +107,20 @@ namespace {
 
 template <typename M>
 inline M ndtr(M x) {
-  return M(0.5) * std::erfc(x * M(-0.70710678118654752));
+  if constexpr (sizeof(M) == 8) return M(0.5) * std::erfc(x * M(-0.70710678118654752));
+  const M s = x * x, rest = std::fma(x, x, -s), e = std::exp(M(-0.5) * s);
+  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
+  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528784453868866), M(0.07301288098096848), M(0.08385100960731506), M(0.017735116183757782), M(0.022610414773225784), M(0.05587983876466751), M(-0.06453732401132584), M(0.016892435029149055)};
+  const M t = M(1) / std::fma(M(0.25), std::fabs(x), M(1));
+  const M y = bell * t * polynomial(c, t);
+  return x < 0 ? y : M(1) - y;
 }
 
 template <typename M>
 inline M normal(M x) {
-  const M s = x * x, rest = M(0.5) * std::fma(x, x, -s), y = std::exp(M(-0.5) * s);
-  return M(0.39894228040143268) * (y > 0 ? y - y * rest : y);
+  const M s = x * x, rest = std::fma(x, x, -s), e = std::exp(M(-0.5) * s);
+  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
+  return M(0.39894228040143268) * bell;
 }
 
 // y = x · Φ(x)
@@ -342,6 +356,15 @@ CUDA_PRELUDE = r"""
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+__device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#pragma unroll
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
 // place are far below half a unit of the result's.
 namespace approximate {
@@ -382,15 +405,6 @@ struct Approximate {
   friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
   float v;
 };
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <int N>
-__device__ __forceinline__ float polynomial(const float (&c)[N], float x) {
-  float y = c[N - 1];
-#pragma unroll
-  for (int k = N - 2; k >= 0; --k) y = fmaf(y, x, c[k]);
-  return y;
-}
 
 }  // namespace approximate
 
@@ -452,7 +466,8 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
 constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
-// do not come in whole vectors, as many elements one by one.
+// do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
+// the kernel that keeps few registers, so that enough threads wait for memory at a time.
 template <class F, typename T, typename M, typename Index, bool DENSE>
 __global__ void __launch_bounds__(THREADS)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
@@ -463,7 +478,7 @@ __global__ void __launch_bounds__(THREADS)
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
   Vector<T> v[N];
   int64_t at[N];
-  if (vectors && first + BLOCK <= n) {
+  if ((DENSE || vectors) && first + BLOCK <= n) {
     locate<DENSE>(call, Index(first + threadIdx.x * WIDTH), at);
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k)
@@ -472,6 +487,15 @@ __global__ void __launch_bounds__(THREADS)
     for (int e = 0; e < WIDTH; ++e) element<F>(v, e, p);
 #pragma unroll
     for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + at[k]) = v[k];
+  } else if constexpr (DENSE) {
+#pragma unroll 1
+    for (Index i = first + threadIdx.x; i < n; i += THREADS) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
+      element<F>(v, 0, p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) data[k][i] = v[k].at[0];
+    }
   } else {
     T* to[F::OUTPUTS][WIDTH];
 #pragma unroll
@@ -512,10 +536,11 @@ template <class F, typename T, typename M, int N>
 cudaError_t launch(const Call<N>& call) {
   constexpr int BLOCK = THREADS * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
-  const auto kernel = call.dense                ? pointwise<F, T, M, int64_t, true>
+  const bool vectors = in_vectors<T>(call);
+  const auto kernel = call.dense && vectors     ? pointwise<F, T, M, int64_t, true>
                       : call.numel <= INT32_MAX ? pointwise<F, T, M, uint32_t, false>
                                                 : pointwise<F, T, M, int64_t, false>;
-  kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, in_vectors<T>(call), params<M>(call));
+  kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
   return cudaGetLastError();
 }
 
@@ -563,6 +588,14 @@ inline float load(float v) { return v; }
 inline float load(c10::Half v) { return v; }
 inline float load(c10::BFloat16 v) { return v; }
 inline double load(double v) { return v; }
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+inline M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
 
 // A walk over the tensors, one row of the innermost dimension after the other.
 template <typename T, int N>

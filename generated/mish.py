@@ -346,6 +346,15 @@ CUDA_PRELUDE = r"""
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+__device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#pragma unroll
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
 // place are far below half a unit of the result's.
 namespace approximate {
@@ -386,15 +395,6 @@ struct Approximate {
   friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
   float v;
 };
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <int N>
-__device__ __forceinline__ float polynomial(const float (&c)[N], float x) {
-  float y = c[N - 1];
-#pragma unroll
-  for (int k = N - 2; k >= 0; --k) y = fmaf(y, x, c[k]);
-  return y;
-}
 
 }  // namespace approximate
 
@@ -456,7 +456,8 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
 constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
-// do not come in whole vectors, as many elements one by one.
+// do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
+// the kernel that keeps few registers, so that enough threads wait for memory at a time.
 template <class F, typename T, typename M, typename Index, bool DENSE>
 __global__ void __launch_bounds__(THREADS)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
@@ -467,7 +468,7 @@ __global__ void __launch_bounds__(THREADS)
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
   Vector<T> v[N];
   int64_t at[N];
-  if (vectors && first + BLOCK <= n) {
+  if ((DENSE || vectors) && first + BLOCK <= n) {
     locate<DENSE>(call, Index(first + threadIdx.x * WIDTH), at);
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k)
@@ -476,6 +477,15 @@ __global__ void __launch_bounds__(THREADS)
     for (int e = 0; e < WIDTH; ++e) element<F>(v, e, p);
 #pragma unroll
     for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + at[k]) = v[k];
+  } else if constexpr (DENSE) {
+#pragma unroll 1
+    for (Index i = first + threadIdx.x; i < n; i += THREADS) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
+      element<F>(v, 0, p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) data[k][i] = v[k].at[0];
+    }
   } else {
     T* to[F::OUTPUTS][WIDTH];
 #pragma unroll
@@ -516,10 +526,11 @@ template <class F, typename T, typename M, int N>
 cudaError_t launch(const Call<N>& call) {
   constexpr int BLOCK = THREADS * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
-  const auto kernel = call.dense                ? pointwise<F, T, M, int64_t, true>
+  const bool vectors = in_vectors<T>(call);
+  const auto kernel = call.dense && vectors     ? pointwise<F, T, M, int64_t, true>
                       : call.numel <= INT32_MAX ? pointwise<F, T, M, uint32_t, false>
                                                 : pointwise<F, T, M, int64_t, false>;
-  kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, in_vectors<T>(call), params<M>(call));
+  kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
   return cudaGetLastError();
 }
 
@@ -567,6 +578,14 @@ inline float load(float v) { return v; }
 inline float load(c10::Half v) { return v; }
 inline float load(c10::BFloat16 v) { return v; }
 inline double load(double v) { return v; }
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+inline M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
 
 // A walk over the tensors, one row of the innermost dimension after the other.
 template <typename T, int N>
