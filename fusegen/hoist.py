@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ops import OPS
-from fusegen.term import Apply, Let, Name, Program, Term, names, rebuild
+from fusegen.term import Apply, Let, Name, Program, Term, names, rebuild, walk
 
 
 def hoisted(programs: tuple[Program, ...]) -> tuple[Program, ...]:
@@ -39,7 +39,10 @@ class _Hoist:
         return Program(self.whole.inputs, self.whole.params, ordered, results)
 
     def named(self, term: Term) -> Term:
+        """A term with its constant parts named; the rounding to a tensor's type is not the host's to do."""
         read = set(names(term))
+        if any(isinstance(part, Apply) and part.op == "rounded" for part in walk(term)):
+            return rebuild(term, self.named)
         free = isinstance(term, Apply) and term.op == "neg" and isinstance(term.args[0], Name)
         if (
             not isinstance(term, Apply)
