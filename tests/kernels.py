@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,3 +160,121 @@ def meaningful_strides(values: Tensor) -> list[int]:
     return [
         step for step, size in zip(values.stride(), values.shape, strict=True) if size > 1 < values.numel()
     ]
+
+
+# The library: what every committed module is held against
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A spec of the library, by PyTorch.
+
+    Attributes:
+        eager: the same of the same tensors and scalars, in PyTorch's own operations.
+        kinks: where it or its slope jumps, with the default scalars.
+        exact: whether forward and backward are eager's to the bit.
+        inputs: how many tensors it takes.
+        others: scalars to try beside the defaults.
+    """
+
+    eager: Callable[..., Tensor]
+    kinks: tuple[float, ...] = ()
+    exact: bool = False
+    inputs: int = 1
+    others: tuple[tuple[float, ...], ...] = ()
+
+
+def _glu(a: Tensor, b: Tensor) -> Tensor:
+    shape = (a + b).shape
+    return F.glu(torch.stack([a.expand(shape), b.expand(shape)]), 0)[0]
+
+
+LIBRARY = {
+    "celu": Activation(F.celu, (0.0,), others=((0.5,), (2.5,))),
+    "elu": Activation(F.elu, (0.0,), others=((0.5,), (2.5,))),
+    "geglu": Activation(lambda gate, up: F.gelu(gate) * up, inputs=2),
+    "gelu": Activation(F.gelu),
+    "gelu_tanh": Activation(lambda x: F.gelu(x, approximate="tanh")),
+    "glu": Activation(_glu, inputs=2),
+    "hardshrink": Activation(F.hardshrink, (-0.5, 0.5), True, others=((0.0,), (1.25,), (-0.5,))),
+    "hardsigmoid": Activation(F.hardsigmoid, (-3.0, 3.0), True),
+    "hardsigmoid_keras": Activation(lambda x: (0.2 * x + 0.5).clamp(0, 1), (-2.5, 2.5)),
+    "hardswish": Activation(F.hardswish, (-3.0, 3.0), True),
+    "hardtanh": Activation(
+        F.hardtanh, (-1.0, 1.0), True, others=((-0.5, 0.5), (0.1, 0.1), (-math.inf, 2.0))
+    ),
+    "leaky_relu": Activation(F.leaky_relu, (0.0,), True, others=((0.0,), (0.2,))),
+    "lecun_tanh": Activation(lambda x: 1.7159 * torch.tanh(2 / 3 * x)),
+    "logsigmoid": Activation(F.logsigmoid),
+    "mish": Activation(F.mish),
+    "quick_gelu": Activation(lambda x: x * torch.sigmoid(1.702 * x)),
+    "quick_tanh": Activation(
+        lambda x: (u := x.clamp(-3, 3)) * (27 + u * u) / (27 + 9 * u * u), (-3.0, 3.0)
+    ),
+    "reglu": Activation(lambda gate, up: F.relu(gate) * up, (0.0,), inputs=2),
+    "relu": Activation(F.relu, (0.0,), True),
+    "relu6": Activation(F.relu6, (0.0, 6.0), True),
+    "relu_hardswish": Activation(lambda x: F.hardswish(F.relu(x)), (0.0, 3.0)),
+    "rrelu": Activation(F.rrelu, (0.0,), True, others=((0.0, 0.5), (0.25, 0.25))),
+    "selu": Activation(F.selu, (0.0,)),
+    "serf": Activation(lambda x: x * torch.erf(F.softplus(x))),
+    "sigmoid": Activation(torch.sigmoid),
+    "silu": Activation(F.silu),
+    "snake": Activation(
+        lambda x, alpha=1.0: x + torch.sin(alpha * x).square() / alpha, others=((0.5,), (3.0,))
+    ),
+    "softplus": Activation(F.softplus, (20.0,), others=((3.0, 0.25), (0.5, 20.0))),
+    "softshrink": Activation(F.softshrink, (-0.5, 0.5), True, others=((0.0,), (1.25,))),
+    "softsign": Activation(F.softsign, (0.0,)),
+    "squared_relu": Activation(lambda x: F.relu(x).square(), (0.0,)),
+    "star_relu": Activation(
+        lambda x, scale=0.8944, bias=-0.4472: scale * F.relu(x).square() + bias,
+        (0.0,),
+        others=((2.0, 0.5),),
+    ),
+    "swiglu": Activation(lambda gate, up: F.silu(gate) * up, inputs=2),
+    "tanh": Activation(torch.tanh),
+    "tanh_exp": Activation(lambda x: x * torch.tanh(torch.exp(x))),
+    "tanhshrink": Activation(F.tanhshrink),
+    "threshold": Activation(
+        lambda x, threshold=0.0, value=0.0: F.threshold(x, threshold, value),
+        (0.0,),
+        True,
+        others=((0.5, -2.0), (-1.0, 20.0)),
+    ),
+}  # fmt: skip
+EXACT = [name for name, row in LIBRARY.items() if row.exact]
+ON_CUDA = pytest.param(
+    "cuda",
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+    ],
+)
+DEVICES = ("cpu", ON_CUDA)
+
+
+def function(name: str) -> Callable[..., Tensor]:
+    """The plain function of a committed module."""
+    found: Callable[..., Tensor] = getattr(generated(name), name)
+    return found
+
+
+def scalars(name: str) -> tuple[tuple[float, ...], ...]:
+    """The scalars to try a committed module with, the defaults first, in the order of its operator."""
+    schema = generated(name).OPERATOR._schema.arguments
+    defaults = inspect.signature(function(name)).parameters
+    wanted = [argument.name for argument in schema if str(argument.type) == "float"]
+    return (tuple(float(defaults[n].default) for n in wanted), *LIBRARY[name].others)
+
+
+def smooth(name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Inputs away from every kink, and so that none is hit by a step of a finite difference."""
+    generator = torch.Generator().manual_seed(7)
+    tensors = []
+    for _ in range(LIBRARY[name].inputs):
+        x = torch.rand(shape, generator=generator, dtype=torch.float64) * 9 - 4.5
+        for kink in LIBRARY[name].kinks:
+            x = torch.where((x - kink).abs() < 0.05, x + 0.125, x)
+        tensors.append(x.to(device, dtype))
+    return tensors
