@@ -197,7 +197,7 @@ def test_show_has_every_stage_of_the_pipeline() -> None:
     assert tuple(PIPELINE_STAGES) == STAGES
 
 
-@pytest.mark.parametrize("stage", ["parse", "compose", "simplify", "ir"])
+@pytest.mark.parametrize("stage", ["parse", "compose", "derive", "simplify", "ir"])
 def test_show_prints_the_stages_of_relu_hardswish(
     workshop: Workshop, golden: Callable[[str, str], None], stage: str
 ) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen.compose import compose
+from fusegen.compose import compose, expanded, fused_call
 from fusegen.errors import SpecErrors
 from fusegen.library import Library, find, find_all
 from fusegen.parse import parse_spec
 from fusegen.printers.dump import program as written
-from fusegen.term import Program
+from fusegen.term import Name, Program, SpecCall, Term
 
 
 def composed(body: str, **others: str) -> Program:
@@ -26,7 +26,9 @@ def composed(body: str, **others: str) -> Program:
     shipped = Library(ROOT / "specs")
     specs = {name: parse_spec(spec(name, text), f"{name}.yaml") for name, text in others.items()}
     specs["gate"] = parse_spec(spec("gate", body), "gate.yaml")
-    return compose(specs["gate"], lambda name: specs.get(name) or shipped(name), shipped.names())
+    gate = specs["gate"]
+    eager = gate.numerics == "eager"
+    return compose(gate, lambda name: specs.get(name) or shipped(name), shipped.names(), eager)
 
 
 def lines(body: str, **others: str) -> list[str]:
@@ -42,7 +44,7 @@ def refused(message: str) -> Iterator[None]:
 
 
 def test_a_formula_is_the_program() -> None:
-    assert written(composed("formula: x * 2 + 1")) == "given x\ny = x · 2 + 1"
+    assert written(composed("formula: x * 2 + 1")) == "given x\nreturn x · 2 + 1"
 
 
 def test_inputs_then_parameters_are_given_in_their_order() -> None:
@@ -56,7 +58,7 @@ def test_the_steps_of_a_chain_follow_each_other_under_their_names() -> None:
         "after_relu = relu(x)",
         "step2 = after_relu · 2",
         "after_tanh = tanh(step2)",
-        "y = min(max(after_tanh, -1), 1)",
+        "return min(max(after_tanh, -1), 1)",
     ]
 
 
@@ -64,57 +66,61 @@ def test_a_step_may_be_used_twice() -> None:
     assert lines("chain: [relu, relu, relu]") == [
         "after_relu = relu(x)",
         "after_relu2 = relu(after_relu)",
-        "y = relu(after_relu2)",
+        "return relu(after_relu2)",
     ]
 
 
 def test_a_chain_of_one_step_has_no_names() -> None:
-    assert lines("chain: [relu]") == ["y = relu(x)"]
+    assert lines("chain: [relu]") == ["return relu(x)"]
 
 
 def test_a_step_may_be_a_call_with_parameters() -> None:
     assert lines("chain: [relu, 'hardtanh(max_val=0.5, min_val=-2)']") == [
         "after_relu = relu(x)",
-        "y = min(max(after_relu, -2), 0.5)",
+        "return min(max(after_relu, -2), 0.5)",
     ]
-    assert lines("params: {top: 2}\nchain: [hardtanh(max_val=top)]") == ["y = min(max(x, -1), top)"]
+    assert lines("params: {top: 2}\nchain: [hardtanh(max_val=top)]") == ["return min(max(x, -1), top)"]
 
 
 def test_a_step_may_be_a_function_with_its_other_arguments() -> None:
-    assert lines("chain: [clamp(min=0)]") == ["y = max(x, 0)"]
-    assert lines("chain: ['clamp(max=1, min=0)']") == ["y = min(max(x, 0), 1)"]
-    assert lines("chain: [pow(exponent=2)]") == ["y = x²"]
+    assert lines("chain: [clamp(min=0)]") == ["return max(x, 0)"]
+    assert lines("chain: ['clamp(max=1, min=0)']") == ["return min(max(x, 0), 1)"]
+    assert lines("chain: [pow(exponent=2)]") == ["return x²"]
 
 
 def test_the_running_value_may_have_another_name_and_other_inputs_may_join() -> None:
     text = "inputs: {v: {}, w: {}}\nchain: [relu, v * w, maximum(v, w)]"
     text = text.replace("maximum(v, w)", "'maximum(v, w)'")
-    assert lines(text) == ["after_relu = relu(v)", "step2 = after_relu · w", "y = max(step2, w)"]
+    assert lines(text) == ["after_relu = relu(v)", "step2 = after_relu · w", "return max(step2, w)"]
 
 
 def test_named_steps_keep_their_names_and_unused_ones_are_left_out() -> None:
-    assert lines("where: {u: x + 3, v: u / 6}\nformula: x * v") == ["u = x + 3", "v = u / 6", "y = x · v"]
+    assert lines("where: {u: x + 3, v: u / 6}\nformula: x * v") == [
+        "u = x + 3",
+        "v = u / 6",
+        "return x · v",
+    ]
 
 
 def test_a_call_of_a_spec_puts_its_formula_in_place() -> None:
-    assert lines("formula: hardsigmoid(x) * 2") == ["y = relu6(x + 3) / 6 · 2"]
+    assert lines("formula: hardsigmoid(x) * 2") == ["return relu6(x + 3) / 6 · 2"]
 
 
 def test_an_argument_that_is_read_twice_is_computed_once() -> None:
     assert lines("formula: hardswish(tanh(x))") == [
         "hardswish_x = tanh(x)",
-        "y = hardswish_x · relu6(hardswish_x + 3) / 6",
+        "return hardswish_x · relu6(hardswish_x + 3) / 6",
     ]
-    assert lines("formula: hardswish(x)") == ["y = x · relu6(x + 3) / 6"]
-    assert lines("formula: hardsigmoid(tanh(x))") == ["y = relu6(tanh(x) + 3) / 6"]
+    assert lines("formula: hardswish(x)") == ["return x · relu6(x + 3) / 6"]
+    assert lines("formula: hardsigmoid(tanh(x))") == ["return relu6(tanh(x) + 3) / 6"]
 
 
 def test_parameters_of_a_called_spec_take_their_defaults_or_the_given_values() -> None:
     leaky = "params: {slope: 0.01, shift: 0}\nformula: where(x > 0, x, slope * x) + shift"
-    assert lines("formula: leaky(x)", leaky=leaky) == ["y = (x if x > 0 else 0.01 · x) + 0"]
-    assert lines("formula: leaky(x, 0.2)", leaky=leaky) == ["y = (x if x > 0 else 0.2 · x) + 0"]
-    assert lines("formula: leaky(x, shift=1)", leaky=leaky) == ["y = (x if x > 0 else 0.01 · x) + 1"]
-    assert lines("formula: leaky(shift=1, x=x)", leaky=leaky) == ["y = (x if x > 0 else 0.01 · x) + 1"]
+    assert lines("formula: leaky(x)", leaky=leaky) == ["return (x if x > 0 else 0.01 · x) + 0"]
+    assert lines("formula: leaky(x, 0.2)", leaky=leaky) == ["return (x if x > 0 else 0.2 · x) + 0"]
+    assert lines("formula: leaky(x, shift=1)", leaky=leaky) == ["return (x if x > 0 else 0.01 · x) + 1"]
+    assert lines("formula: leaky(shift=1, x=x)", leaky=leaky) == ["return (x if x > 0 else 0.01 · x) + 1"]
 
 
 def test_names_of_a_called_spec_never_meet_those_of_the_caller() -> None:
@@ -124,18 +130,18 @@ def test_names_of_a_called_spec_never_meet_those_of_the_caller() -> None:
         "u = x + alpha",
         "u2 = u · 7",
         "u3 = x · 7",
-        "y = u2 · u2 + u3 · u3 + u",
+        "return u2 · u2 + u3 · u3 + u",
     ]
 
 
 def test_a_named_step_of_a_called_spec_may_be_called_as_an_input_of_the_caller() -> None:
     inner = "inputs: {a: {}}\nwhere: {x: a + 1}\nformula: x * x"
-    assert lines("formula: inner(x * 2)", inner=inner) == ["x2 = x · 2 + 1", "y = x2 · x2"]
+    assert lines("formula: inner(x * 2)", inner=inner) == ["x2 = x · 2 + 1", "return x2 · x2"]
 
 
 def test_inputs_may_be_swapped_in_a_call() -> None:
     inner = "inputs: {a: {}, b: {}}\nformula: a - b / a"
-    assert lines("inputs: {a: {}, b: {}}\nformula: inner(b, a)", inner=inner) == ["y = b - a / b"]
+    assert lines("inputs: {a: {}, b: {}}\nformula: inner(b, a)", inner=inner) == ["return b - a / b"]
 
 
 def test_a_spec_of_its_own_folder_comes_before_one_of_the_same_name_that_is_shipped(
@@ -143,7 +149,7 @@ def test_a_spec_of_its_own_folder_comes_before_one_of_the_same_name_that_is_ship
 ) -> None:
     workshop.spec("hardswish", "formula: x * 42")
     workshop.spec("gate", "chain: [relu, hardswish]")
-    assert "y = after_relu · 42\n" in workshop.run("show", "gate", "--stage", "compose").output
+    assert "return after_relu · 42\n" in workshop.run("show", "gate", "--stage", "compose").output
 
 
 EAGER = "numerics: eager\n"
@@ -151,30 +157,80 @@ EAGER = "numerics: eager\n"
 
 def test_eager_rounds_after_every_operation_that_is_a_kernel_of_its_own() -> None:
     assert lines(f"{EAGER}formula: x * clamp(x + 3, 0, 6) / 6") == [
-        "y = rounded(rounded(x · rounded(min(max(rounded(x + 3), 0), 6))) / 6)"
+        "return rounded(rounded(x · rounded(min(max(rounded(x + 3), 0), 6))) / 6)"
     ]
 
 
 def test_eager_rounds_neither_constants_nor_conditions() -> None:
     assert lines(f"{EAGER}formula: where(x > 1 / 3, x, exp(2))") == [
-        "y = rounded(x if x > 1 / 3 else exp(2))"
+        "return rounded(x if x > 1 / 3 else exp(2))"
     ]
 
 
-def test_eager_takes_a_spec_with_a_reference_as_one_kernel_and_rounds_behind_it() -> None:
+def test_eager_takes_a_spec_with_a_reference_as_one_call_of_it_and_rounds_behind_it() -> None:
     assert lines(f"{EAGER}chain: [hardswish, x * x]") == [
-        "after_hardswish = rounded(x · relu6(x + 3) / 6)",
-        "y = rounded(after_hardswish · after_hardswish)",
+        "after_hardswish = rounded(torch.nn.functional.hardswish(x))",
+        "return rounded(after_hardswish · after_hardswish)",
     ]
-    assert lines(f"{EAGER}formula: 1 - hardsigmoid(x)") == ["y = rounded(1 - rounded(relu6(x + 3) / 6))"]
+    one_less = "return rounded(1 - rounded(torch.nn.functional.hardsigmoid(x)))"
+    assert lines(f"{EAGER}formula: 1 - hardsigmoid(x)") == [one_less]
     reference = "reference: torch.nn.functional.hardsigmoid\n"
-    assert lines(f"{EAGER}{reference}formula: relu6(x + 3) / 6") == ["y = relu6(x + 3) / 6"]
+    called = ["return rounded(torch.nn.functional.hardsigmoid(x))"]
+    assert lines(f"{EAGER}{reference}formula: relu6(x + 3) / 6") == called
+
+
+def test_eager_writes_a_spec_out_whose_reference_is_not_one_kernel() -> None:
+    assert lines(f"{EAGER}formula: softsign(x)") == ["return rounded(x / rounded(rounded(|x|) + 1))"]
+    unlike = "params: {other: 1}\nreference: torch.nn.functional.softplus\nformula: x * other"
+    assert lines(EAGER + unlike) == ["return rounded(x · other)"], "it has no beta and no threshold"
+
+
+def test_eager_names_a_tensor_that_a_called_kernel_reads_and_passes_parameters_as_they_are() -> None:
+    assert lines(f"{EAGER}params: {{top: 2}}\nformula: hardtanh(x * 2, max_val=top)") == [
+        "hardtanh_x = rounded(x · 2)",
+        "return rounded(torch.nn.functional.hardtanh(hardtanh_x, -1, top))",
+    ]
+    assert lines(f"{EAGER}inputs: {{a: {{}}, b: {{}}}}\nformula: glu(b, tanh(a))") == [
+        "glu_b = rounded(tanh(a))",
+        "return rounded(torch.nn.functional.glu(b, glu_b))",
+    ]
+
+
+def test_a_program_is_expanded_by_what_pytorchs_kernels_compute() -> None:
+    given = composed(f"{EAGER}formula: hardswish(tanh(x)) - hardtanh(x, max_val=2)")
+    program = expanded(given)
+    assert written(program).splitlines() == [
+        "given x",
+        "hardswish_x = rounded(tanh(x))",
+        "return rounded(rounded(hardswish_x · relu6(hardswish_x + 3) / 6) - rounded(min(max(x, -1), 2)))",
+    ]
+    assert (program.inputs, program.params) == (given.inputs, given.params)
+    accurate = composed("chain: [hardswish, tanh]")
+    assert expanded(accurate) == accurate
+
+
+def test_a_call_of_a_kernel_is_made_only_of_a_spec_that_is_one() -> None:
+    library = Library(ROOT / "specs")
+    values: dict[str, Term] = {name: Name(f"its_{name}") for name in ("x", "a", "b", "beta", "threshold")}
+
+    def call(name: str) -> SpecCall | None:
+        spec = library(name)
+        assert spec is not None
+        return fused_call(spec, values)
+
+    softplus = SpecCall(
+        "torch.nn.functional.softplus", (Name("its_x"), Name("its_beta"), Name("its_threshold"))
+    )
+    assert call("softplus") == softplus
+    assert call("glu") == SpecCall("torch.nn.functional.glu", (Name("its_a"), Name("its_b")))
+    assert call("softsign") is None
+    assert call("snake") is None
 
 
 def test_eager_rounds_inside_a_spec_that_is_several_kernels() -> None:
     inner = "formula: x * x + 1"
     assert lines(f"{EAGER}formula: inner(x) * 2", inner=inner) == [
-        "y = rounded(rounded(rounded(x · x) + 1) · 2)"
+        "return rounded(rounded(rounded(x · x) + 1) · 2)"
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,9 +45,10 @@ def everything(folder: Path, cwd: Path, seed: str) -> bytes:
     return done.stdout
 
 
-@pytest.fixture
-def specs(tmp_path: Path) -> Path:
-    folder = tmp_path / "specs"
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The committed specs, and two that use more of the language."""
+    folder = tmp_path_factory.mktemp("determinism") / "specs"
     folder.mkdir()
     (folder / "rich.yaml").write_text(RICH, encoding="utf-8")
     (folder / "gelu_like.yaml").write_text(GELU, encoding="utf-8")
@@ -55,16 +57,23 @@ def specs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_every_stage_gives_the_same_bytes_under_every_hash_seed_and_from_every_folder(specs: Path) -> None:
-    home = everything(specs, specs.parent, "0")
-    assert home.count(b"DO NOT EDIT") >= 10
+@pytest.fixture(scope="module")
+def home(specs: Path) -> bytes:
+    """What comes out beside the folder, under the first seed."""
+    return everything(specs, specs.parent, "0")
+
+
+def test_every_stage_gives_the_same_bytes_under_every_hash_seed_and_from_every_folder(
+    specs: Path, home: bytes
+) -> None:
+    assert home.count(b"DO NOT EDIT") == len(list(specs.glob("*.yaml")))
     elsewhere = specs.parent / "far" / "away"
     elsewhere.mkdir(parents=True)
-    for seed, cwd in (("1", specs.parent), ("2", specs.parent), ("4294967295", elsewhere)):
+    for seed, cwd in (("1", specs.parent), ("4294967295", elsewhere)):
         assert everything(specs, cwd, seed) == home
 
 
-def test_nothing_of_the_machine_is_in_a_module(specs: Path) -> None:
-    text = everything(specs, specs.parent, "0").decode()
+def test_nothing_of_the_machine_is_in_a_module(specs: Path, home: bytes) -> None:
+    text = home.decode()
     for word in (str(specs.parent), str(ROOT), os.uname().nodename, sys.version.split()[0]):
-        assert word not in text
+        assert not re.search(rf"\b{re.escape(word)}\b", text), word

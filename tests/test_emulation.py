@@ -1,6 +1,6 @@
-"""The very CUDA text of the generated modules, run on the CPU, element by element and thread by thread.
+"""The very CUDA text of generated modules, run on the CPU, element by element and thread by thread.
 
-Memory around every operand is guarded, y starts out poisoned, so a wrong index, a write outside, an
+Memory around every operand is guarded, outputs start out poisoned, so a wrong index, a write outside, an
 element written twice with another value or not at all is seen. What only a GPU knows is not shown here:
 its own exp and tanh, its speed, and threads that run at once.
 """
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import mmap
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +24,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels import DTYPES, INTEGERS, POINTWISE, assert_same, compiled, generated, patterns, ulps
+from kernels import DTYPES, INTEGERS, NAMES, assert_same, compiled, differences, generated, patterns, ulps
 from kernels import extensions as extensions
 from torch import Tensor
 
@@ -30,9 +32,11 @@ EMULATION = Path(__file__).resolve().parent / "emulation"
 FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-fsanitize=undefined", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
+FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "rank", "size", "stride")
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
-MAX_RANK, GUARD = 25, 256
+MAX_RANK, GUARD, POISON = 25, 256, 0xA5
 NORESERVE = 0x4000  # MAP_NORESERVE, which Python names from 3.13 on
+STREAM = 0x1234
 SIXTH = 1 / 6
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -63,71 +67,91 @@ class State(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Emulated:
-    """A module's CUDA text as a library of the CPU."""
+class Kernel:
+    """One kernel of an emulated module."""
 
-    library: ctypes.CDLL
-    call: type[ctypes.Structure]
     launch: Any
+    call: type[ctypes.Structure]
     inputs: int
+    outputs: int
     threads: int
-
-    @property
-    def state(self) -> State:
-        """What the header counts, and takes orders from."""
-        return State.in_dll(self.library, "emulation")
+    state: State
 
     def block(self, dtype: torch.dtype) -> int:
         """How many elements a block computes."""
-        return self.threads * self.width(dtype)
-
-    def width(self, dtype: torch.dtype) -> int:
-        """How many elements a 16-byte vector holds."""
-        return 16 // dtype.itemsize
+        return self.threads * width(dtype)
 
 
-def emulated(module: ModuleType, name: str, folder: Path, inputs: int = 1, params: int = 0) -> Emulated:
-    """The library that g++ makes of a module's CUDA text; only the launch is rewritten."""
-    text = module.CALL_SOURCE + module.CUDA_PRELUDE + module.CUDA_SOURCE
-    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", text)
-    assert launches == 1
-    layout = "".join(f", offsetof(Call, {field})" for field in ("out", "rank", "size", "stride"))
-    text += f'\n#include <cstddef>\nextern "C" {{ size_t layout[] = {{sizeof(Call){layout}}}; }}\n'
-    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    source.write_text(text, encoding="utf-8")
-    done = subprocess.run(["g++", *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+@dataclass(frozen=True)
+class Emulated:
+    """A module's CUDA text as a library of the CPU: forward, and backward."""
+
+    forward: Kernel
+    backward: Kernel
+
+
+def width(dtype: torch.dtype) -> int:
+    """How many elements a 16-byte vector holds."""
+    return 16 // dtype.itemsize
+
+
+def shapes(module: ModuleType) -> list[tuple[int, int]]:
+    """How many inputs and outputs the module's kernels have."""
+    found = re.findall(r"INPUTS = (\d+), OUTPUTS = (\d+);", module.CUDA_SOURCE)
+    return [(int(inputs), int(outputs)) for inputs, outputs in found]
+
+
+def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
+    """What a launch with so many tensors is given."""
 
     class Call(ctypes.Structure):
-        """What a launch is given."""
-
         _fields_ = [
-            ("in_", ctypes.c_void_p * inputs),
-            ("out", ctypes.c_void_p),
+            ("data", ctypes.c_void_p * tensors),
             ("numel", ctypes.c_int64),
             ("dtype", ctypes.c_int),
             ("device", ctypes.c_int),
+            ("stream", ctypes.c_void_p),
             ("dense", ctypes.c_bool),
             ("aligned", ctypes.c_bool),
             ("rank", ctypes.c_int),
             ("size", ctypes.c_int64 * MAX_RANK),
-            ("stride", (ctypes.c_int64 * MAX_RANK) * inputs),
+            ("stride", (ctypes.c_int64 * MAX_RANK) * tensors),
             *([("param", ctypes.c_double * params)] if params else []),
         ]
 
-    loaded = ctypes.CDLL(str(library))
-    mirrored = [
-        ctypes.sizeof(Call),
-        Call.out.offset,
-        Call.rank.offset,
-        Call.size.offset,
-        Call.stride.offset,
+    return Call
+
+
+def emulated(module: ModuleType, name: str, folder: Path, params: int = 0) -> Emulated:
+    """The library that g++ makes of a module's CUDA text; only the launch is rewritten."""
+    text = module.CALL_SOURCE + module.CUDA_PRELUDE + module.CUDA_SOURCE
+    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", text)
+    assert launches == 1
+    counts = shapes(module)
+    assert len(counts) == 2
+    layouts = [
+        f"sizeof(Call<{sum(count)}>)"
+        + "".join(f", offsetof(Call<{sum(count)}>, {field})" for field in FIELDS)
+        for count in counts
     ]
-    assert list((ctypes.c_size_t * 5).in_dll(loaded, "layout")) == mirrored
-    launch = getattr(loaded, f"{name}_launch")
-    launch.restype = ctypes.c_char_p
+    text += f'\n#include <cstddef>\nextern "C" {{ size_t layout[] = {{{", ".join(layouts)}}}; }}\n'
+    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
+    source.write_text(text, encoding="utf-8")
+    done = subprocess.run(["g++", *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = ctypes.CDLL(str(library))
     [threads] = re.findall(r"constexpr int THREADS = (\d+);", text)
-    return Emulated(loaded, Call, launch, inputs, int(threads))
+    mirrored: list[int] = []
+    kernels = []
+    for which, (inputs, outputs) in zip(("forward", "backward"), counts, strict=True):
+        call = call_type(inputs + outputs, params)
+        mirrored += [ctypes.sizeof(call), *(getattr(call, field).offset for field in FIELDS)]
+        launch = getattr(loaded, f"{name}_{which}_launch")
+        launch.restype = ctypes.c_char_p
+        state = State.in_dll(loaded, "emulation")
+        kernels.append(Kernel(launch, call, inputs, outputs, int(threads), state))
+    assert list((ctypes.c_size_t * len(mirrored)).in_dll(loaded, "layout")) == mirrored
+    return Emulated(*kernels)
 
 
 class Guarded:
@@ -136,53 +160,105 @@ class Guarded:
     def __init__(self, elements: int, dtype: torch.dtype, shift: int = 0) -> None:
         """Poison everything."""
         size = elements * dtype.itemsize
-        raw = torch.full((size + 2 * GUARD + 32,), 0xA5, dtype=torch.uint8)
+        raw = torch.full((size + 2 * GUARD + 32,), POISON, dtype=torch.uint8)
         start = GUARD + -(raw.data_ptr() + GUARD) % 16 + shift * dtype.itemsize
-        self.before, self.after = raw[:start], raw[start + size :]
-        room = raw[start : start + size]
-        self.values = torch.frombuffer(room.numpy(), dtype=dtype) if size else torch.empty(0, dtype=dtype)
+        self.before, self.room, self.after = raw[:start], raw[start : start + size], raw[start + size :]
+        numpy = self.room.numpy()
+        self.values = torch.frombuffer(numpy, dtype=dtype) if size else torch.empty(0, dtype=dtype)
         self.address = raw.data_ptr() + start
 
-    def check(self) -> None:
-        """Nothing around it was written."""
-        assert bool((self.before == 0xA5).all())
-        assert bool((self.after == 0xA5).all())
+    def check(self, view: Tensor | None = None) -> None:
+        """Nothing around it was written, and of it nothing but the elements of a view."""
+        assert bool((self.before == POISON).all())
+        assert bool((self.after == POISON).all())
+        if view is not None:
+            others = torch.ones(self.values.numel(), dtype=torch.bool)
+            others.as_strided(view.shape, view.stride()).fill_(False)
+            assert bool((self.room.view(-1, view.element_size())[others] == POISON).all())
+
+
+def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """How many elements lie between the first and the last of a view, both included."""
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+
+
+def launched(kernel: Kernel, call: ctypes.Structure) -> None:
+    """Launch, and nothing may go wrong."""
+    before = kernel.state.launches
+    assert kernel.launch(ctypes.byref(call)) is None
+    assert kernel.state.launches == before + 1
 
 
 def run(
-    emulation: Emulated,
-    inputs: list[Tensor],
-    *,
+    kernel: Kernel,
+    *inputs: Tensor,
     params: tuple[float, ...] = (),
     shift: int = 0,
     dense: bool = True,
-) -> Tensor:
-    """What the kernel makes of some tensors: copies in guarded memory if `dense`, else read in place."""
-    first = inputs[0]
-    call = emulation.call()
-    out = Guarded(first.numel(), first.dtype, shift)
-    rooms = []
+    into: tuple[int, ...] | None = None,
+    over: dict[int, int] | None = None,
+) -> list[Tensor]:
+    """What the kernel makes of some tensors.
+
+    Args:
+        kernel: what is launched.
+        inputs: all of one shape.
+        params: the scalars.
+        shift: how many elements off a 16-byte boundary every tensor starts.
+        dense: copy them into guarded memory, in a row; else read them in place, by their strides.
+        into: the strides of the outputs; in the order of the dimensions, without gaps, if not given.
+        over: which outputs are written over which inputs, which are then copied.
+    """
+    first, over = inputs[0], over or {}
+    shape = (first.numel(),) if dense else tuple(first.shape)
+    row = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+    call = kernel.call()
+    call.numel, call.rank, call.dense, call.stream = first.numel(), len(shape), dense, STREAM
+    call.dtype, call.device = SCALAR_TYPES[first.dtype], 0
+    call.size[: len(shape)] = shape
+    if params:
+        call.param[:] = params
+    rooms: list[Guarded] = []
+    tensors: list[Tensor] = []
+    outputs: dict[int, Tensor] = {}
+
+    def place(k: int, view: Tensor) -> None:
+        call.data[k] = view.data_ptr()
+        call.stride[k][: len(shape)] = view.stride()
+        tensors.append(view)
+
     for k, values in enumerate(inputs):
-        if dense:
-            rooms.append(Guarded(values.numel(), values.dtype, shift))
-            rooms[-1].values.copy_(values)
-            call.in_[k], call.stride[k][0] = rooms[-1].address, 1
+        if not dense and k not in over.values():
+            place(k, values)
+            continue
+        stride = row if dense else values.stride()
+        rooms.append(Guarded(extent(shape, stride) if first.numel() else 0, first.dtype, shift))
+        place(k, rooms[-1].values.as_strided(shape, stride))
+        tensors[-1].copy_(values.reshape(shape))
+    for k in range(kernel.outputs):
+        if k in over:
+            outputs[k] = tensors[over[k]]
         else:
-            call.in_[k] = values.data_ptr()
-            for d, step in enumerate(values.stride()):
-                call.stride[k][d] = step
-    sizes = [first.numel()] if dense else list(first.shape)
-    for d, size in enumerate(sizes):
-        call.size[d] = size
-    call.out, call.numel, call.rank = out.address, first.numel(), len(sizes)
-    call.dtype, call.device, call.dense = SCALAR_TYPES[first.dtype], 0, dense
-    call.aligned = all(address % 16 == 0 for address in (call.out, *call.in_))
-    for k, value in enumerate(params):
-        call.param[k] = value
-    assert emulation.launch(ctypes.byref(call)) is None
-    for room in (out, *rooms):
-        room.check()
-    return out.values.reshape(first.shape)
+            stride = into or row
+            rooms.append(Guarded(extent(shape, stride) if first.numel() else 0, first.dtype, shift))
+            outputs[k] = rooms[-1].values.as_strided(shape, stride)
+        place(kernel.inputs + k, outputs[k])
+    call.aligned = all(address % 16 == 0 for address in call.data)
+    copies = [tensor.clone() for tensor in tensors[: kernel.inputs]]
+    launched(kernel, call)
+    for k, copy in enumerate(copies):
+        if k not in over.values():
+            assert same_bits(tensors[k], copy)
+    for room in rooms:
+        own = next((view for view in tensors if view.data_ptr() == room.address), None)
+        room.check(own if first.numel() else None)
+    return [outputs[k].reshape(first.shape).clone() for k in range(kernel.outputs)]
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are equal, NaN by NaN."""
+    integer = INTEGERS[a.dtype]
+    return torch.equal(a.contiguous().view(integer), b.contiguous().view(integer))
 
 
 @pytest.fixture(autouse=True)
@@ -194,21 +270,52 @@ def defined(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 
 def in_math(formula: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     """A formula computed in float, or in double, and rounded once."""
-    math = torch.float64 if inputs[0].dtype == torch.float64 else torch.float32
-    return formula(*(value.to(math) for value in inputs)).to(inputs[0].dtype)
+    wide = torch.float64 if inputs[0].dtype == torch.float64 else torch.float32
+    return formula(*(value.to(wide) for value in inputs)).to(inputs[0].dtype)
 
 
-# What each module's arithmetic is on CUDA, where dividing by 6 is multiplying by the rounded 1 / 6.
-EXACT: dict[str, Callable[[Tensor], Tensor]] = {
-    "hardsigmoid": lambda x: F.relu6(x + 3) * SIXTH,
-    "hardsigmoid_keras": lambda x: (0.2 * x + 0.5).clamp(0, 1),
-    "hardswish": lambda x: x * F.relu6(x + 3) * SIXTH,
-    "hardtanh": lambda x: x.clamp(-1, 1),
-    "relu": F.relu,
-    "relu6": F.relu6,
-}
-PARAMS = {"hardtanh": (-1.0, 1.0)}
+def chosen(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+    return torch.where(condition, a, b)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A module's arithmetic on CUDA, where a division by 6 may be a product with the rounded 1 / 6."""
+
+    forward: Callable[[Tensor], Tensor]
+    backward: Callable[[Tensor, Tensor], Tensor]
+    params: tuple[float, ...] = ()
+    from_output: bool = False
+
+
+def between(x: Tensor, low: float, high: float, value: Tensor) -> Tensor:
+    """The value, but 0 where x is not above low, and 0 where it is not below high; NaN keeps it."""
+    return chosen(x <= low, 0.0, chosen(x >= high, 0.0, value))
+
+
+SLOPE = (0.125 + 1 / 3) / 2
+EXACT = {
+    "hardsigmoid": Exact(
+        lambda x: F.relu6(x + 3) * SIXTH,
+        lambda g, x: chosen((x > -3) & (x < 3), g * SIXTH, 0.0),
+    ),
+    "hardswish": Exact(
+        lambda x: x * F.relu6(x + 3) * SIXTH,
+        lambda g, x: chosen(x <= -3, 0.0, chosen(x < 3, g * (x / 3 + 0.5), g)),
+    ),
+    "hardtanh": Exact(
+        lambda x: x.clamp(-1, 1), lambda g, x: between(x, -1, 1, g), params=(-1.0, 1.0)
+    ),
+    "relu": Exact(F.relu, lambda g, y: chosen(y <= 0, 0.0, g), from_output=True),
+    "rrelu": Exact(
+        lambda x: chosen(x > 0, x, x * SLOPE),
+        lambda g, x: chosen(x > 0, g, g * SLOPE),
+        params=(0.125, 1 / 3),
+    ),
+}  # fmt: skip
 KINKS = (-3.0, 3.0, -2.5, 2.5, 1.0, 6.0)
+NEAR = ("softplus", "swiglu")
+PARAMS = {name: exact.params for name, exact in EXACT.items()} | {"softplus": (1.5, 20.0)}
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +325,7 @@ def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulate
 
     def get(name: str) -> Emulated:
         if name not in made:
-            made[name] = emulated(generated(name), name, folder, params=len(PARAMS.get(name, ())))
+            made[name] = emulated(generated(name), name, folder, len(PARAMS.get(name, ())))
         return made[name]
 
     return get
@@ -226,13 +333,37 @@ def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulate
 
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    """Two inputs and two parameters."""
+    """Two inputs and two parameters, hence three inputs and two outputs backward."""
     folder = tmp_path_factory.mktemp("gate")
-    return emulated(compiled(folder, "gate_test", GATE), "gate_test", folder, inputs=2, params=2)
+    return emulated(compiled(folder, "gate_test", GATE), "gate_test", folder, params=2)
+
+
+@pytest.fixture(scope="module")
+def eager(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    """Eager's rounding between operations."""
+    folder = tmp_path_factory.mktemp("eager")
+    return emulated(compiled(folder, "eager_test", EAGER), "eager_test", folder)
 
 
 def gated(x: Tensor, gate: Tensor, alpha: float = 0.5, beta: float = 0.1) -> Tensor:
     return in_math(lambda x, g: x * (alpha * g + beta).clamp(0, 1), x, gate)
+
+
+def gated_back(
+    grad: Tensor, x: Tensor, gate: Tensor, alpha: float = 0.5, beta: float = 0.1
+) -> list[Tensor]:
+    def inside(g: Tensor, x: Tensor, u: Tensor) -> Tensor:
+        t = alpha * u + beta
+        return chosen((t >= 0) & (t <= 1), g * x * alpha, 0.0)
+
+    through = in_math(lambda g, x, u: g * (alpha * u + beta).clamp(0, 1), grad, x, gate)
+    return [through, in_math(inside, grad, x, gate)]
+
+
+def samples(dtype: torch.dtype, count: int, number: int) -> list[Tensor]:
+    """Tensors of values of every kind, each in another order."""
+    x = patterns(dtype, count, KINKS)
+    return [x.roll(len(x) // 5 * k) for k in range(number)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -240,28 +371,66 @@ def gated(x: Tensor, gate: Tensor, alpha: float = 0.5, beta: float = 0.1) -> Ten
 def test_every_bit_is_that_of_the_formula(
     emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype
 ) -> None:
-    x = patterns(dtype, 50_000, KINKS)
-    actual = run(emulate(name), [x], params=PARAMS.get(name, ()))
-    assert_same(actual, in_math(EXACT[name], x), x)
+    exact, emulation = EXACT[name], emulate(name)
+    x, g = samples(dtype, 50_000, 2)
+    assert_same(run(emulation.forward, x, params=exact.params)[0], in_math(exact.forward, x), x)
+    actual = run(emulation.backward, g, x, params=exact.params)
+    assert_same(actual[0], in_math(exact.backward, g, x), g, x)
+
+
+NEARLY: dict[str, Callable[..., Tensor]] = {
+    "softplus": lambda x: F.softplus(x, 1.5, 20.0),
+    "swiglu": lambda gate, up: F.silu(gate) * up,
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["relu_hardswish", "conv_relu_hardswish"])
-def test_a_chain_is_near_its_steps(
+@pytest.mark.parametrize("name", NEARLY)
+def test_what_approximates_is_near_the_real_function(
     emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype
 ) -> None:
+    emulation, formula, params = emulate(name), NEARLY[name], PARAMS.get(name, ())
+    generator = torch.Generator().manual_seed(2)
+    count = emulation.forward.inputs
+    g, *inputs = torch.randn(1 + count, 20_000, dtype=torch.float64, generator=generator).to(dtype) * 4
+    leaves = [x.double().clone().requires_grad_() for x in inputs]
+    y = formula(*leaves)
+    pulled = torch.autograd.grad(y, leaves, g.double())
+    found = run(emulation.forward, *inputs, params=params) + run(
+        emulation.backward, g, *inputs, params=params
+    )
+    parts = (g * inputs[-1]).double().abs() if count > 1 else g.double().abs()
+    for actual, exact in zip(found, (y.detach(), *pulled), strict=True):
+        if dtype.itemsize == 2:
+            assert ulps(actual, exact.to(dtype)) <= 1
+            assert (actual != exact.to(dtype)).sum() <= 0.01 * actual.numel()
+        else:  # where a sum nearly cancels, its parts decide
+            error = (actual.double() - exact).abs() / (exact.abs() + parts / 8)
+            assert float(error.max()) <= 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_chain_is_near_its_steps(emulate: Callable[[str], Emulated], dtype: torch.dtype) -> None:
+    emulation = emulate("relu_hardswish")
     x = patterns(dtype, 50_000, KINKS)
     x = x[~(x.abs() > torch.finfo(x.dtype).max / 8)]  # where x * 6 overflows the two differ on purpose
-    steps = in_math(EXACT["hardswish"], F.relu(x))
-    assert ulps(run(emulate(name), [x]), steps) <= (2 if dtype.itemsize > 2 else 1)
+    [actual] = run(emulation.forward, x)
+    assert ulps(actual, in_math(EXACT["hardswish"].forward, F.relu(x))) <= (2 if dtype.itemsize > 2 else 1)
     huge = torch.tensor([torch.finfo(dtype).max, torch.inf, torch.nan, -torch.inf], dtype=dtype)
-    assert run(emulate(name), [huge]).tolist()[1] == torch.inf
-    assert run(emulate(name), [huge])[2].isnan()
-    assert run(emulate(name), [huge]).tolist()[3] == 0
+    [actual] = run(emulation.forward, huge)
+    assert actual[1] == torch.inf
+    assert actual[2].isnan()
+    assert actual[3] == 0
+    g = torch.ones(6, dtype=dtype)
+    kinks = torch.tensor([-1.0, -0.0, 0.0, 1.5, 3.0, 4.0], dtype=dtype)
+    assert run(emulation.backward, g, kinks)[0].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
 
 
-def test_all_committed_modules_are_emulated() -> None:
-    assert {*EXACT, "relu_hardswish"} == set(POINTWISE)
+def test_every_kind_of_kernel_is_emulated() -> None:
+    """As many inputs and outputs as a committed module has, with and without scalars of the host."""
+    every = {count for name in NAMES for count in shapes(generated(name))}
+    assert every == {count for name in (*EXACT, *NEARLY) for count in shapes(generated(name))}
+    assert "const double slope = " in generated("rrelu").CALL_SOURCE
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -271,16 +440,19 @@ def test_every_length_leaves_no_element_out(
 ) -> None:
     """Every residue of the vector's width, of the block, and of a thread's share."""
     emulation = emulate("hardsigmoid")
-    block, width = emulation.block(dtype), emulation.width(dtype)
-    longest = 2 * block + width
-    x = torch.randn(longest, generator=torch.Generator().manual_seed(1), dtype=dtype) * 2
-    expected = in_math(EXACT["hardsigmoid"], x)
-    lengths = {*range(1, 2 * width + 1), *range(1, longest + 1, 7 if width > 2 else 3)}
-    for edge in (emulation.threads, block, 2 * block):
-        lengths |= set(range(edge - width - 1, edge + width + 1))
+    block = emulation.forward.block(dtype)
+    longest = 2 * block + width(dtype)
+    generator = torch.Generator().manual_seed(1)
+    x, g = torch.randn(2, longest, generator=generator, dtype=dtype) * 2
+    forward = in_math(EXACT["hardsigmoid"].forward, x)
+    backward = in_math(EXACT["hardsigmoid"].backward, g, x)
+    lengths = {*range(1, 2 * width(dtype) + 1), *range(1, longest + 1, 29 if width(dtype) > 2 else 11)}
+    for edge in (emulation.forward.threads, block, 2 * block):
+        lengths |= set(range(edge - width(dtype) - 1, edge + width(dtype) + 1))
     for n in sorted(lengths):
-        actual = run(emulation, [x[:n]], shift=0 if aligned else 1)
-        assert torch.equal(actual, expected[:n]), n
+        shift = 0 if aligned else 1
+        assert torch.equal(run(emulation.forward, x[:n], shift=shift)[0], forward[:n]), n
+        assert torch.equal(run(emulation.backward, g[:n], x[:n], shift=shift)[0], backward[:n]), n
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -288,10 +460,11 @@ def test_any_misalignment_is_read_element_by_element(
     emulate: Callable[[str], Emulated], dtype: torch.dtype
 ) -> None:
     emulation = emulate("hardswish")
-    x = torch.randn(2 * emulation.block(dtype) + 3, dtype=dtype)
-    expected = in_math(EXACT["hardswish"], x)
-    for shift in range(1, emulation.width(dtype)):
-        assert_same(run(emulation, [x], shift=shift), expected, x)
+    x, g = torch.randn(2, 2 * emulation.forward.block(dtype) + 3).to(dtype)
+    for shift in range(1, width(dtype)):
+        assert_same(run(emulation.forward, x, shift=shift)[0], in_math(EXACT["hardswish"].forward, x), x)
+        actual = run(emulation.backward, g, x, shift=shift)
+        assert_same(actual[0], in_math(EXACT["hardswish"].backward, g, x), g, x)
 
 
 def views(dtype: torch.dtype) -> dict[str, Tensor]:
@@ -329,18 +502,84 @@ def views(dtype: torch.dtype) -> dict[str, Tensor]:
 def test_a_strided_input_is_read_where_it_lies(
     emulate: Callable[[str], Emulated], layout: str, dtype: torch.dtype
 ) -> None:
-    x = views(dtype)[layout]
-    actual = run(emulate("hardsigmoid"), [x], dense=False)
-    assert_same(actual, in_math(EXACT["hardsigmoid"], x), x)
+    emulation, x = emulate("hardsigmoid"), views(dtype)[layout]
+    [actual] = run(emulation.forward, x, dense=False)
+    assert_same(actual, in_math(EXACT["hardsigmoid"].forward, x), x)
+    g = x.contiguous().flip(0)
+    [actual] = run(emulation.backward, g, x, dense=False)
+    assert_same(actual, in_math(EXACT["hardsigmoid"].backward, g, x), g, x)
+
+
+def written_into(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Strides of outputs of three dimensions: with gaps, in another order, whole vectors apart or not."""
+    a, b, c = shape
+    return {
+        "gaps": (b * c * 2, c * 2, 2),
+        "last first": (1, a, a * b),
+        "middle last": (b * c, 1, b),
+        "rows of vectors": (b * (c + 16), c + 16, 1),
+        "odd rows": (b * (c + 1), c + 1, 1),
+    }
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", written_into((1, 1, 1)))
+def test_a_strided_output_is_written_where_it_lies(
+    emulate: Callable[[str], Emulated], gate: Emulated, layout: str, dtype: torch.dtype
+) -> None:
+    """And nothing between its elements."""
+    shape = (23, 5, 32)
+    into = written_into(shape)[layout]
+    generator = torch.Generator().manual_seed(4)
+    x, u, g = (torch.randn(3, *shape, generator=generator) * 3).to(dtype)
+    spread = x[:, :1].expand(shape)
+    for one in (x, spread):
+        [actual] = run(emulate("hardswish").forward, one, dense=False, into=into)
+        assert_same(actual, in_math(EXACT["hardswish"].forward, one), one)
+        found = run(gate.backward, g, one, u, params=(0.5, 0.1), dense=False, into=into)
+        for actual, expected in zip(found, gated_back(g, one, u), strict=True):
+            assert_same(actual, expected, g, one, u)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_an_output_may_be_an_input(
+    emulate: Callable[[str], Emulated], gate: Emulated, dtype: torch.dtype, dense: bool, shift: int
+) -> None:
+    """Each element is read before it is written; the other way round would read what was written."""
+    generator = torch.Generator().manual_seed(5)
+    x, u, g = (torch.randn(3, 41, 3, 64, generator=generator) * 3).to(dtype)
+    if not dense:
+        x, u, g = (one.transpose(0, 1)[..., 8:40] for one in (x, u, g))
+
+    def over(kernel: Kernel, *inputs: Tensor, **outputs: int) -> list[Tensor]:
+        chosen = {int(k[1:]): source for k, source in outputs.items()}
+        params = (0.5, 0.1) if kernel.inputs > 1 else ()
+        return run(kernel, *inputs, params=params, shift=shift, dense=dense, over=chosen)
+
+    [actual] = over(emulate("hardswish").forward, x, y0=0)
+    assert_same(actual, in_math(EXACT["hardswish"].forward, x), x)
+    for source in (0, 1):
+        [actual] = over(gate.forward, x, u, y0=source)
+        assert_same(actual, gated(x, u), x, u)
+    for first, second in ((1, 2), (2, 1), (0, 2), (1, 0)):
+        found = over(gate.backward, g, x, u, y0=first, y1=second)
+        for actual, expected in zip(found, gated_back(g, x, u), strict=True):
+            assert_same(actual, expected, g, x, u)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_two_inputs_and_two_parameters(gate: Emulated, dtype: torch.dtype) -> None:
-    n = 2 * gate.block(dtype) + gate.width(dtype) - 1
-    x, g = torch.randn(2, n, dtype=dtype, generator=torch.Generator().manual_seed(3)) * 3
-    for shift in range(gate.width(dtype)):
-        assert_same(run(gate, [x, g], params=(0.5, 0.1), shift=shift), gated(x, g), x, g)
-    assert_same(run(gate, [x, g], params=(-2.0, 7.0)), gated(x, g, -2.0, 7.0), x, g)
+    n = 2 * gate.forward.block(dtype) + width(dtype) - 1
+    x, u, g = (torch.randn(3, n, generator=torch.Generator().manual_seed(3)) * 3).to(dtype)
+    cases = [((-2.0, 7.0), 0), *(((0.5, 0.1), shift) for shift in range(width(dtype)))]
+    for params, shift in cases:
+        [actual] = run(gate.forward, x, u, params=params, shift=shift)
+        assert_same(actual, gated(x, u, *params), x, u)
+        found = run(gate.backward, g, x, u, params=params, shift=shift)
+        for actual, expected in zip(found, gated_back(g, x, u, *params), strict=True):
+            assert_same(actual, expected, g, x, u)
 
 
 @pytest.mark.parametrize(("a", "b"), [*itertools.permutations(("rotated", "row", "column", "value"), 2)])
@@ -353,24 +592,45 @@ def test_each_input_is_read_by_its_own_strides(gate: Emulated, a: str, b: str) -
         "column": base[:13].view(13, 1, 1).expand(shape),
         "value": base[17:18].expand(shape),
     }
-    actual = run(gate, [of[a], of[b]], params=(0.5, 0.1), dense=False)
-    assert_same(actual, gated(of[a], of[b]), of[a], of[b])
+    x, u, g = of[a], of[b], base[100 : 100 + 13].view(13, 1, 1).expand(shape)
+    assert_same(run(gate.forward, x, u, params=(0.5, 0.1), dense=False)[0], gated(x, u), x, u)
+    found = run(gate.backward, g, x, u, params=(0.5, 0.1), dense=False)
+    for actual, expected in zip(found, gated_back(g, x, u), strict=True):
+        assert_same(actual, expected, g, x, u)
+
+
+def test_as_many_dimensions_as_there_may_be_are_walked(emulate: Callable[[str], Emulated]) -> None:
+    shape = tuple(2 if d % 2 else 1 for d in range(MAX_RANK))
+    x = torch.randn(shape).permute(*reversed(range(MAX_RANK)))
+    [actual] = run(emulate("hardsigmoid").forward, x, dense=False)
+    assert_same(actual, in_math(EXACT["hardsigmoid"].forward, x), x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_eager_numerics_round_after_every_step(tmp_path: Path, dtype: torch.dtype) -> None:
-    module = compiled(tmp_path, "eager_test", EAGER)
-    x = patterns(dtype, 20_000, (-3.0, 57.0))
+def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dtype) -> None:
+    x, g = samples(dtype, 20_000, 2)
 
     def step(formula: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
         return in_math(formula, *inputs)
 
-    bounded = step(F.relu6, step(lambda v: v * 0.1, step(lambda v: v + 3, x)))
-    scaled = step(lambda v: v * torch.tensor(1 / 7, dtype=torch.float64).to(v.dtype), bounded)
+    seventh = torch.tensor(1 / 7, dtype=torch.float64)
+    t = step(lambda v: v * 0.1, step(lambda v: v + 3, x))
+    scaled = step(lambda v: v * seventh.to(v.dtype), step(F.relu6, t))
     expected = step(lambda a, b: a - b, scaled, step(lambda v: v * v, x))
-    assert_same(run(emulated(module, "eager_test", tmp_path), [x]), expected, x)
-    once = in_math(lambda v: F.relu6((v + 3) * 0.1) * SIXTH * 6 / 7 - v * v, x)
-    assert dtype.itemsize > 2 or (once.view(INTEGERS[dtype]) != expected.view(INTEGERS[dtype])).any()
+    assert_same(run(eager.forward, x)[0], expected, x)
+    once = in_math(lambda v: F.relu6((v + 3) * 0.1) * seventh.to(v.dtype) - v * v, x)
+    assert dtype.itemsize > 2 or differences(once, expected).any()
+
+    square = step(lambda a, v: a * v, -g, x)  # of each of the factors
+    back = step(lambda v: v * seventh.to(v.dtype), g)
+    back = step(lambda v: v * 0.1, in_math(lambda v, a: between(v, 0, 6, a), t, back))
+    sums = [
+        reduce(lambda a, b: step(torch.add, a, b), parts)
+        for parts in itertools.permutations((square, square, back))
+    ]
+    [actual] = run(eager.backward, g, x)
+    wrong = [int(differences(actual, total).sum()) for total in sums]
+    assert 0 in wrong, wrong
 
 
 def huge(elements: int) -> Tensor:
@@ -385,72 +645,77 @@ def test_the_far_end_of_a_huge_tensor_is_reached(
     emulate: Callable[[str], Emulated], beyond: int, aligned: bool
 ) -> None:
     """Indices beyond 31 and 32 bits: only the last blocks are run, on memory that is never touched."""
-    emulation, shift = emulate("hardsigmoid"), 0 if aligned else 3
+    kernel, shift = emulate("hardsigmoid").forward, 0 if aligned else 3
     n = beyond + 777
     x, y = huge(n + 8)[shift:], huge(n + 8)[shift:]
     tail = slice(n - 4000, n)
     x[tail] = torch.randn(4000, dtype=torch.float16)
-    call = emulation.call()
-    call.in_[0], call.out, call.numel, call.rank = x.data_ptr(), y.data_ptr(), n, 1
+    call = kernel.call()
+    call.data[:], call.numel, call.rank = (x.data_ptr(), y.data_ptr()), n, 1
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[torch.float16], True, aligned
-    call.size[0], call.stride[0][0] = n, 1
-    emulation.state.first_block = (n - 4000) // emulation.block(torch.float16)
+    call.size[0], call.stride[0][0], call.stride[1][0] = n, 1, 1
+    kernel.state.first_block = (n - 4000) // kernel.block(torch.float16)
     try:
-        assert emulation.launch(ctypes.byref(call)) is None
+        launched(kernel, call)
     finally:
-        emulation.state.first_block = 0
-    assert emulation.state.blocks == -(-n // emulation.block(torch.float16))
-    assert_same(y[tail], in_math(EXACT["hardsigmoid"], x[tail]), x[tail])
+        kernel.state.first_block = 0
+    assert kernel.state.blocks == -(-n // kernel.block(torch.float16))
+    assert_same(y[tail], in_math(EXACT["hardsigmoid"].forward, x[tail]), x[tail])
     assert y[n:].tolist() == [0.0] * (8 - shift)
 
 
 @pytest.mark.parametrize("beyond", [2**31 - 4000, 2**31, 2**32])
 def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated], beyond: int) -> None:
     """An expanded row: many more elements than a 32-bit index counts, and a small tensor."""
-    emulation = emulate("hardsigmoid")
+    kernel = emulate("hardsigmoid").forward
     row = torch.randn(1000, dtype=torch.float16)
     rows = beyond // 1000 + 2
     n = rows * 1000
     y = huge(n)
-    call = emulation.call()
-    call.in_[0], call.out, call.numel, call.rank = row.data_ptr(), y.data_ptr(), n, 2
+    call = kernel.call()
+    call.data[:], call.numel, call.rank = (row.data_ptr(), y.data_ptr()), n, 2
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[torch.float16], False, True
-    call.size[0], call.size[1], call.stride[0][0], call.stride[0][1] = rows, 1000, 0, 1
-    emulation.state.first_block = (n - 3000) // emulation.block(torch.float16)
+    call.size[:2], call.stride[0][:2], call.stride[1][:2] = (rows, 1000), (0, 1), (1000, 1)
+    kernel.state.first_block = (n - 3000) // kernel.block(torch.float16)
     try:
-        assert emulation.launch(ctypes.byref(call)) is None
+        launched(kernel, call)
     finally:
-        emulation.state.first_block = 0
-    assert_same(y[-3000:].view(3, 1000), in_math(EXACT["hardsigmoid"], row).expand(3, 1000))
+        kernel.state.first_block = 0
+    expected = in_math(EXACT["hardsigmoid"].forward, row).expand(3, 1000)
+    assert_same(y[-3000:].view(3, 1000), expected)
 
 
-def test_a_launch_goes_to_the_stream_of_the_tensors_device(emulate: Callable[[str], Emulated]) -> None:
-    emulation = emulate("relu")
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_a_launch_goes_to_the_given_stream_of_the_tensors_device(
+    emulate: Callable[[str], Emulated], which: str
+) -> None:
+    kernel: Kernel = getattr(emulate("relu"), which)
     x, y = torch.randn(8), torch.zeros(8)
-    call = emulation.call()
-    call.in_[0], call.out, call.numel, call.rank = x.data_ptr(), y.data_ptr(), 8, 1
-    call.dtype, call.dense, call.size[0], call.stride[0][0] = 6, True, 8, 1
+    call = kernel.call()
+    call.data[:], call.numel, call.rank = (*[x.data_ptr()] * kernel.inputs, y.data_ptr()), 8, 1
+    call.dtype, call.dense, call.size[0] = SCALAR_TYPES[x.dtype], True, 8
+    for k in range(kernel.inputs + 1):
+        call.stride[k][0] = 1
     for current, device in itertools.product((0, 1), repeat=2):
-        emulation.state.device, call.device = current, device
+        kernel.state.device, call.device, call.stream = current, device, 0x1000 + device
         y.zero_()
-        before = emulation.state.launches
-        assert emulation.launch(ctypes.byref(call)) is None
-        assert emulation.state.launches == before + 1
-        assert (emulation.state.launched_on, emulation.state.launched_stream) == (device, 0x1000 + device)
-        assert emulation.state.device == current
+        launched(kernel, call)
+        assert (kernel.state.launched_on, kernel.state.launched_stream) == (device, 0x1000 + device)
+        assert kernel.state.device == current
         assert_same(y, F.relu(x))
-    emulation.state.device = 0
+    kernel.state.device = 0
 
 
 def test_what_goes_wrong_is_reported(emulate: Callable[[str], Emulated]) -> None:
-    emulation = emulate("relu")
+    kernel = emulate("relu").forward
     x, y = torch.randn(8), torch.zeros(8)
-    call = emulation.call()
-    call.in_[0], call.out, call.numel, call.rank = x.data_ptr(), y.data_ptr(), 8, 1
-    call.dtype, call.dense, call.size[0], call.stride[0][0] = 6, True, 8, 1
-    emulation.state.launch_error = 1
-    assert emulation.launch(ctypes.byref(call)) == b"invalid argument"
-    assert emulation.launch(ctypes.byref(call)) is None
-    call.device, launches = 2, emulation.state.launches
-    assert emulation.launch(ctypes.byref(call)) == b"invalid device ordinal"
-    assert (emulation.state.launches, emulation.state.device) == (launches, 0)
+    call = kernel.call()
+    call.data[:], call.numel, call.rank = (x.data_ptr(), y.data_ptr()), 8, 1
+    call.dtype, call.dense, call.size[0] = SCALAR_TYPES[x.dtype], True, 8
+    call.stride[0][0], call.stride[1][0] = 1, 1
+    kernel.state.launch_error = 1
+    assert kernel.launch(ctypes.byref(call)) == b"invalid argument"
+    assert kernel.launch(ctypes.byref(call)) is None
+    call.device, launches = 2, kernel.state.launches
+    assert kernel.launch(ctypes.byref(call)) == b"invalid device ordinal"
+    assert (kernel.state.launches, kernel.state.device) == (launches, 0)

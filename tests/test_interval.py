@@ -46,7 +46,8 @@ def inside(range_: Interval, value: Fraction) -> bool:
 
 def rounded(value: float, kind: Any, range_: Interval) -> Any:
     """A float of a kind near a point, still inside the interval, whose finite ends are float32 numbers."""
-    nearest = kind(value)
+    with np.errstate(over="ignore"):
+        nearest = kind(value)
     low, high = (kind(float(end)) for end in (range_.low, range_.high))
     return min(max(nearest, low), high)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,9 +14,9 @@ from hypothesis import strategies as st
 from fusegen import ir
 from fusegen.errors import Span
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, held, operations
-from fusegen.lower import lower
+from fusegen.lower import lower, notes, uniforms
 from fusegen.parse.formula import parse_formula
-from fusegen.term import Apply, Let, Number, Program, SpecCall, Term
+from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term
 
 EVERY = [(device, math) for device in Device for math in Math]
 
@@ -27,21 +28,79 @@ def parsed(text: str, scope: str = "x y u") -> Term:
 
 def lowered(text: str, device: Device = Device.CPU, math: Math = Math.FLOAT) -> Expr:
     """The expression that a formula becomes."""
-    return lower("gate", Program(("x", "y"), (), (), parsed(text)), device, math).result
+    return lower("gate", Program(("x", "y"), (), (), (parsed(text),)), device, math).results[0]
 
 
 @pytest.mark.parametrize(("device", "math"), EVERY)
 def test_a_kernel_keeps_names_order_and_grouping(device: Device, math: Math) -> None:
-    program = Program(("x", "y"), ("a",), (Let("u", parsed("x + (y + x)")),), parsed("relu(u) - (y - u)"))
+    results = (parsed("relu(u) - (y - u)"), parsed("u * b", "u b"))
+    program = Program(("x", "y"), ("a", "b"), (Let("u", parsed("x + (y + x)")),), results)
     assert lower("gate", program, device, math) == Kernel(
         "gate",
         device,
         math,
         inputs=("x", "y"),
-        params=("a",),
+        params=("b",),
         lets=(ir.Let("u", Call("add", (Ref("x"), Call("add", (Ref("y"), Ref("x")))))),),
-        result=Call("sub", (Call("relu", (Ref("u"),)), Call("sub", (Ref("y"), Ref("u"))))),
+        results=(
+            Call("sub", (Call("relu", (Ref("u"),)), Call("sub", (Ref("y"), Ref("u"))))),
+            Call("mul", (Ref("u"), Ref("b"))),
+        ),
     )
+
+
+UNIFORM = Program(
+    ("x",),
+    ("a", "b", "c"),
+    (
+        Let("middle", parsed("(a + b) / 6", "a b")),
+        Let("twice", parsed("middle * 2", "middle")),
+        Let("u", parsed("x * twice + b", "x twice b")),
+    ),
+    (parsed("u + twice", "u twice"),),
+)
+
+
+@pytest.mark.parametrize(("device", "math"), EVERY)
+def test_what_parameters_decide_is_a_scalar_of_the_kernel(device: Device, math: Math) -> None:
+    kernel = lower("gate", UNIFORM, device, math)
+    assert kernel.params == ("b", "twice")
+    assert [let.name for let in kernel.lets] == ["u"]
+    assert operations(kernel) == ("add", "mul", "add")
+
+
+def test_what_parameters_decide_is_computed_in_double_by_a_true_division() -> None:
+    middle = Call("div", (Call("add", (Ref("a"), Ref("b"))), Const(6.0)))
+    twice = Call("mul", (Ref("middle"), Const(2.0)))
+    assert uniforms(UNIFORM) == (ir.Let("middle", middle), ir.Let("twice", twice))
+    tenth = Program(("x",), ("a",), (Let("u", parsed("a * 0.1", "a")),), (parsed("x * u"),))
+    assert uniforms(tenth)[0].value == Call("mul", (Ref("a"), Const(0.1)))
+    assert uniforms(Program(("x",), (), (), (parsed("x"),))) == ()
+
+
+def test_a_division_that_becomes_a_product_is_noted_on_cuda_only() -> None:
+    def divides(text: str) -> bool:
+        program = Program(("x", "y"), ("a",), (), (parsed("x"), parsed(text, "x y a")))
+        assert notes(program, Device.CPU) == ()
+        return notes(program, Device.CUDA) != ()
+
+    assert divides("y + x / 6")
+    assert not divides("y / x")
+    assert not divides("x / a")
+    assert not divides("6 / x")
+    assert notes(UNIFORM, Device.CUDA) == (), "the host divides"
+    step = replace(UNIFORM, lets=(*UNIFORM.lets[:2], Let("u", parsed("x / 6"))))
+    assert notes(step, Device.CUDA) == (
+        "Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.",
+    )
+
+
+@pytest.mark.parametrize("math", Math)
+def test_a_quotient_is_a_true_division_on_every_device(math: Math) -> None:
+    third = Apply("quotient", (Name("x"), Number(Fraction(3))))
+    for device in Device:
+        [result] = lower("gate", Program(("x",), (), (), (third,)), device, math).results
+        assert result == Call("quotient", (Ref("x"), Const(3.0)))
 
 
 @given(st.fractions(-(10**9), 10**9), st.integers(-300, 300))
@@ -50,9 +109,9 @@ def test_a_constant_is_rounded_to_float64_and_then_to_the_math_type(value: Fract
     double = float(number)
     with np.errstate(over="ignore"):
         single = float(np.float32(double))
-    program = Program(("x",), (), (), Number(number))
-    assert lower("gate", program, Device.CPU, Math.DOUBLE).result == Const(double)
-    assert lower("gate", program, Device.CPU, Math.FLOAT).result == Const(single)
+    program = Program(("x",), (), (), (Number(number),))
+    assert lower("gate", program, Device.CPU, Math.DOUBLE).results == (Const(double),)
+    assert lower("gate", program, Device.CPU, Math.FLOAT).results == (Const(single),)
 
 
 @pytest.mark.parametrize("math", Math)
@@ -83,12 +142,12 @@ def test_a_math_type_holds_the_nearest_value(value: float) -> None:
 @pytest.mark.parametrize(("device", "math"), EVERY)
 def test_every_operation_of_a_formula_is_lowered_once(device: Device, math: Math) -> None:
     text = "where(x > y, exp(x) * tanh(y), -abs(x)) + clamp(x, 0, 1)"
-    kernel = lower("gate", Program(("x", "y"), (), (), parsed(text)), device, math)
+    kernel = lower("gate", Program(("x", "y"), (), (), (parsed(text),)), device, math)
     assert operations(kernel) == ("add", "where", "gt", "mul", "exp", "tanh", "neg", "abs", "clamp")
 
 
 def test_a_call_of_a_spec_never_reaches_the_border() -> None:
-    program = Program(("x",), (), (), SpecCall("gate", (parsed("x"),)))
+    program = Program(("x",), (), (), (SpecCall("gate", (parsed("x"),)),))
     with pytest.raises(AssertionError, match="compose has replaced every call"):
         lower("gate", program, Device.CPU, Math.FLOAT)
 
@@ -96,7 +155,8 @@ def test_a_call_of_a_spec_never_reaches_the_border() -> None:
 def eager(op: str, left: str, right: str, device: Device) -> Expr:
     """The expression that one eager operation, followed by eager's rounding, becomes."""
     step = Apply(op, (parsed(left), parsed(right)))
-    return lower("gate", Program(("x", "y"), (), (), Apply("rounded", (step,))), device, Math.DOUBLE).result
+    program = Program(("x", "y"), (), (), (Apply("rounded", (step,)),))
+    return lower("gate", program, device, Math.DOUBLE).results[0]
 
 
 @pytest.mark.parametrize("op", ["add", "sub"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import keyword
 import math
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -13,11 +16,15 @@ import mpmath
 import numpy as np
 import pytest
 import sympy
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fusegen.interval import REALS, Interval, between, point
-from fusegen.ops import ATOM, CONSTANTS, FUNCTIONS, OPS, Op, argument_count, called
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
+from fusegen.ops import ATOM, CONSTANTS, FUNCTIONS, OPS, TRANSCENDENTAL, Op, argument_count, called
+from fusegen.printers.cpp import CppPrinter, support
 
 # what each row is over the real numbers, said a second time in mpmath
 REFERENCE: dict[str, Callable[..., Any]] = {
@@ -63,6 +70,17 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "erfc": mpmath.erfc,
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "softplus": lambda x: mpmath.log(1 + mpmath.exp(x)),
+    "saturate": lambda x, low, high: min(max(x, low), high),
+    "ndtr": mpmath.ncdf,
+    "soft_sign": lambda x: x / (1 + abs(x)),
+    "tanh_softplus": lambda x: mpmath.tanh(mpmath.log(1 + mpmath.exp(x))),
+    "sigmoid_slope": lambda x: mpmath.diff(REFERENCE["sigmoid"], x),
+    "tanh_slope": lambda x: mpmath.sech(x) ** 2,
+    "tanh_softplus_slope": lambda x: mpmath.diff(REFERENCE["tanh_softplus"], x),
+    "gauss": lambda x: mpmath.exp(-x * x),
+    "normal": mpmath.npdf,
+    "fma": lambda a, b, c: a * b + c,
+    "quotient": lambda a, b: a / b,
     "rounded": lambda x: x,
 }
 ROWS = pytest.mark.parametrize("row", OPS.values(), ids=lambda row: row.name)
@@ -86,7 +104,7 @@ def arguments(row: Op, data: st.DataObject) -> list[Fraction]:
     if row.name in POSITIVE:
         values = [abs(v) for v in values]
         assume(values[0] != 0)
-    if row.name in ("div", "reciprocal"):
+    if row.name in ("div", "quotient", "reciprocal"):
         assume(values[-1] != 0)
     if row.name == "log1p":
         assume(values[0] > -1)
@@ -126,7 +144,14 @@ def test_a_range_holds_every_value(row: Op, data: st.DataObject) -> None:
         assert inside(row.range(*(REALS for _ in values)), value)
 
 
-@ROWS
+PENDING = pytest.mark.xfail(reason="differentiates by a number, where it is given one", strict=True)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(r, marks=PENDING) if r.name == "tanh_softplus_slope" else r for r in OPS.values()],
+    ids=lambda row: row.name,
+)
 @settings(max_examples=8)
 @given(data=st.data())
 def test_the_sympy_function_is_the_reference(row: Op, data: st.DataObject) -> None:
@@ -144,48 +169,135 @@ def test_the_sympy_function_is_the_reference(row: Op, data: st.DataObject) -> No
             assert mpmath.almosteq(close, expected, rel_eps=1e-35, abs_eps=1e-60)
 
 
-ONE = np.float32(1)
-FLOATS: dict[str, Callable[..., Any]] = {
-    "relu": lambda x: np.where(x < 0, np.float32(0), x),
-    "abs": np.abs,
-    "sign": np.sign,
-    "square": lambda x: x * x,
-    "cube": lambda x: x * x * x,
-    "reciprocal": lambda x: ONE / x,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: ONE / np.sqrt(x),
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log2": np.log2,
-    "log1p": np.log1p,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
-    "sigmoid": lambda x: ONE / (ONE + np.exp(-x)),
-    "softplus": lambda x: np.where(x > 0, x, np.float32(0)) + np.log1p(np.exp(-np.abs(x))),
-}
 ENDS = [0.0, 1e-45, 1.1754944e-38, 1e-3, 1.0, 2.5, 88.0, 89.0, 104.0, 1e19, 3.4028235e38, math.inf]
+UNARY = [name for name, row in OPS.items() if row.args == ("x",) and name != "rounded"]
+SPELT = [name for name, row in OPS.items() if row.args and not row.boolean and name != "rounded"]
+Computed = Callable[..., NDArray[np.float32]]
 
 
-@pytest.mark.parametrize("name", FLOATS)
-def test_a_range_holds_what_floats_give_at_the_ends(name: str) -> None:
+HORNER = """\
+template <typename M, int N>
+M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}"""
+
+
+@pytest.fixture(scope="module")
+def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
+    """What the table's C++ of each operation computes in float on the CPU, over arrays."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    kernels, loops = [], []
+    for name in SPELT:
+        args = OPS[name].args
+        given: list[Expr] = [Ref(arg) for arg in args]
+        if name == "where":
+            given[0] = Call("gt", (given[0], Const(0.0)))
+        kernels.append(
+            Kernel(f"f_{name}", Device.CPU, Math.FLOAT, args, (), (), (Call(name, tuple(given)),))
+        )
+        values = ", ".join(f"in[{k}][i]" for k in range(len(args)))
+        loop = f"for (long i = 0; i < n; ++i) out[i] = f_{name}({values});"
+        loops.append(f'extern "C" void {name}_all(const float* const* in, float* out, long n) {{ {loop} }}')
+    definitions = [CppPrinter(kernel).definition() for kernel in kernels]
+    source = tmp_path_factory.mktemp("ops") / "ops.cpp"
+    source.write_text(
+        "\n".join(["#include <cmath>", HORNER, *support(tuple(kernels)), *definitions, *loops])
+    )
+    library = source.with_suffix(".so")
+    flags = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror"]
+    subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+
+    def computed(name: str) -> Computed:
+        def compute(*values: Any) -> NDArray[np.float32]:
+            arrays = [np.ascontiguousarray(value, np.float32) for value in values]
+            out = np.empty_like(arrays[0])
+            pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+            function = getattr(loaded, f"{name}_all")
+            function(pointers, ctypes.c_void_p(out.ctypes.data), ctypes.c_long(out.size))
+            return out
+
+        return compute
+
+    return {name: computed(name) for name in SPELT}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_a_range_holds_what_floats_give_at_the_ends(name: str, spelt: dict[str, Computed]) -> None:
     for low in [-end for end in ENDS] + ENDS:
         range_ = OPS[name].range(between(low if math.isinf(low) else Fraction(low), math.inf))
         points = np.array([sign * end for end in ENDS for sign in (1.0, -1.0)], np.float32)
         points = points[points >= np.float32(low)]  # -0.0 among them where low is zero
-        with np.errstate(all="ignore"):
-            values = FLOATS[name](points)
+        values = spelt[name](points)
         values = values[~np.isnan(values)]
         assert (values >= np.float64(float(range_.low))).all(), low
         assert (values <= np.float64(float(range_.high))).all(), low
 
 
+# how many units of the last place of a float the C++ may be off where the value is a normal number;
+# 2 is the math library's, and what is not named is rounded once
+ULPS = {
+    **dict.fromkeys("exp exp2 expm1 log log2 log1p sin cos tanh erf pow".split(), 2),
+    "erfc": 3, "cube": 1, "rsqrt": 1, "sigmoid": 2, "softplus": 2, "sigmoid_slope": 2, "tanh_slope": 2,
+    "tanh_softplus": 2, "tanh_softplus_slope": 3, "gauss": 2, "normal": 2, "soft_sign": 1, "ndtr": 4,
+}  # fmt: skip
+SIZES = np.concatenate([np.geomspace(1e-30, 1e-3, 8), np.geomspace(2e-3, 12, 40), [20.0, 60.0, 87.0]])
+
+
+@pytest.mark.parametrize("name", SPELT)
+def test_the_cpp_of_a_row_is_near_its_reference_everywhere(name: str, spelt: dict[str, Computed]) -> None:
+    args = OPS[name].args
+    columns = [np.roll(np.concatenate([SIZES, -SIZES]).astype(np.float32), 7 * k) for k in range(len(args))]
+    if name in POSITIVE or name == "pow":
+        columns[0] = abs(columns[0])
+    if name == "log1p":
+        columns[0] = np.maximum(columns[0], np.float32(-0.99))
+    if name == "pow":
+        columns[1] = np.clip(columns[1], -3, 3)
+    found = spelt[name](*columns)
+    tiny = float(np.finfo(np.float32).smallest_normal)
+    with mpmath.workdps(100):
+        for value, *row in zip(found, *columns, strict=True):
+            given = _condition(OPS[name], [mpmath.mpf(float(x)) for x in row])
+            exact = REFERENCE[name](*given)
+            if tiny < abs(exact) < 3e38:
+                error = abs(mpmath.mpf(float(value)) - exact) / abs(exact) * 2**24
+                assert error <= 1.01 * max(1, 2 * ULPS.get(name, 0.5)), (row, float(value), float(error))
+            else:
+                assert abs(value) <= 2 * tiny or abs(exact) >= 3e38
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, Computed]) -> None:
+    own = {
+        "cube": lambda x: x**3, "ndtr": torch.special.ndtr, "softplus": torch.nn.functional.softplus,
+        "relu6": torch.nn.functional.relu6, "sigmoid_slope": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
+        "tanh_slope": lambda x: 1 - torch.tanh(x).square(), "gauss": lambda x: torch.exp(-x * x),
+        "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+        "tanh_softplus": lambda x: torch.tanh(torch.nn.functional.softplus(x)),
+    }  # fmt: skip
+    own["tanh_softplus_slope"] = lambda x: (
+        own["tanh_slope"](torch.nn.functional.softplus(x)) * torch.sigmoid(x)
+    )
+    own["soft_sign"] = torch.nn.functional.softsign
+    special = torch.tensor(
+        [0.0, -0.0, 1e-45, -1e-45, 1.0, -1.0, 6.0, 1e30, -1e30, math.inf, -math.inf, math.nan]
+    )
+    expected = (own.get(name) or getattr(torch, name))(special)
+    found = torch.from_numpy(spelt[name](special.numpy()))
+    slopes = name in ("soft_sign", "sigmoid_slope", "tanh_slope", "tanh_softplus_slope", "gauss", "normal")
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7, equal_nan=True)
+    zeros = special == 0
+    assert slopes or torch.equal(torch.signbit(found[zeros]), torch.signbit(expected[zeros]))
+
+
 @ROWS
 def test_a_row_has_one_spelling(row: Op) -> None:
     spellings = [bool(row.infix), bool(row.libm), bool(row.body)]
-    expected = 0 if row.name in ("where", "pi", "e", "rounded") else 1
+    expected = 0 if row.name in ("where", "pi", "e", "rounded") else 1  # what the printer knows by itself
     assert sum(spellings) == expected
 
 
@@ -208,13 +320,17 @@ def test_a_row_is_consistent(row: Op) -> None:
 def test_a_body_is_a_function_of_its_arguments_in_the_math_type(row: Op) -> None:
     body = row.body.format(m="std::")
     assert body.endswith(";")
-    assert body.count("return ") == 1
+    assert body.count("return ") == 1 + body.count("if constexpr (sizeof(M) == 8) return ")
     words = set(re.findall(r"(?<![:.\w])[A-Za-z_]\w*", body))
+    steps = set(re.findall(r"(\w+)(?:\[\])? = ", ", ".join(re.findall(r"const M (.+?);", body))))
     assert set(row.args) <= words
-    assert words - set(row.args) <= {"return", "M", "std"}
+    assert not steps & set(row.args)
+    known = {"return", "M", "std", "const", "if", "constexpr", "sizeof", "polynomial"}
+    assert words - set(row.args) - steps <= known
     for literal in re.findall(r"(?<![\w.])\d[\d.]*", body):
         compared = re.search(rf"[<>=] {literal}\b", body)
-        assert compared or f"M({literal})" in body, "a bare literal would compute in another type"
+        typed = re.search(rf"\bM\(-?{re.escape(literal)}\)", body)
+        assert compared or typed, "a bare literal would compute in another type"
 
 
 def test_names_of_functions_of_cpp_do_not_differ_from_their_names_here() -> None:
@@ -226,7 +342,15 @@ def test_functions_and_constants_are_what_a_formula_may_name() -> None:
     assert set(CONSTANTS) == {"pi", "e"}
     assert not set(CONSTANTS) & set(FUNCTIONS)
     assert set(FUNCTIONS) == {row.name for row in OPS.values() if row.written and row.args}
-    assert "rounded" not in FUNCTIONS
+    assert not {"rounded", "fma", "quotient", "gauss", "sigmoid_slope", "tanh_slope"} & set(FUNCTIONS)
+
+
+def test_what_approximates_is_known_to_approximate() -> None:
+    """An operation is transcendental if and only if its C++ calls a function that is not rounded once."""
+    exact = {"fabs", "sqrt", "fma", ""}
+    for name, row in OPS.items():
+        called = set(re.findall(r"{m}(\w+)", row.body)) | {row.libm}
+        assert (name in TRANSCENDENTAL) == bool(called - exact), name
 
 
 def test_a_bound_of_clamp_may_be_left_out() -> None:
@@ -256,6 +380,12 @@ def test_a_bound_of_clamp_may_be_left_out() -> None:
         ("erf", between(-1, 1)),
         ("erfc", between(0, 2)),
         ("sin", between(-2, 2)),
+        ("ndtr", between(0, 1)),
+        ("soft_sign", between(-1, 1)),
+        ("tanh_softplus", between(0, 1)),
+        ("sigmoid_slope", between(0, 1)),
+        ("gauss", between(0, 1)),
+        ("normal", between(0, 1)),
     ],
 )
 def test_the_ranges_that_the_simplifier_lives_on(name: str, range_: Interval) -> None:

@@ -74,4 +74,5 @@ def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_pa
     spec = "name: doubled\nsummary: A test.\nchain: [hardswish, 2 * x]\n"
     (tmp_path / "specs" / "doubled.yaml").write_text(spec, encoding="utf-8")
     run(sys.executable, "-m", "fusegen", "build", folder=tmp_path, PYTHONPATH=str(installed))
-    assert "def doubled(x):" in (tmp_path / "generated" / "doubled.py").read_text(encoding="utf-8")
+    text = (tmp_path / "generated" / "doubled.py").read_text(encoding="utf-8")
+    assert "\ndef doubled(x, inplace=False, *, out=None):\n" in text

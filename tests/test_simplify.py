@@ -21,20 +21,27 @@ from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.printers.dump import rewrite
 from fusegen.printers.notation import term as written
-from fusegen.simplify import matched, simplify
-from fusegen.simplify.constants import folded
-from fusegen.simplify.rules import RULES, Fact, Rule, proved
-from fusegen.term import Apply, Let, Name, Number, Program, Term, names
+from fusegen.simplify import simplify
+from fusegen.simplify.constants import constants_folded, folded
+from fusegen.simplify.forms import FORMS, formed
+from fusegen.simplify.rules import RULES, Fact, Rule, matched, proved
+from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term, names, rebuild
 
 Floats = NDArray[np.float32]
 ONE, ZERO = np.float32(1), np.float32(0)
 
 # what the bodies of ops.OPS compute, in numpy, comparison for comparison
 COMPUTED: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
-    "sub": lambda a, b: a - b,
     "neg": lambda a: -a,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "where": lambda condition, a, b: np.where(condition != 0, a, b),
     "relu": lambda x: np.where(x < 0, ZERO, x),
     "relu6": lambda x: np.where(x < 0, ZERO, np.where(x > 6, np.float32(6), x)),
     "clamp": lambda x, low, high: COMPUTED["clamp_max"](COMPUTED["clamp_min"](x, low), high),
@@ -53,6 +60,7 @@ COMPUTED: dict[str, Callable[..., Any]] = {
 SPECIAL = [0.0, 1e-45, 1e-38, 0.1, 0.5, 1.0, 3.0, 6.0, 6.0000005, 7.5, 255.0, 1e19, 3.4028235e38, math.inf]
 VALUES = [sign * value for value in SPECIAL for sign in (1.0, -1.0)] + [math.nan]
 RNG = np.random.default_rng(7)
+FEWER = [*VALUES[:2], 1.0, -1.0, 6.0, 6.0000005, -7.5, math.inf, -math.inf, math.nan]  # of many names
 VALUES += [float(v) for v in RNG.standard_normal(12) * 10.0 ** RNG.integers(-30, 30, 12)]
 CONSTANTS = [v for v in VALUES if math.isfinite(v) and math.copysign(1, v) * (v == 0) >= 0]
 FIXED = {"zero_": 0.0, "six_": 6.0}
@@ -84,7 +92,8 @@ def granted(fact: Fact, values: dict[str, float]) -> bool:
 def points(rule: Rule) -> dict[str, Floats]:
     """Every combination of values at which the facts of a rule hold."""
     variables = names(rule.left)
-    choices = [CONSTANTS if name.endswith("_") else VALUES for name in variables]
+    values = VALUES if len(variables) < 4 else FEWER
+    choices = [CONSTANTS if name.endswith("_") else values for name in variables]
     rows = [
         row
         for row in itertools.product(*choices)
@@ -143,6 +152,7 @@ def test_a_rule_names_only_what_it_matched(rule: Rule) -> None:
     [
         ("clamp(a, low, high)", "clamp_min(a, low)"), ("relu(a)", "a"), ("a * 2", "a"), ("a + 1", "a"),
         ("a ** 2", "cube(a)"), ("abs(a)", "-a"), ("a / 2", "a * 2"), ("relu6(a)", "relu(a)"),
+        ("where(a < low, high, a)", "a"), ("a - -low", "a - low"), ("-a * low", "a * low"),
     ],
 )  # fmt: skip
 def test_a_wrong_rule_is_not_proved(left: str, right: str) -> None:
@@ -156,8 +166,8 @@ def parsed(text: str, scope: str = "x y") -> Term:
 
 def simplest(text: str, **assume: Interval) -> str:
     """A formula in x and y after the simplifier, as text."""
-    program, _ = simplify(Program(("x", "y"), (), (), parsed(text)), assume)
-    return written(program.result)
+    program, _ = simplify(Program(("x", "y"), (), (), (parsed(text),)), assume)
+    return written(program.results[0])
 
 
 @pytest.mark.parametrize(
@@ -184,6 +194,16 @@ def simplest(text: str, **assume: Interval) -> str:
         ("x * (2 - 1)", "x"),
         ("x * (1 / 3 + 2 / 3)", "x"),
         ("sqrt(4) * x", "2 · x"),
+        ("where(relu(x) < 0, y, x)", "x"),
+        ("where(relu(x) <= -1, y, x)", "x"),
+        ("where(relu6(x) > 6, y, x)", "x"),
+        ("where(relu6(x) >= 7, y, x)", "x"),
+        ("-x * y", "-(x · y)"),
+        ("x * -y", "-(x · y)"),
+        ("-x / y", "-(x / y)"),
+        ("-x * -y", "x · y"),
+        ("x - -y", "x + y"),
+        ("x + -y", "x - y"),
     ],
 )
 def test_a_formula_gets_simpler(formula: str, after: str) -> None:
@@ -214,12 +234,69 @@ def test_a_formula_gets_simpler(formula: str, after: str) -> None:
         "exp(log(x))",
         "sin(x) + 1.5",
         "maximum(x, x)",
+        "where(relu(x) <= 0, y, x)",
+        "where(relu6(x) >= 6, y, x)",
+        "where(relu(x) > -1, y, x)",  # NaN is not
+        "where(relu(x) != -1, y, x)",
+        "x / -y",
     ],
 )
 def test_a_formula_that_only_looks_simpler_stays(formula: str) -> None:
     before = written(parsed(formula))
     after = simplest(formula)
     assert after == {"clamp(tanh(x), 3, 2)": "min(max(tanh(x), 3), 2)"}.get(formula, before)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=named)
+def test_a_form_is_proved_over_the_reals(form: Rule) -> None:
+    assert proved(form)
+    assert not form.facts
+    assert set(names(form.right)) <= set(names(form.left))
+
+
+@pytest.mark.parametrize(
+    ("formula", "after"),
+    [
+        ("x * tanh(softplus(x))", "x * tanh_softplus(x)"),
+        ("tanh(softplus(relu(x) + y)) - 1", "tanh_softplus(relu(x) + y) - 1"),
+        ("x / (abs(x) + 1)", "soft_sign(x)"),
+        ("x / (1 + abs(x))", "soft_sign(x)"),
+        ("y * exp(x) + y * x * 3", "y * (exp(x) + x * 3)"),
+        ("y / x * exp(y) * x", "y * exp(y)"),
+        ("softplus(tanh(x))", "softplus(tanh(x))"),
+        ("y / (abs(x) + 1)", "y / (abs(x) + 1)"),
+        ("x / (abs(x) + 2)", "x / (abs(x) + 2)"),
+        ("tanh(log1p(exp(x)))", "tanh(log1p(exp(x)))"),
+    ],
+)
+def test_a_form_is_taken_wherever_it_matches(formula: str, after: str) -> None:
+    def plain(text: str) -> Term:
+        def known(term: Term) -> Term:
+            term = rebuild(term, known)
+            compiler = isinstance(term, SpecCall) and term.spec in OPS
+            return Apply(term.spec, term.args) if compiler and isinstance(term, SpecCall) else term
+
+        return known(parsed(text))
+
+    lets = (Let("u", parsed(formula)),)
+    program = formed(Program(("x", "y"), ("a",), lets, (parsed(formula), Name("u"))))
+    assert program == Program(("x", "y"), ("a",), (Let("u", plain(after)),), (plain(after), Name("u")))
+
+
+def test_only_an_accurate_spec_takes_forms(workshop: Workshop) -> None:
+    workshop.spec("one", "formula: x / (1 + abs(x))")
+    workshop.spec("two", "numerics: eager\nformula: x / (1 + abs(x))")
+    assert "soft_sign" in workshop.run("show", "one", "--stage", "compose").output
+    assert "soft_sign" not in workshop.run("show", "two", "--stage", "module").output
+
+
+def test_each_of_several_results_gets_simpler_and_keeps_the_steps_it_needs() -> None:
+    lets = (Let("u", parsed("relu(x)")), Let("v", parsed("y * 2")), Let("w", parsed("x + y")))
+    results = (parsed("relu(u)", "u"), parsed("v - 0", "v"), parsed("abs(u + 1)", "u"))
+    after, rewrites = simplify(Program(("x", "y"), (), lets, results), {})
+    assert [let.name for let in after.lets] == ["u", "v"]
+    assert [written(result) for result in after.results] == ["u", "v", "u + 1"]
+    assert [step.rule for step in rewrites] == ["dead relu", "minus zero", "dead abs"]
 
 
 def test_an_assumption_is_used_and_the_shape_or_filling_of_an_input_never_is() -> None:
@@ -229,24 +306,24 @@ def test_an_assumption_is_used_and_the_shape_or_filling_of_an_input_never_is() -
 
 def test_a_chain_of_relu_and_hardswish_loses_its_lower_clamp(workshop: Workshop) -> None:
     text = workshop.run("show", "relu_hardswish", "--stage", "simplify").output
-    assert "y = after_relu · min(after_relu + 3, 6) / 6\n" in text
+    assert "return after_relu · min(after_relu + 3, 6) / 6\n" in text
     assert text.startswith("Dead lower bound: ")
 
 
 def test_a_range_reaches_through_named_steps() -> None:
     lets = (Let("u", parsed("relu(x)")), Let("v", parsed("u + 1", "u")), Let("w", parsed("y * 2")))
-    program = Program(("x", "y"), (), lets, parsed("relu(v) * v", "v"))
+    program = Program(("x", "y"), (), lets, (parsed("relu(v) * v", "v"),))
     after, rewrites = simplify(program, {})
     assert [let.name for let in after.lets] == ["u", "v"]
-    assert written(after.result) == "v · v"
+    assert [written(result) for result in after.results] == ["v · v"]
     assert [rewrite(step) for step in rewrites] == ["Dead relu: relu(v) is v, since v lies in [1, inf]."]
 
 
 def test_a_step_that_becomes_a_name_or_a_number_disappears() -> None:
     lets = (Let("u", parsed("x * 1")), Let("v", parsed("2 * 3", "u")))
-    after, _ = simplify(Program(("x",), (), lets, parsed("u ** v", "u v")), {})
+    after, _ = simplify(Program(("x",), (), lets, (parsed("u ** v", "u v"),)), {})
     assert after.lets == ()
-    assert after.result == parsed("x ** 6")
+    assert after.results == (parsed("x ** 6"),)
 
 
 @pytest.mark.parametrize("op", [name for name, row in OPS.items() if row.written and row.args])
@@ -268,15 +345,23 @@ def test_constants_are_folded_to_the_value_of_their_function(op: str) -> None:
 def test_constants_are_folded_to_sixty_digits(op: str, value: str) -> None:
     with mpmath.workdps(120):
         expected = getattr(mpmath, op)(mpmath.mpf(value))
-        program, _ = simplify(Program(("x",), (), (), parsed(f"{op}({value})")), {})
-        assert isinstance(program.result, Number)
-        found = mpmath.mpf(program.result.value.numerator) / program.result.value.denominator
+        program, _ = simplify(Program(("x",), (), (), (parsed(f"{op}({value})"),)), {})
+        [result] = program.results
+        assert isinstance(result, Number)
+        found = mpmath.mpf(result.value.numerator) / result.value.denominator
         assert abs(found - expected) <= abs(expected) * mpmath.mpf(10) ** -55
 
 
+def test_constants_of_a_whole_program_are_folded_and_nothing_else_changes() -> None:
+    lets = (Let("u", parsed("relu(relu(x)) * (1 / 3 + 1)")),)
+    program = constants_folded(Program(("x", "y"), ("a",), lets, (parsed("x / (2 * 3)"), parsed("y * 1"))))
+    step = Let("u", Apply("mul", (parsed("relu(relu(x))"), Number(Fraction(4, 3)))))
+    assert program == Program(("x", "y"), ("a",), (step,), (parsed("x / 6"), parsed("y * 1")))
+
+
 def test_arithmetic_of_constants_is_exact() -> None:
-    program, _ = simplify(Program(("x",), (), (), parsed("1 / 3 + 0.1 * 7 - -2")), {})
-    assert program.result == Number(Fraction(1, 3) + Fraction(7, 10) + 2)
+    program, _ = simplify(Program(("x",), (), (), (parsed("1 / 3 + 0.1 * 7 - -2"),)), {})
+    assert program.results == (Number(Fraction(1, 3) + Fraction(7, 10) + 2),)
 
 
 @pytest.mark.parametrize("formula", ["1 / 0", "sqrt(-1)", "log(0)", "log(-2)", "0 ** -1", "(-8) ** 0.5"])

@@ -19,13 +19,13 @@ GOOD = Kernel(
     inputs=("x",),
     params=("a",),
     lets=(Let("u", SUM), Let("v", Call("mul", (Ref("u"), Ref("a"))))),
-    result=Call("where", (Call("gt", (X, ONE)), Ref("v"), Call("neg", (X,)))),
+    results=(Call("where", (Call("gt", (X, ONE)), Ref("v"), Call("neg", (X,)))),),
 )
 
 
-def giving(result: Expr) -> Kernel:
+def giving(*results: Expr) -> Kernel:
     """A kernel without steps."""
-    return replace(GOOD, lets=(), result=result)
+    return replace(GOOD, lets=(), results=results)
 
 
 BROKEN: list[tuple[str, Kernel]] = [
@@ -36,8 +36,10 @@ BROKEN: list[tuple[str, Kernel]] = [
     ("every name is declared before it is used", replace(GOOD, lets=GOOD.lets[::-1])),
     ("every name is declared before it is used", replace(GOOD, lets=(Let("u", Ref("u")), *GOOD.lets[1:]))),
     ("every name is declared before it is used", giving(Ref("w"))),
+    ("every name is declared before it is used", giving(X, Ref("w"))),
     ("every let is used", replace(GOOD, lets=(*GOOD.lets, Let("w", SUM)))),
     ("every operation is a row of ops.OPS", giving(Call("gelu", (X,)))),
+    ("every operation is a row of ops.OPS", giving(X, Call("gelu", (X,)))),
     ("every operation has its number of arguments", giving(Call("add", (X,)))),
     ("every operation has its number of arguments", giving(Call("clamp", (X, ONE)))),
     ("every operation has its number of arguments", giving(Call("neg", (X, X)))),
@@ -45,6 +47,7 @@ BROKEN: list[tuple[str, Kernel]] = [
     ("the math type holds every constant exactly", giving(Call("add", (X, Const(0.1))))),
     ("the math type holds every constant exactly", giving(Call("add", (X, Const(1e300))))),
     ("a condition stands in a where, and nowhere else", giving(Call("gt", (X, ONE)))),
+    ("a condition stands in a where, and nowhere else", giving(X, Call("gt", (X, ONE)))),
     ("a condition stands in a where, and nowhere else", giving(Call("add", (Call("gt", (X, ONE)), X)))),
     ("a condition stands in a where, and nowhere else", giving(Call("where", (X, X, ONE)))),
     (
@@ -71,6 +74,12 @@ def test_every_law_has_a_kernel_that_breaks_it() -> None:
 @pytest.mark.parametrize("kind", Math)
 def test_a_good_kernel_keeps_every_law(device: Device, kind: Math) -> None:
     assert broken_law(replace(GOOD, device=device, math=kind)) is None
+
+
+def test_a_step_may_be_used_by_any_of_several_results() -> None:
+    assert broken_law(replace(GOOD, results=(*GOOD.results, Ref("u"), X))) is None
+    assert broken_law(replace(GOOD, results=(X, Ref("v")))) is None
+    assert broken_law(replace(GOOD, results=(X, Ref("u")))) == "every let is used"
 
 
 def test_what_float_cannot_hold_double_may() -> None:

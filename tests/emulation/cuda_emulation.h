@@ -53,10 +53,6 @@ inline cudaError_t cudaGetLastError() { return cudaError_t(std::exchange(emulati
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorInvalidDevice ? "invalid device ordinal" : "invalid argument";
 }
-extern "C" inline int32_t aoti_torch_get_current_cuda_stream(int32_t device, void** stream) {
-  *stream = reinterpret_cast<void*>(uintptr_t(0x1000 + device));
-  return 0;
-}
 
 template <typename... Parameters, typename... Arguments>
 void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, size_t, cudaStream_t stream,
