@@ -120,7 +120,7 @@ def main() -> None:
     machine = (
         torch.cuda.get_device_name() if given.device == "cuda" else torch.backends.cpu.get_cpu_capability()
     )
-    torch.backends.mkldnn.set_flags(_enabled=False)  # oneDNN's gelu is another function
+    torch._C._set_mkldnn_enabled(False)  # oneDNN's gelu is another function
     print(f"PyTorch {torch.__version__}, {machine}; {given.count} random inputs of each kind\n")
     heads = [f"{str(dtype)[6:]} {way}" for dtype in DTYPES for way in ("forward", "backward")]
     print("| | " + " | ".join(heads) + " |\n|---" * 1 + "|---" * len(heads) + "|")

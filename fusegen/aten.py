@@ -56,6 +56,14 @@ class Fused:
     half: Backward | None = None
     cpu: Fused | None = None
 
+    def gradients(self, g: Term, saved: tuple[Term, ...], params: tuple[Term, ...]) -> tuple[Term, ...]:
+        """One gradient an input; where the width of the elements decides, both forms."""
+        wide = self.backward(g, *saved, *params)
+        if self.half is None:
+            return wide
+        narrow = self.half(g, *saved, *params)
+        return tuple(call("by_width", a, b) for a, b in zip(narrow, wide, strict=True))
+
 
 # the doubles of <math.h> and of the kernels; selu's product is the same rounded from its two floats
 _SQRT_2, _TWO_OVER_SQRT_PI, _SQRT_HALF = math.sqrt(2), 2 / math.sqrt(math.pi), math.sqrt(0.5)
@@ -119,7 +127,7 @@ def _gelu_tanh(x: Term) -> Apply:
 def _gelu_tanh_backward(g: Term, x: Term) -> tuple[Term]:
     square = x * x
     t = _gelu_inner(x, square * x)
-    kappa = call("mul", 3, _TANH_KAPPA)  # a product in the math type: in float not the nearest to 0.134145
+    kappa = call("fma", 3, _TANH_KAPPA, 0)  # rounded in the math type: in float not the nearest to 0.134145
     inner = _TANH_BETA * call("fma", kappa, square, 1)
     return (g * call("fma", 0.5, 1 + t, 0.5 * x * _one_minus_square(t) * inner),)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 
 from fusegen.aten import ATEN
 from fusegen.errors import (
@@ -47,6 +48,14 @@ from fusegen.term import (
 )
 
 MAX_CALLS = 500
+EAGER_KERNELS: dict[str, tuple[str, tuple[int, ...]]] = {  # and the arguments that the operation fixes
+    "relu": ("torch.nn.functional.relu", ()),
+    "relu6": ("torch.nn.functional.relu6", ()),
+    "saturate": ("torch.nn.functional.hardtanh", ()),
+    "sigmoid": ("torch.sigmoid", ()),
+    "tanh": ("torch.tanh", ()),
+    "softplus": ("torch.nn.functional.softplus", (1, 20)),
+}
 
 Library = Callable[[str], Spec | None]
 
@@ -162,7 +171,8 @@ class _Composer:
             if row is None:
                 takes, signature = argument_count(op), op.signature
                 raise StepHasInputs(step.span, name=name, takes=takes, signature=signature)
-            return _rounded(Apply(row.name, tuple(given[arg] for arg in row.args), step.span), eager)
+            applied = Apply(row.name, tuple(given[arg] for arg in row.args), step.span)
+            return self.eager_step(applied) if eager else applied
         return self.call(SpecCall(name, (current,), keywords, step.span), path, eager, by_name=True)
 
     def resolve(self, term: Term, values: dict[str, Term], path: tuple[str, ...], eager: bool) -> Term:
@@ -173,8 +183,18 @@ class _Composer:
         if isinstance(term, SpecCall):
             return self.call(term, path, eager)
         if isinstance(term, Apply):
-            return _rounded(term, eager)
+            return self.eager_step(term) if eager else term
         return term
+
+    def eager_step(self, step: Apply) -> Term:
+        """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
+        if step.op not in EAGER_KERNELS or not names(step):
+            return _rounded(step)
+        kernel, further = EAGER_KERNELS[step.op]
+        inputs = len(ATEN[kernel].inputs)
+        args = [self.bind(f"{step.op}_x", arg) for arg in step.args[:inputs]]
+        numbers = tuple(Number(Fraction(value)) for value in further)
+        return Apply("rounded", (SpecCall(kernel, (*args, *step.args[inputs:], *numbers)),))
 
     def call(self, call: SpecCall, path: tuple[str, ...], eager: bool, by_name: bool = False) -> Term:
         """The value of another spec applied to resolved arguments."""
@@ -257,8 +277,6 @@ def _mentions(spec: Spec, name: str) -> int:
     return written + (2 if spec.chain and name == spec.inputs[0].name else 0)
 
 
-def _rounded(term: Apply, eager: bool) -> Term:
+def _rounded(term: Apply) -> Term:
     """A term as eager stores it: rounded, unless it is a condition or a constant."""
-    if not eager or OPS[term.op].boolean or not names(term):
-        return term
-    return Apply("rounded", (term,), term.span)
+    return Apply("rounded", (term,), term.span) if names(term) and not OPS[term.op].boolean else term

@@ -78,7 +78,7 @@ def aten_gradient(eager: Program) -> Program | None:
             kernel = ATEN[reference]
             grad, output = Name(_free(GRAD, (*inputs, *params))), Name(_free(OUTPUT, params))
             saved = (output,) if kernel.saves == "output" else args[: len(inputs)]
-            results = kernel.backward(grad, *saved, *args[len(inputs) :])
+            results = kernel.gradients(grad, saved, args[len(inputs) :])
             names_ = (grad.name, output.name) if kernel.saves == "output" else (grad.name, *inputs)
             return Program(names_, params, (), results)
     return None
@@ -108,7 +108,7 @@ def _pulled(kernel: SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
     row = ATEN[kernel.spec]
     tensors = len(kernel.args) - len(row.params)
     saved = (y,) if row.saves == "output" else kernel.args[:tensors]
-    parts = row.backward(g, *saved, *kernel.args[tensors:])
+    parts = row.gradients(g, saved, kernel.args[tensors:])
     return (*parts, *(None for _ in row.params))
 
 

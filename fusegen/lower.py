@@ -67,6 +67,8 @@ class _Border:
                 return Const(held(float(value), self.math))
             case Name(name):
                 return Ref(name)
+            case Apply("by_width", (_, wide)) if self.device is Device.CPU:
+                return self.expr(wide)
             case Apply("rounded", (Apply() as step,)):
                 return Call("rounded", (self.eager_step(step),))
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:

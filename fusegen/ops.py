@@ -203,6 +203,8 @@ _ROWS = (
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
     Op("quotient", ("a", "b"), lambda a, b: a / b, interval.divide, written=False, notation="{0} / {1}",
        body="const M c = M(1) / b, q = a * c, y = {m}fma({m}fma(-b, q, a), c, q); return y == y ? y : q;"),
+    # the first for elements of 16 bits on CUDA, else the second
+    Op("by_width", ("narrow", "wide"), lambda narrow, wide: wide, interval.union, written=False),
     # eager's rounding to the storage type between two operations
     Op("rounded", _X, lambda x: x, interval.rounded16, written=False),
 )

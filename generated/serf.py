@@ -238,7 +238,7 @@ def get_init_inputs():
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return x * torch.erf(nn.functional.softplus(x))
+    return x * torch.erf(nn.functional.softplus(x, 1, 20))
 
 
 def eager_gradient(grad, x):

@@ -14,7 +14,8 @@ from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, 
 from fusegen.ops import ATOM, COMPARE, OPS, SELECT, UNARY, Op
 
 GENERIC = "M"  # float, or Approximate where the tensor's elements have 16 bits
-ROUNDED = "rounded"  # eager's rounding between two operations, a template over the element type T
+ROUNDED = "rounded"  # eager's rounding between two operations
+TYPED = (ROUNDED, "by_width")  # templates over the element type T
 DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
 
 
@@ -76,8 +77,8 @@ class CppPrinter:
 
     def function(self, op: Op) -> str:
         """How a function of the table is called."""
-        if op.name == ROUNDED:
-            return f"{ROUNDED}<T>"
+        if op.name in TYPED:
+            return f"{op.name}<T>"
         return self.language.library + op.libm if op.libm else op.name
 
     def definition(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fusegen.aten import ATEN
 from fusegen.ops import ATOM, COMPARE, OPS, UNARY
-from fusegen.printers.notation import number
 from fusegen.term import Apply, Name, Number, Program, SpecCall, Term, names, walk
 
 SPELT = {  # where PyTorch's spelling is not torch.NAME
@@ -56,13 +55,18 @@ class _Printer:
     def visit(self, term: Term) -> tuple[str, float]:
         match term:
             case Number(value):
-                return number(float(value)), UNARY if value < 0 else ATOM
+                whole = value.denominator == 1 and abs(value) < 2**53
+                return str(value) if whole else repr(float(value)), UNARY if value < 0 else ATOM
             case Name(name):
                 return name, ATOM
             case SpecCall(reference, args):
                 return self.fused(reference, args), ATOM
-            case Apply("rounded", (inner,)):
+            case Apply("rounded", (inner,)) | Apply("by_width", (_, inner)):
                 return self.visit(inner)
+            case Apply("fma", (a, b, c)):
+                return self.visit(a * b + c)
+            case Apply("quotient", (a, b)):
+                return self.visit(a / b)
             case Apply(op, args):
                 return self.operation(op, args)
 

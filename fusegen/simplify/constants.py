@@ -32,7 +32,7 @@ def folded(term: Term) -> Term:
     values = [arg.value for arg in term.args if isinstance(arg, Number)]
     if term.op == "div" and term.args[1] == Number(Fraction(0)):
         raise Undefined(term.span, what="a division by zero", remedy="change the divisor")
-    if len(values) < len(term.args) or OPS[term.op].boolean:
+    if len(values) < len(term.args) or OPS[term.op].boolean or term.op == "fma":  # the kernel rounds that
         return term
     if term.op in ARITHMETIC:
         return Number(_fitting(ARITHMETIC[term.op](*values), term.span), term.span)
