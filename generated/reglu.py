@@ -274,20 +274,20 @@ class Split(torch.autograd.Function):
     """The kernel on the halves of one tensor, whose gradient is written whole."""
 
     @staticmethod
-    def forward(ctx, x, dim):
-        ctx.save_for_backward(x)
+    def forward(ctx, whole, dim):
+        ctx.save_for_backward(whole)
         ctx.dim, ctx.params = dim, ()
-        return FORWARD(*x.chunk(2, dim), *ctx.params)
+        return FORWARD(*whole.chunk(2, dim), *ctx.params)
 
     @staticmethod
     def backward(ctx, grad):
-        [x] = ctx.saved_tensors
+        [whole] = ctx.saved_tensors
         if torch.is_grad_enabled():
-            whole = torch.cat(Backward.apply(grad, *x.chunk(2, ctx.dim), *ctx.params), ctx.dim)
+            gradient = torch.cat(Backward.apply(grad, *whole.chunk(2, ctx.dim), *ctx.params), ctx.dim)
         else:
-            whole = torch.empty_like(x)
-            BACKWARD_OUT(grad, *x.chunk(2, ctx.dim), *ctx.params, *whole.chunk(2, ctx.dim))
-        return whole, None
+            gradient = torch.empty_like(whole)
+            BACKWARD_OUT(grad, *whole.chunk(2, ctx.dim), *ctx.params, *gradient.chunk(2, ctx.dim))
+        return gradient, None
 
 
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
@@ -972,15 +972,17 @@ def write(out, *arguments):
     return changed(out)
 
 
-def halves(x, dim):
+def halves(whole, dim):
     """The kernel on the two halves of a tensor along a dimension."""
-    require(x.dim() > 0, "a tensor without dimensions has no halves")
-    size = x.size(dim)
-    require(size % 2 == 0, f"only an even number of elements has halves, and dimension {dim} has {size}")
-    usual = x.__class__ in PLAIN and x.dtype in DTYPES and not torch.compiler.is_dynamo_compiling()
-    if usual and not transformed() and differentiable(x):
-        return Split.apply(x, dim)
-    return call(*x.chunk(2, dim))
+    require(whole.dim() > 0, "a tensor without dimensions has no halves")
+    require(
+        whole.size(dim) % 2 == 0,
+        f"only an even number of elements has halves, and dimension {dim} has {whole.size(dim)}",
+    )
+    plain = whole.__class__ in PLAIN and whole.dtype in DTYPES and not torch.compiler.is_dynamo_compiling()
+    if plain and not transformed() and differentiable(whole):
+        return Split.apply(whole, dim)
+    return call(*whole.chunk(2, dim))
 
 
 def copied(out, result):

@@ -25,8 +25,11 @@ _CPP = (
 ).split()
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
-    "call cpp_extension fcntl functools get_init_inputs get_inputs hashlib load logging nn os out pathlib "
-    "require self shutil store super tempfile torch without_gradient"
+    "batched call changed copied cpp_extension ctx differentiable digest dim eager eager_gradient fcntl "
+    "first_use forward_ad functools get_init_inputs get_inputs graded halves hashlib inplace "
+    "is_traceable_wrapper_subclass leaf load logging nn os out overwrite pathlib plain pull register "
+    "require scalar self shaped_like shutil spread store super tempfile torch transformed vectorized whole "
+    "without_kernel write"
 ).split()
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _MODULE_ATTRIBUTES = (  # what torch.nn.Module already has
