@@ -37,6 +37,7 @@ from fusegen.printers.approximations import approximates, approximations
 from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
+from fusegen.printers.vectorised import vectorised
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
@@ -133,6 +134,7 @@ class Compilation:
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(kernels[Device.CUDA]),
+            vectorised=vectorised(kernels[Device.CPU]),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
             eager_gradient=statements(self.derived, several=True) if from_output else (),

@@ -83,24 +83,47 @@ extern "C" const char* celu_backward_launch(const Call<3>& call) { return launch
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+inline float exp(float x) {
+  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);
+  return x == x ? y : x;
+}
+inline double exp(double x) { return std::exp(x); }
+
+inline float expm1(float x) {
+  constexpr float c[] = {1.0f, 0.5000000596046448f, 0.16666662693023682f, 0.041665319353342056f, 0.008333634585142136f, 0.0013997324276715517f, 0.00019841187167912722f};
+  const float near = x * polynomial(c, x), far = exp(x) - 1.0f;
+  return std::fabs(x) < 0.5f ? near : far;
+}
+inline double expm1(double x) { return std::expm1(x); }
+
+}  // namespace math
+
 namespace {
 
 // y = x if x > 0 else alpha · expm1(x / alpha)
 inline float celu_forward(float x, float alpha) {
-  return x > 0.0f ? x : alpha * std::expm1(x / alpha);
+  return x > 0.0f ? x : alpha * math::expm1(x / alpha);
 }
 
 inline double celu_forward(double x, double alpha) {
-  return x > 0.0 ? x : alpha * std::expm1(x / alpha);
+  return x > 0.0 ? x : alpha * math::expm1(x / alpha);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float celu_backward(float grad, float x, float alpha) {
-  return x > 0.0f ? grad : grad * alpha * std::exp(x / alpha) / alpha;
+  return x > 0.0f ? grad : grad * alpha * math::exp(x / alpha) / alpha;
 }
 
 inline double celu_backward(double grad, double x, double alpha) {
-  return x > 0.0 ? grad : grad * alpha * std::exp(x / alpha) / alpha;
+  return x > 0.0 ? grad : grad * alpha * math::exp(x / alpha) / alpha;
 }
 
 struct Forward {
@@ -561,7 +584,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

@@ -109,22 +109,44 @@ extern "C" const char* geglu_backward_launch(const Call<5>& call) { return launc
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::erfc;
+
+using std::fabs;
+
+using std::fma;
+
+inline float exp(float x) {
+  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);
+  return x == x ? y : x;
+}
+inline double exp(double x) { return std::exp(x); }
+
+}  // namespace math
+
 namespace {
 
 template <typename M>
 inline M ndtr(M x) {
-  if constexpr (sizeof(M) == 8) return M(0.5) * std::erfc(x * M(-0.70710678118654752));
-  const M s = x * x, rest = std::fma(x, x, -s), e = std::exp(M(-0.5) * s);
+  if constexpr (sizeof(M) == 8) return M(0.5) * math::erfc(x * M(-0.70710678118654752));
+  const M s = x * x, rest = math::fma(x, x, -s), e = math::exp(M(-0.5) * s);
   const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
   const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528784453868866), M(0.07301288098096848), M(0.08385100960731506), M(0.017735116183757782), M(0.022610414773225784), M(0.05587983876466751), M(-0.06453732401132584), M(0.016892435029149055)};
-  const M t = M(1) / std::fma(M(0.25), std::fabs(x), M(1));
+  const M t = M(1) / math::fma(M(0.25), math::fabs(x), M(1));
   const M y = bell * t * polynomial(c, t);
   return x < 0 ? y : M(1) - y;
 }
 
 template <typename M>
 inline M normal(M x) {
-  const M s = x * x, rest = std::fma(x, x, -s), e = std::exp(M(-0.5) * s);
+  const M s = x * x, rest = math::fma(x, x, -s), e = math::exp(M(-0.5) * s);
   const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
   return M(0.39894228040143268) * bell;
 }
@@ -612,7 +634,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

@@ -98,17 +98,35 @@ extern "C" const char* glu_backward_launch(const Call<5>& call) { return launche
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::fabs;
+
+inline float exp(float x) {
+  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);
+  return x == x ? y : x;
+}
+inline double exp(double x) { return std::exp(x); }
+
+}  // namespace math
+
 namespace {
 
 template <typename M>
 inline M sigmoid(M x) {
-  const M e = std::exp(-std::fabs(x));
+  const M e = math::exp(-math::fabs(x));
   return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
 inline M sigmoid_slope(M x) {
-  const M e = std::exp(-std::fabs(x)), d = M(1) + e;
+  const M e = math::exp(-math::fabs(x)), d = M(1) + e;
   return e / (d * d);
 }
 
@@ -591,7 +609,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

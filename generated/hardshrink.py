@@ -68,15 +68,21 @@ extern "C" const char* hardshrink_backward_launch(const Call<3>& call) { return 
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::fabs;
+
+}  // namespace math
+
 namespace {
 
 // y = 0 if |x| ≤ lambd else x
 inline float hardshrink_forward(float x, float lambd) {
-  return std::fabs(x) <= lambd ? 0.0f : x;
+  return math::fabs(x) <= lambd ? 0.0f : x;
 }
 
 inline double hardshrink_forward(double x, double lambd) {
-  return std::fabs(x) <= lambd ? 0.0 : x;
+  return math::fabs(x) <= lambd ? 0.0 : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -502,7 +508,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

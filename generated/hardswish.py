@@ -80,6 +80,12 @@ extern "C" const char* hardswish_backward_launch(const Call<3>& call) { return l
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::fma;
+
+}  // namespace math
+
 namespace {
 
 template <typename M>
@@ -89,7 +95,7 @@ inline M relu6(M x) {
 
 template <typename M>
 inline M quotient(M a, M b) {
-  const M c = M(1) / b, q = a * c, y = std::fma(std::fma(-b, q, a), c, q);
+  const M c = M(1) / b, q = a * c, y = math::fma(math::fma(-b, q, a), c, q);
   return y == y ? y : q;
 }
 
@@ -519,7 +525,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

@@ -543,7 +543,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

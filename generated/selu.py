@@ -85,26 +85,49 @@ extern "C" const char* selu_backward_launch(const Call<3>& call) { return launch
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+inline float exp(float x) {
+  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);
+  return x == x ? y : x;
+}
+inline double exp(double x) { return std::exp(x); }
+
+inline float expm1(float x) {
+  constexpr float c[] = {1.0f, 0.5000000596046448f, 0.16666662693023682f, 0.041665319353342056f, 0.008333634585142136f, 0.0013997324276715517f, 0.00019841187167912722f};
+  const float near = x * polynomial(c, x), far = exp(x) - 1.0f;
+  return std::fabs(x) < 0.5f ? near : far;
+}
+inline double expm1(double x) { return std::expm1(x); }
+
+}  // namespace math
+
 namespace {
 
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 inline float selu_forward(float x) {
-  return 1.050701f * (x > 0.0f ? x : 1.6732632f * std::expm1(x));
+  return 1.050701f * (x > 0.0f ? x : 1.6732632f * math::expm1(x));
 }
 
 inline double selu_forward(double x) {
-  return 1.0507009873554805 * (x > 0.0 ? x : 1.6732632423543772 * std::expm1(x));
+  return 1.0507009873554805 * (x > 0.0 ? x : 1.6732632423543772 * math::expm1(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float selu_backward(float grad, float x) {
   const float grad_t3 = grad * 1.050701f;
-  return x > 0.0f ? grad_t3 : grad_t3 * 1.6732632f * std::exp(x);
+  return x > 0.0f ? grad_t3 : grad_t3 * 1.6732632f * math::exp(x);
 }
 
 inline double selu_backward(double grad, double x) {
   const double grad_t3 = grad * 1.0507009873554805;
-  return x > 0.0 ? grad_t3 : grad_t3 * 1.6732632423543772 * std::exp(x);
+  return x > 0.0 ? grad_t3 : grad_t3 * 1.6732632423543772 * math::exp(x);
 }
 
 struct Forward {
@@ -559,7 +582,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

@@ -89,6 +89,14 @@ extern "C" const char* snake_backward_launch(const Call<3>& call) { return launc
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::cos;
+
+using std::sin;
+
+}  // namespace math
+
 namespace {
 
 template <typename M>
@@ -98,22 +106,22 @@ inline M square(M x) {
 
 // y = x + sin(alpha · x)² / alpha
 inline float snake_forward(float x, float alpha) {
-  return x + square(std::sin(alpha * x)) / alpha;
+  return x + square(math::sin(alpha * x)) / alpha;
 }
 
 inline double snake_forward(double x, double alpha) {
-  return x + square(std::sin(alpha * x)) / alpha;
+  return x + square(math::sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float snake_backward(float grad, float x, float alpha) {
   const float t = alpha * x;
-  return grad + grad / alpha * (2.0f * std::sin(t)) * std::cos(t) * alpha;
+  return grad + grad / alpha * (2.0f * math::sin(t)) * math::cos(t) * alpha;
 }
 
 inline double snake_backward(double grad, double x, double alpha) {
   const double t = alpha * x;
-  return grad + grad / alpha * (2.0 * std::sin(t)) * std::cos(t) * alpha;
+  return grad + grad / alpha * (2.0 * math::sin(t)) * math::cos(t) * alpha;
 }
 
 struct Forward {
@@ -576,7 +584,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

@@ -78,6 +78,12 @@ extern "C" const char* softsign_backward_launch(const Call<3>& call) { return la
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::fabs;
+
+}  // namespace math
+
 namespace {
 
 template <typename M>
@@ -87,7 +93,7 @@ inline M square(M x) {
 
 template <typename M>
 inline M soft_sign(M x) {
-  return x / (std::fabs(x) + M(1));
+  return x / (math::fabs(x) + M(1));
 }
 
 // y = x / (|x| + 1)
@@ -101,11 +107,11 @@ inline double softsign_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float softsign_backward(float grad, float x) {
-  return grad / square(std::fabs(x) + 1.0f);
+  return grad / square(math::fabs(x) + 1.0f);
 }
 
 inline double softsign_backward(double grad, double x) {
-  return grad / square(std::fabs(x) + 1.0);
+  return grad / square(math::fabs(x) + 1.0);
 }
 
 struct Forward {
@@ -516,7 +522,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

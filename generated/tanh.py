@@ -89,21 +89,47 @@ extern "C" const char* tanh_backward_launch(const Call<3>& call) { return launch
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::fabs;
+
+inline float exp(float x) {
+  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);
+  return x == x ? y : x;
+}
+inline double exp(double x) { return std::exp(x); }
+
+inline float tanh(float x) {
+  constexpr float c[] = {1.0f, -0.3333328366279602f, 0.13331688940525055f, -0.05376870557665825f, 0.02075362764298916f, -0.005852167494595051f};
+  const float s = x * x, e = exp(-2.0f * std::fabs(x));
+  const float near = x * polynomial(c, s), far = std::copysign((1.0f - e) / (1.0f + e), x);
+  return s < 0.36f ? near : far;
+}
+inline double tanh(double x) { return std::tanh(x); }
+
+}  // namespace math
+
 namespace {
 
 template <typename M>
 inline M tanh_slope(M x) {
-  const M e = std::exp(M(-2) * std::fabs(x)), d = M(1) + e;
+  const M e = math::exp(M(-2) * math::fabs(x)), d = M(1) + e;
   return M(4) * e / (d * d);
 }
 
 // y = tanh(x)
 inline float tanh_forward(float x) {
-  return std::tanh(x);
+  return math::tanh(x);
 }
 
 inline double tanh_forward(double x) {
-  return std::tanh(x);
+  return math::tanh(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -567,7 +593,16 @@ inline double load(double v) { return v; }
 template <typename M, int N>
 inline M polynomial(const M (&c)[N], M x) {
   M y = c[N - 1];
+#pragma GCC unroll 16
   for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+// 2^k, for a k from -126 to 127.
+inline float power_of_two(int k) {
+  const int32_t bits = (k + 127) << 23;
+  float y;
+  std::memcpy(&y, &bits, sizeof(y));
   return y;
 }
 

@@ -29,7 +29,7 @@ class Language:
 
 LANGUAGES = {
     Device.CUDA: Language("__device__ __forceinline__", ""),
-    Device.CPU: Language("inline", "std::"),
+    Device.CPU: Language("inline", "math::"),
 }
 
 

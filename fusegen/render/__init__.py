@@ -96,7 +96,8 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
     own = {
         "kernels": rows,
         "functions": texts.functions[device],
-        "approximations": texts.approximations if device is Device.CUDA else (),
+        "namespace": "approximate" if device is Device.CUDA else "math",
+        "library": texts.approximations if device is Device.CUDA else texts.vectorised,
         "qualifier": QUALIFIERS[device],
     }
     return fill("kernel.j2", shared | own)

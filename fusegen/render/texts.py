@@ -41,6 +41,7 @@ class Texts:
         scalars: the names of the scalars that the kernels read.
         uniforms: C++ statements for those of them that are computed from parameters.
         approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
+        vectorised: the functions of the math library on the CPU.
         rounds: whether operations are followed by eager's rounding.
         eager: Python lines that compute the same by PyTorch's own operations.
         eager_gradient: likewise for the gradient, where it is read off the output.
@@ -55,6 +56,7 @@ class Texts:
     scalars: tuple[str, ...]
     uniforms: tuple[str, ...]
     approximations: tuple[str, ...]
+    vectorised: tuple[str, ...]
     rounds: bool
     eager: tuple[str, ...]
     eager_gradient: tuple[str, ...]

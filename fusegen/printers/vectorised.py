@@ -1,0 +1,83 @@
+"""What CPU kernels call in float for the math library, so that loops vectorise: a row a function.
+
+Branches are selections, so that a loop over them becomes vector instructions. Every function of a kernel is
+found in the namespace `math`: the ones below in float, the standard library's else.
+
+Source: Cody and Waite 1980, Software Manual for the Elementary Functions, chapters 6 and 11; minimax
+polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
+"""
+
+from __future__ import annotations
+
+from fusegen.ir import Kernel, operations
+from fusegen.ops import OPS
+
+_EXP = (
+    1.0,
+    1.0,
+    0.49999991059303284,
+    0.16666419804096222,
+    0.041668228805065155,
+    0.00837484560906887,
+    0.0013836806174367666,
+)
+_EXPM1 = (
+    1.0,
+    0.5000000596046448,
+    0.16666662693023682,
+    0.041665319353342056,
+    0.008333634585142136,
+    0.0013997324276715517,
+    0.00019841187167912722,
+)
+_TANH = (1.0, -0.3333328366279602, 0.13331688940525055, -0.05376870557665825, 0.02075362764298916,
+         -0.005852167494595051)  # fmt: skip
+
+
+def _constants(coefficients: tuple[float, ...]) -> str:
+    return f"constexpr float c[] = {{{', '.join(f'{c!r}f' for c in coefficients)}}};"
+
+
+# fmt: off
+BODIES: dict[str, tuple[str, ...]] = {
+    "exp": (
+        _constants(_EXP),
+        "float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity",
+        "t = t < 89.0f ? t : 89.0f;",
+        "const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer",
+        "const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two",
+        "const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal",
+        "const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);",
+        "return x == x ? y : x;",
+    ),
+    "expm1": (
+        _constants(_EXPM1),
+        "const float near = x * polynomial(c, x), far = exp(x) - 1.0f;",
+        "return std::fabs(x) < 0.5f ? near : far;",
+    ),
+    "tanh": (
+        _constants(_TANH),
+        "const float s = x * x, e = exp(-2.0f * std::fabs(x));",
+        "const float near = x * polynomial(c, s), far = std::copysign((1.0f - e) / (1.0f + e), x);",
+        "return s < 0.36f ? near : far;",
+    ),
+}
+# fmt: on
+
+
+def vectorised(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
+    """The declarations in the namespace `math` that kernels need, each function's after those it calls."""
+    used = {name for kernel in kernels for name in operations(kernel)}
+    called = {row.libm for row in OPS.values() if row.libm and row.name in used}
+    called |= {row.libm for row in OPS.values() for name in used if f"{{m}}{row.libm}(" in OPS[name].body}
+    called -= {""}
+    if called & set(BODIES):
+        called.add("exp")
+    standard = tuple(f"using std::{name};" for name in sorted(called - set(BODIES)))
+    return (*standard, *(_definition(name) for name in BODIES if name in called))
+
+
+def _definition(name: str) -> str:
+    lines = "".join(f"  {line}\n" for line in BODIES[name])
+    double = f"inline double {name}(double x) {{ return std::{name}(x); }}"
+    return f"inline float {name}(float x) {{\n{lines}}}\n{double}"
