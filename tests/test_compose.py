@@ -190,9 +190,24 @@ def test_eager_names_a_tensor_that_a_called_kernel_reads_and_passes_parameters_a
         "hardtanh_x = rounded(x · 2)",
         "return rounded(torch.nn.functional.hardtanh(hardtanh_x, -1, top))",
     ]
-    assert lines(f"{EAGER}inputs: {{a: {{}}, b: {{}}}}\nformula: glu(b, tanh(a))") == [
-        "glu_b = rounded(tanh(a))",
+    assert lines(f"{EAGER}inputs: {{a: {{}}, b: {{}}}}\nformula: glu(b, sin(a))") == [
+        "glu_b = rounded(sin(a))",
         "return rounded(torch.nn.functional.glu(b, glu_b))",
+    ]
+
+
+def test_eager_runs_a_function_as_the_kernel_that_pytorch_has_for_it() -> None:
+    assert lines(f"{EAGER}formula: tanh(x) + relu6(2 * x)") == [
+        "relu6_x = rounded(2 · x)",
+        "return rounded(rounded(torch.tanh(x)) + rounded(torch.nn.functional.relu6(relu6_x)))",
+    ]
+    assert lines(f"{EAGER}formula: softplus(x * x) - sigmoid(1)") == [
+        "softplus_x = rounded(x · x)",
+        "return rounded(rounded(torch.nn.functional.softplus(softplus_x, 1, 20)) - sigmoid(1))",
+    ]
+    assert lines(f"{EAGER}params: {{a: 1}}\nchain: [x + a, relu]") == [
+        "step1 = rounded(x + a)",
+        "return rounded(torch.nn.functional.relu(step1))",
     ]
 
 

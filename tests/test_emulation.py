@@ -542,6 +542,20 @@ def test_a_strided_output_is_written_where_it_lies(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_that_end_within_a_vector_are_walked_element_by_element(
+    emulate: Callable[[str], Emulated], dtype: torch.dtype
+) -> None:
+    """Though each of them starts where a vector may."""
+    room = Guarded(23 * 5 * 64, dtype)
+    room.values.copy_(torch.randn(23 * 5 * 64, generator=torch.Generator().manual_seed(6)) * 3)
+    whole = room.values.view(23, 5, 64)
+    for length in range(33, 65):
+        x = whole[..., :length]
+        [actual] = run(emulate("hardswish").forward, x, dense=False, into=(5 * 64, 64, 1))
+        assert_same(actual, in_math(EXACT["hardswish"].forward, x), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("shift", [0, 1])
 def test_an_output_may_be_an_input(
