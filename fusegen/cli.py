@@ -16,6 +16,7 @@ from fusegen.errors import FusegenError, SpecErrors, counted
 
 SPECS, GENERATED = Path("specs"), Path("generated")
 SCHEMA = SPECS / "schema.json"
+BINDINGS = ("stable", "pybind")
 STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module")
 
 
@@ -39,15 +40,22 @@ def main() -> None:
 @main.command()
 @click.argument("specs", nargs=-1, metavar="[SPEC]...")
 @click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
-def build(specs: tuple[str, ...], output: Path) -> None:
+@click.option(
+    "--binding",
+    type=click.Choice(BINDINGS),
+    default="stable",
+    help="By PyTorch's stable ABI, from 2.10 on, or by pybind11, from 2.0 on.",
+)
+def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
     """Write the modules of some specs, or of all in specs/ when none is named.
 
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
     """
     from fusegen import library, pipeline, write
+    from fusegen.render import Binding
 
     paths = library.find_all(specs, SPECS)
-    texts = pipeline.modules(paths, output)
+    texts = pipeline.modules(paths, output, Binding(binding))
     changes = write.changes(texts)
     if not specs:
         changes += write.stale(output, texts)

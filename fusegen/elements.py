@@ -36,6 +36,11 @@ class Element:
         return self.dtype in ("float16", "bfloat16")
 
     @property
+    def classic_header(self) -> str:
+        """The header that declares `cpp` in every version of PyTorch."""
+        return self.header.replace("torch/headeronly", "c10")
+
+    @property
     def math(self) -> str:
         """The C++ name of the math type."""
         return self.compute.value

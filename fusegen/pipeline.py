@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -38,13 +38,14 @@ from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
+from fusegen.render import Binding
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
 from fusegen.spec import FIELDS, Spec, json_schema
 from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
-from fusegen.write import changes
+from fusegen.write import changes, head
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Compilation:
 
     spec: Spec
     library: Library
+    binding: Binding = Binding.STABLE
 
     @cached_property
     def composed(self) -> Program:
@@ -167,25 +169,30 @@ class Compilation:
     @cached_property
     def sources(self) -> dict[str, str]:
         """The C++ texts of the module by their part."""
-        return render.sources(self.spec, self.texts)
+        return render.sources(self.spec, self.texts, self.binding)
 
     @cached_property
     def module(self) -> str:
         """The text of the module."""
-        return render.module(self.spec, self.texts)
+        return render.module(self.spec, self.texts, self.binding)
 
 
-def compilation(path: Path) -> Compilation:
+def compilation(path: Path, binding: Binding = Binding.STABLE) -> Compilation:
     """The compilation of one file; the specs it names are looked up beside it.
 
     Raises:
         SpecErrors: every mistake in it.
     """
-    return Compilation(load(path), Library(path.parent))
+    return Compilation(load(path), Library(path.parent), binding)
 
 
-def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
+def modules(paths: tuple[Path, ...], output: Path, binding: Binding | None = None) -> dict[Path, str]:
     """The text of every spec's module under the path it belongs to; nothing is written.
+
+    Args:
+        paths: the files of the specs.
+        output: the folder of the modules.
+        binding: that of all modules, or None to leave each module the one that it has.
 
     Raises:
         SpecErrors: every mistake in all of the specs.
@@ -194,7 +201,7 @@ def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
     errors: list[FusegenError] = []
     for path in paths:
         try:
-            compiled = compilation(path)
+            compiled = _compilation(path, output, binding)
             texts[output / f"{compiled.spec.name}.py"] = compiled.module
         except SpecErrors as several:
             errors += several.errors
@@ -203,6 +210,17 @@ def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
     if errors:
         raise SpecErrors(errors)
     return texts
+
+
+def _compilation(path: Path, output: Path, binding: Binding | None) -> Compilation:
+    """The compilation of one file, with the binding given or else the one that its module already has."""
+    compiled = compilation(path, binding or Binding.STABLE)
+    if binding is None:
+        said = head(output / f"{compiled.spec.name}.py")
+        for other in Binding:
+            if f"build{other.options} specs/" in said:
+                return replace(compiled, binding=other)
+    return compiled
 
 
 def stage(path: Path, name: str) -> str:
@@ -219,7 +237,7 @@ def states(paths: tuple[Path, ...], output: Path) -> list[tuple[str, str, str, s
     """Name, formula, dtypes and state of each spec's module, in the order of the paths."""
     rows = []
     for path in paths:
-        compiled = compilation(path)
+        compiled = _compilation(path, output, None)
         spec = compiled.spec
         found = changes({output / f"{spec.name}.py": compiled.module})
         state = {"new": "not built", "changed": "out of date"}[found[0].kind] if found else "current"

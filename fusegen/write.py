@@ -49,6 +49,11 @@ def changes(texts: dict[Path, str]) -> tuple[Change, ...]:
     return tuple(Change(path, before, text) for path, before, text in found if before != text)
 
 
+def head(path: Path) -> str:
+    """What a module says above its docstring; nothing where there is none."""
+    return (_read(path) or "").partition('"""')[0]
+
+
 def stale(folder: Path, texts: dict[Path, str]) -> tuple[Change, ...]:
     """Generated modules in a folder that no spec makes any more, sorted."""
     return tuple(Change(path, _read(path), None) for path in _strays(folder, texts) if _is_generated(path))

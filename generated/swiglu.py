@@ -22,6 +22,8 @@ import tempfile
 import torch
 from torch import nn
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
+from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
@@ -251,7 +253,7 @@ def call(gate, up):
     """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
     if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
         return without_kernel(gate, up)
-    if torch.compiler.is_dynamo_compiling():
+    if is_dynamo_compiling():
         return OPERATOR(gate, up)
     if transformed():
         return spread(gate, up)
@@ -758,7 +760,7 @@ const char* launched(const Call<N>& call) {
       case 7: run<F, double, double>(call, begin, end); break;  // float64
     }
   };
-  torch_parallel_for(0, call.numel, GRAIN, task, const_cast<Call<N>*>(&call));
+  parallel_for(0, call.numel, GRAIN, task, const_cast<Call<N>*>(&call));
   return nullptr;
 }
 
@@ -924,6 +926,13 @@ const auto device_type = aoti_torch_device_type_cpu;
 
 namespace {
 
+#ifndef ON_CUDA
+// Splits begin to end over PyTorch's own threads.
+void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*task)(int64_t, int64_t, void*), void* context) {
+  torch_parallel_for(begin, end, grain, task, context);
+}
+#endif
+
 struct Release {
   void operator()(AtenTensorHandle tensor) const { aoti_torch_delete_tensor_object(tensor); }
 };
@@ -1088,7 +1097,7 @@ def halves(whole, dim):
         whole.size(dim) % 2 == 0,
         f"only an even number of elements has halves, and dimension {dim} has {whole.size(dim)}",
     )
-    plain = whole.__class__ in PLAIN and whole.dtype in DTYPES and not torch.compiler.is_dynamo_compiling()
+    plain = whole.__class__ in PLAIN and whole.dtype in DTYPES and not is_dynamo_compiling()
     if plain and not transformed() and differentiable(whole):
         return Split.apply(whole, dim)
     return call(*whole.chunk(2, dim))
@@ -1104,7 +1113,7 @@ def copied(out, result):
 def changed(out):
     """A tensor whose elements a kernel has written; autograd is told."""
     if not out.is_inference():
-        torch.autograd.graph.increment_version(out)
+        increment_version(out)
     return out
 
 
@@ -1121,10 +1130,10 @@ def batched(function, in_dims, arguments):
 
 def register(namespace):
     """Tells PyTorch of the operators; a device's kernels take their place when they are first asked for."""
-    library = torch.library.Library(namespace, "FRAGMENT")
     operators = getattr(torch.ops, namespace)
     if hasattr(operators, "swiglu"):  # this text has been here before
         return operators
+    library = torch.library.Library(namespace, "DEF")
     operators.library = library  # lives as long as they do
     library.define("swiglu(Tensor gate, Tensor up) -> Tensor")
     library.impl("swiglu", spread, "CompositeImplicitAutograd")

@@ -22,6 +22,8 @@ import tempfile
 import torch
 from torch import nn
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
+from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
@@ -235,7 +237,7 @@ def call(x):
     """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
     if x.__class__ not in PLAIN or x.dtype not in DTYPES:
         return without_kernel(x)
-    if torch.compiler.is_dynamo_compiling():
+    if is_dynamo_compiling():
         return OPERATOR(x)
     if transformed():
         return Forward.apply(x)
@@ -734,7 +736,7 @@ const char* launched(const Call<N>& call) {
       case 7: run<F, double, double>(call, begin, end); break;  // float64
     }
   };
-  torch_parallel_for(0, call.numel, GRAIN, task, const_cast<Call<N>*>(&call));
+  parallel_for(0, call.numel, GRAIN, task, const_cast<Call<N>*>(&call));
   return nullptr;
 }
 
@@ -900,6 +902,13 @@ const auto device_type = aoti_torch_device_type_cpu;
 
 namespace {
 
+#ifndef ON_CUDA
+// Splits begin to end over PyTorch's own threads.
+void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*task)(int64_t, int64_t, void*), void* context) {
+  torch_parallel_for(begin, end, grain, task, context);
+}
+#endif
+
 struct Release {
   void operator()(AtenTensorHandle tensor) const { aoti_torch_delete_tensor_object(tensor); }
 };
@@ -1055,7 +1064,7 @@ def overwrite(x):
     graded = differentiable(x)
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES or torch.compiler.is_dynamo_compiling() or transformed():
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
         return copied(x, call(x.clone() if graded else x))
     if graded:
         return InPlace.apply(x)
@@ -1073,7 +1082,7 @@ def copied(out, result):
 def changed(out):
     """A tensor whose elements a kernel has written; autograd is told."""
     if not out.is_inference():
-        torch.autograd.graph.increment_version(out)
+        increment_version(out)
     return out
 
 
@@ -1090,10 +1099,10 @@ def batched(function, in_dims, arguments):
 
 def register(namespace):
     """Tells PyTorch of the operators; a device's kernels take their place when they are first asked for."""
-    library = torch.library.Library(namespace, "FRAGMENT")
     operators = getattr(torch.ops, namespace)
     if hasattr(operators, "tanh"):  # this text has been here before
         return operators
+    library = torch.library.Library(namespace, "DEF")
     operators.library = library  # lives as long as they do
     library.define("tanh(Tensor x) -> Tensor")
     library.impl("tanh", lambda *arguments: Forward.apply(*arguments), "CompositeImplicitAutograd")

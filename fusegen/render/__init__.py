@@ -16,22 +16,24 @@ import jinja2.meta
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.render import python
-from fusegen.render.texts import KernelText, Texts
+from fusegen.render.texts import Binding, KernelText, Texts
 from fusegen.spec import Spec
 
-__all__ = ["KernelText", "Texts", "fill", "module", "sources"]
+__all__ = ["Binding", "KernelText", "Texts", "fill", "module", "sources"]
 
 MODULE = "module.py.j2"
+BINDINGS = {Binding.STABLE: "binding.cpp.j2", Binding.PYBIND: "binding_pybind.cpp.j2"}
 QUALIFIERS = {Device.CUDA: "__device__ __forceinline__", Device.CPU: "inline"}
 
 
-def sources(spec: Spec, texts: Texts) -> dict[str, str]:
+def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     """The C++ texts of a module, by the part of it they are."""
     elements = [ELEMENTS[dtype] for dtype in spec.dtypes]
+    headers = [e.header if binding is Binding.STABLE else e.classic_header for e in elements]
     shared = {
         "name": spec.name,
         "elements": elements,
-        "headers": [element.header for element in elements if element.header],
+        "headers": list(filter(None, headers)),
         "float16": "float16" in spec.dtypes,
         "given": python.param_names(spec),
         "scalars": texts.scalars,
@@ -48,16 +50,17 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
         "cuda": _kernels(Device.CUDA, texts, shared),
         "cpu_prelude": fill("prelude.cpp.j2", shared),
         "cpu": _kernels(Device.CPU, texts, shared),
-        "binding": fill("binding.cpp.j2", shared),
+        "binding": fill(BINDINGS[binding], shared | {"kernels": _functions(spec, texts)}),
     }
 
 
-def module(spec: Spec, texts: Texts) -> str:
+def module(spec: Spec, texts: Texts, binding: Binding) -> str:
     """The whole text of a generated module."""
     context = {
         "name": spec.name,
         "digest": spec.digest,
-        "build_options": "",
+        "build_options": binding.options,
+        "classic": binding is Binding.PYBIND,
         "summary": spec.summary,
         "source": spec.source,
         "notation": texts.notation,
@@ -68,7 +71,7 @@ def module(spec: Spec, texts: Texts) -> str:
         **python.function(spec, texts),
         **python.gradient(spec, texts),
         **python.operators(spec, texts),
-        **{f"{part}_source": text for part, text in sources(spec, texts).items()},
+        **{f"{part}_source": text for part, text in sources(spec, texts, binding).items()},
     }
     return fill(MODULE, context)
 
@@ -101,6 +104,26 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "qualifier": QUALIFIERS[device],
     }
     return fill("kernel.j2", shared | own)
+
+
+def _functions(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
+    """The kernels as C++ functions of tensors and scalars."""
+    scalars = [f"double {name}" for name in python.param_names(spec)]
+    rows = []
+    for kernel in (texts.forward, texts.backward):
+        given = [*kernel.inputs, *(f"OUT{k}" for k in range(len(kernel.outputs)))]
+        tensors = [f"const at::Tensor& {name}" for name in given]
+        count = len(kernel.inputs)
+        rows.append(
+            _counts(kernel)
+            | {
+                "signature": ", ".join([*tensors[:count], *scalars]),
+                "tensor_names": ", ".join(given[:count]),
+                "out_signature": ", ".join([*tensors[:count], *scalars, *tensors[count:]]),
+                "out_tensor_names": ", ".join(given),
+            }
+        )
+    return rows
 
 
 def _counts(kernel: KernelText) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
         "scalar_lines": _each(params, "if {0}.__class__ is not float:", '    {0} = scalar("{0}", {0})'),
         "autocast_lines": _each(
             inputs if texts.autocast else (),
-            'if {0}.is_cuda and {0}.element_size() == 2 and torch.is_autocast_enabled("cuda"):',
+            "if {0}.is_cuda and {0}.element_size() == 2 and torch.is_autocast_enabled():",
             "    {0} = {0}.float()  # as eager's operations do",
         ),
     }

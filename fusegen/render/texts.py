@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from fusegen.ir import Device
+
+
+class Binding(Enum):
+    """How a module's kernels are reached from Python."""
+
+    STABLE = "stable"  # PyTorch's stable ABI, from 2.10 on
+    PYBIND = "pybind"  # pybind11 functions, from PyTorch 2.0 on
+
+    @property
+    def options(self) -> str:
+        """What `fusegen build` is told for it, with a space in front."""
+        return "" if self is Binding.STABLE else f" --binding {self.value}"
 
 
 @dataclass(frozen=True, slots=True)

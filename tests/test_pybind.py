@@ -1,0 +1,264 @@
+"""Modules for older PyTorch: the same kernels behind pybind11, and nothing that PyTorch 2.0 lacks.
+
+What is compiled here is compiled with the PyTorch at hand, two modules at the same time.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import Workshop
+from kernels import DTYPES, LAYOUTS, NAMES, ROOT, arranged, assert_same, generated, load, patterns
+from kernels import extensions as extensions
+from torch import Tensor, nn
+
+from fusegen.pipeline import compilation
+from fusegen.render import Binding
+
+COMPILED = ("hardtanh", "swiglu")
+KINKS = (-1.0, 1.0, -0.5, 0.25)
+
+
+@functools.cache
+def text(name: str) -> str:
+    """The module of one of the specs."""
+    return compilation(ROOT / "specs" / f"{name}.yaml", Binding.PYBIND).module
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> dict[str, Path]:
+    """The files of the compiled modules, built by their first call."""
+    folder = tmp_path_factory.mktemp("pybind")
+    files = {name: folder / f"{name}.py" for name in COMPILED}
+    for name, path in files.items():
+        path.write_text(text(name), encoding="utf-8")
+    modules = [load(path) for path in files.values()]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(first_call, modules))
+    return files
+
+
+def first_call(module: ModuleType) -> None:
+    getattr(module, module.__name__)(*[torch.ones(3)] * module.INPUTS)
+
+
+@pytest.fixture(scope="module")
+def hardtanh(paths: dict[str, Path]) -> Callable[..., Tensor]:
+    function: Callable[..., Tensor] = load(paths["hardtanh"]).hardtanh
+    return function
+
+
+@pytest.fixture(scope="module")
+def swiglu(paths: dict[str, Path]) -> Callable[..., Tensor]:
+    function: Callable[..., Tensor] = load(paths["swiglu"]).swiglu
+    return function
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_python_3_8_can_read_it(name: str) -> None:
+    ast.parse(text(name), feature_version=(3, 8))
+    assert not re.search(r"\b(try\s*:|except\b|pass\b)", text(name))  # which benchmark harnesses refuse
+
+
+@pytest.mark.parametrize(
+    "word", ["headeronly", "stable", "aoti", "register_fake", "backends.cpu", "FRAGMENT"]
+)
+def test_it_has_nothing_of_newer_versions(word: str) -> None:
+    assert word in (ROOT / "generated/swiglu.py").read_text(encoding="utf-8") or word == "FRAGMENT"
+    assert word not in text("swiglu")
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_kernels_are_those_of_the_stable_module(name: str, paths: dict[str, Path]) -> None:
+    classic, stable = load(paths[name]), generated(name)
+    for part in ("CUDA_TEXT", "CPU_SOURCE", "CALL_SOURCE", "LAYOUT_SOURCE", "CPU_ISA", "CUDA_FLAGS"):
+        assert getattr(classic, part) == getattr(stable, part)
+    here, there = (module.CPU_PRELUDE.splitlines() for module in (classic, stable))
+    differing = {line for pair in zip(here, there, strict=True) if pair[0] != pair[1] for line in pair}
+    assert all(line.startswith("#include <") for line in differing)
+    assert set(classic.CPU_FLAGS) - set(stable.CPU_FLAGS) == {"-fopenmp"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_bit_is_pytorchs(hardtanh: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    x = patterns(dtype, 2**18, KINKS).requires_grad_()
+    grad = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    for bounds in ((-1.0, 1.0), (-0.5, 0.25)):
+        actual, expected = hardtanh(x, *bounds), nn.functional.hardtanh(x, *bounds)
+        assert_same(actual.detach(), expected.detach(), x.detach())
+        pair = (torch.autograd.grad(y, x, grad)[0] for y in (actual, expected))
+        assert_same(*(g.masked_fill(x.isnan(), 0) for g in pair))  # of which PyTorch's loops differ
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_bit_is_the_stable_modules(swiglu: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    a = patterns(dtype, 2**16).requires_grad_()
+    b = a.detach().flip(0).requires_grad_()
+    grad = torch.randn(a.shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    results = []
+    for function in (swiglu, generated("swiglu").swiglu):
+        y = function(a, b)
+        results.append((y.detach(), *torch.autograd.grad(y, (a, b), grad)))
+    for actual, expected in zip(*results, strict=True):
+        assert_same(actual, expected, a.detach(), b.detach())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout(hardtanh: Callable[..., Tensor], swiglu: Callable[..., Tensor], layout: str) -> None:
+    x = arranged(layout, torch.float32)
+    y, expected = hardtanh(x), generated("hardtanh").hardtanh(x)
+    assert_same(y, expected, x)
+    assert y.stride() == expected.stride()
+    if x.dim():
+        other = x[:1].expand_as(x) if x.numel() else x
+        assert_same(swiglu(x, other), generated("swiglu").swiglu(x, other), x)
+
+
+def test_broadcasting_and_halves(swiglu: Callable[..., Tensor]) -> None:
+    stable = generated("swiglu").swiglu
+    a, b = torch.randn(5, 1, 8, requires_grad=True), torch.randn(4, 1, requires_grad=True)
+    whole = torch.randn(4, 16, requires_grad=True)
+    for inputs in ((a, b), (whole,)):
+        y, expected = swiglu(*inputs), stable(*inputs)
+        assert_same(y.detach(), expected.detach())
+        grads = zip(
+            torch.autograd.grad(y.sum(), inputs), torch.autograd.grad(expected.sum(), inputs), strict=True
+        )
+        for pair in grads:
+            assert_same(*pair)
+
+
+def test_in_place_and_out(hardtanh: Callable[..., Tensor]) -> None:
+    x = torch.randn(3, 1000) * 3
+    expected, out = nn.functional.hardtanh(x), torch.empty(1000, 3).t()
+    assert hardtanh(x, out=out) is out
+    assert_same(out, expected)
+    assert hardtanh(x, inplace=True) is x
+    assert_same(x, expected)
+    assert (x._version, out._version) == (1, 1)
+    leaf = torch.randn(100, requires_grad=True)
+    [grad] = torch.autograd.grad(hardtanh(leaf * 2, inplace=True).sum(), leaf)
+    assert_same(grad, torch.autograd.grad(nn.functional.hardtanh(leaf * 2).sum(), leaf)[0])
+
+
+def test_what_is_refused(hardtanh: Callable[..., Tensor], swiglu: Callable[..., Tensor]) -> None:
+    with pytest.raises(RuntimeError, match="hardtanh: out has another shape"):
+        hardtanh(torch.ones(3), out=torch.empty(4))
+    with pytest.raises(RuntimeError, match="hardtanh: several elements of the written-to tensor"):
+        hardtanh(torch.ones(1).expand(3), inplace=True)
+    with pytest.raises(RuntimeError, match="swiglu: the shapes of the tensors do not broadcast"):
+        swiglu(torch.ones(3), torch.ones(4))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # within PyTorch
+def test_derivatives_of_every_kind(swiglu: Callable[..., Tensor]) -> None:
+    a, b = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradgradcheck(swiglu, (a, b))
+    assert torch.autograd.gradcheck(swiglu, (a, b), check_forward_ad=True, check_batched_grad=True)
+    rows, row = torch.randn(6, 5), torch.randn(5)
+    assert_same(torch.func.vmap(swiglu, in_dims=(0, None))(rows, row), swiglu(rows, row))
+
+
+def test_shapes_without_elements(hardtanh: Callable[..., Tensor]) -> None:
+    y = hardtanh(torch.empty(3, 4, device="meta").t())
+    assert (y.shape, y.stride(), y.device.type) == ((4, 3), (1, 4), "meta")
+
+
+def test_under_torch_compile(paths: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(paths["hardtanh"])
+    monkeypatch.setitem(sys.modules, "hardtanh", module)
+    compiled = torch.compile(
+        lambda x: module.hardtanh(x * 2, -0.5, 0.5) + 1, backend="aot_eager", fullgraph=True
+    )
+    x = torch.randn(64, 65, requires_grad=True)
+    expected = nn.functional.hardtanh(x * 2, -0.5, 0.5) + 1
+    assert_same(compiled(x).detach(), expected.detach())
+    assert_same(torch.autograd.grad(compiled(x).sum(), x)[0], torch.autograd.grad(expected.sum(), x)[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*is_compiling. is deprecated")
+def test_where_pytorch_lacks_what_came_after_2_2(
+    paths: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.delattr(torch.compiler, "is_dynamo_compiling")
+        older.delattr(torch.library, "register_vmap")
+        module = load(paths["hardtanh"])
+    assert module.register_vmap is not getattr(torch.library, "register_vmap")  # noqa: B009
+    x = torch.randn(10)
+    expected = nn.functional.hardtanh(x)
+    assert_same(module.hardtanh(x), expected)
+    assert_same(module.hardtanh(x, inplace=True), expected)
+    assert x._version == 1
+
+
+def test_another_process_finds_what_is_built(paths: dict[str, Path], extensions: Path) -> None:
+    code = "import torch; from hardtanh import hardtanh; print(hardtanh(torch.arange(-2., 3.)).tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"CXX": "false", "PYTHONPATH": str(paths["hardtanh"].parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("[-1.0, -1.0, 0.0, 1.0, 1.0]\n", "")
+
+
+def test_the_header_says_how_to_remake_it(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x + 1")
+    assert workshop.run("build", "--binding", "pybind").output == "new      generated/gate.py\n"
+    written = Path("generated/gate.py").read_text(encoding="utf-8")
+    assert "Remake it with: python -m fusegen build --binding pybind specs/gate.yaml\n" in written
+    assert workshop.run("build", "--binding", "pybind", "specs/gate.yaml").output == "unchanged: 1 module\n"
+
+
+def test_check_and_list_hold_a_module_against_its_own_binding(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x + 1")
+    workshop.spec("twice", "formula: 2 * x")
+    workshop.run("build")
+    workshop.run("build", "--binding", "pybind", "gate")
+    assert workshop.run("check").exit_code == 0
+    assert workshop.run("list").output.count("\tcurrent\n") == 2
+    workshop.spec("gate", "formula: x + 2")
+    assert workshop.run("check").exit_code == 1
+    assert "\tout of date\n" in workshop.run("list").output
+    assert workshop.run("build", "gate").output == "changed  generated/gate.py\n"
+    assert "--binding" not in Path("generated/gate.py").read_text(encoding="utf-8")
+
+
+def test_a_binding_that_is_none_is_refused(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x + 1")
+    result = workshop.run("build", "--binding", "ctypes")
+    assert result.exit_code == 2
+    assert "'ctypes' is not one of 'stable', 'pybind'" in result.output
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_on_a_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "hardtanh.py"
+    path.write_text(text("hardtanh"), encoding="utf-8")
+    hardtanh = load(path).hardtanh
+    for dtype in DTYPES:
+        x = patterns(dtype, 2**20, KINKS, "cuda").requires_grad_()
+        actual, expected = hardtanh(x), nn.functional.hardtanh(x)
+        assert_same(actual.detach(), expected.detach(), x.detach())
+        grads = (torch.autograd.grad(y, x, torch.ones_like(y))[0] for y in (actual, expected))
+        assert_same(*grads)
+    cuda: Any = torch.cuda  # which declares no types for streams
+    stream = cuda.Stream()
+    with cuda.stream(stream):
+        y = hardtanh(torch.full((2**20,), 3.0, device="cuda")[::2])
+    stream.synchronize()
+    assert (y == 1).all()
