@@ -93,7 +93,7 @@ def row(name: str, module: ModuleType, device: str, count: int) -> list[str]:
     params = [p for p in function_defaults(module, name) if isinstance(p, float)]
     for dtype in DTYPES:
         inputs = [patterns(dtype, count, device, seed).requires_grad_() for seed in range(module.INPUTS)]
-        ours, theirs = module.call(*inputs, *params), module.eager(*inputs, *params)
+        ours, theirs = getattr(module, name)(*inputs, *params), module.eager(*inputs, *params)
         grad = torch.randn(ours.shape, generator=torch.Generator(device).manual_seed(9), device=device).to(
             dtype
         )

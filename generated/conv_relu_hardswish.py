@@ -18,6 +18,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -153,11 +154,11 @@ class Kernels:
 
     @staticmethod
     def conv_relu_hardswish_cuda(x):
-        return call(x)
+        return conv_relu_hardswish(x)
 
     @staticmethod
     def conv_relu_hardswish_cpu(x):
-        return call(x)
+        return conv_relu_hardswish(x)
 
 
 KERNELS = Kernels()
@@ -189,7 +190,15 @@ def conv_relu_hardswish(x, *, out=None):
     """
     if out is not None:
         return write(out, x)
-    return call(x)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x)
+    if is_dynamo_compiling():
+        return OPERATOR(x)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x)
+    return FORWARD(x)
 
 
 def get_inputs():
@@ -210,19 +219,6 @@ def eager_gradient(grad, x):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x), x)
     return pull(grad)
-
-
-def call(x):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x)
-    if is_dynamo_compiling():
-        return OPERATOR(x)
-    if transformed():
-        return Forward.apply(x)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x)
-    return FORWARD(x)
 
 
 class Forward(torch.autograd.Function):
@@ -950,7 +946,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -974,7 +970,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, conv_relu_hardswish(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 

@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -205,11 +206,11 @@ class Kernels:
 
     @staticmethod
     def geglu_cuda(gate, up):
-        return call(gate, up)
+        return geglu(gate, up)
 
     @staticmethod
     def geglu_cpu(gate, up):
-        return call(gate, up)
+        return geglu(gate, up)
 
 
 KERNELS = Kernels()
@@ -243,7 +244,17 @@ def geglu(gate, up=None, dim=-1):
     """
     if up is None:
         return halves(gate, dim)
-    return call(gate, up)
+    if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
+        return without_kernel(gate, up)
+    if is_dynamo_compiling():
+        return OPERATOR(gate, up)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return spread(gate, up)
+    if (gate.requires_grad or up.requires_grad) and torch.is_grad_enabled():
+        if gate.shape != up.shape:
+            return spread(gate, up)
+        return WITH_GRADIENT(gate, up)
+    return FORWARD(gate, up)
 
 
 def get_inputs():
@@ -264,21 +275,6 @@ def eager_gradient(grad, gate, up):
     gate, up = torch.broadcast_tensors(gate, up)
     _, pull = torch.func.vjp(lambda gate, up: eager(gate, up), gate, up)
     return pull(grad)
-
-
-def call(gate, up):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
-        return without_kernel(gate, up)
-    if is_dynamo_compiling():
-        return OPERATOR(gate, up)
-    if transformed():
-        return spread(gate, up)
-    if torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad):
-        if gate.shape != up.shape:
-            return spread(gate, up)
-        return WITH_GRADIENT(gate, up)
-    return FORWARD(gate, up)
 
 
 class Forward(torch.autograd.Function):
@@ -1071,7 +1067,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -1102,7 +1098,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, geglu(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -1117,7 +1113,7 @@ def halves(whole, dim):
     plain = whole.__class__ in PLAIN and whole.dtype in DTYPES and not is_dynamo_compiling()
     if plain and not transformed() and differentiable(whole):
         return Split.apply(whole, dim)
-    return call(*whole.chunk(2, dim))
+    return geglu(*whole.chunk(2, dim))
 
 
 def copied(out, result):

@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -180,11 +181,11 @@ class Kernels:
 
     @staticmethod
     def glu_cuda(a, b):
-        return call(a, b)
+        return glu(a, b)
 
     @staticmethod
     def glu_cpu(a, b):
-        return call(a, b)
+        return glu(a, b)
 
 
 KERNELS = Kernels()
@@ -218,7 +219,17 @@ def glu(a, b=None, dim=-1):
     """
     if b is None:
         return halves(a, dim)
-    return call(a, b)
+    if a.__class__ not in PLAIN or a.dtype not in DTYPES or b.__class__ not in PLAIN or b.dtype is not a.dtype or b.device != a.device:
+        return without_kernel(a, b)
+    if is_dynamo_compiling():
+        return OPERATOR(a, b)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return spread(a, b)
+    if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
+        if a.shape != b.shape:
+            return spread(a, b)
+        return WITH_GRADIENT(a, b)
+    return FORWARD(a, b)
 
 
 def get_inputs():
@@ -239,21 +250,6 @@ def eager_gradient(grad, a, b):
     a, b = torch.broadcast_tensors(a, b)
     _, pull = torch.func.vjp(lambda a, b: eager(a, b), a, b)
     return pull(grad)
-
-
-def call(a, b):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if a.__class__ not in PLAIN or a.dtype not in DTYPES or b.__class__ not in PLAIN or b.dtype is not a.dtype or b.device != a.device:
-        return without_kernel(a, b)
-    if is_dynamo_compiling():
-        return OPERATOR(a, b)
-    if transformed():
-        return spread(a, b)
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        if a.shape != b.shape:
-            return spread(a, b)
-        return WITH_GRADIENT(a, b)
-    return FORWARD(a, b)
 
 
 class Forward(torch.autograd.Function):
@@ -1046,7 +1042,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -1077,7 +1073,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, glu(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -1092,7 +1088,7 @@ def halves(whole, dim):
     plain = whole.__class__ in PLAIN and whole.dtype in DTYPES and not is_dynamo_compiling()
     if plain and not transformed() and differentiable(whole):
         return Split.apply(whole, dim)
-    return call(*whole.chunk(2, dim))
+    return glu(*whole.chunk(2, dim))
 
 
 def copied(out, result):

@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -147,11 +148,11 @@ class Kernels:
 
     @staticmethod
     def hardswish_cuda(x):
-        return call(x)
+        return hardswish(x)
 
     @staticmethod
     def hardswish_cpu(x):
-        return call(x)
+        return hardswish(x)
 
 
 KERNELS = Kernels()
@@ -187,7 +188,15 @@ def hardswish(x, inplace=False, *, out=None):
         return overwrite(x)
     if out is not None:
         return write(out, x)
-    return call(x)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x)
+    if is_dynamo_compiling():
+        return OPERATOR(x)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x)
+    return FORWARD(x)
 
 
 def get_inputs():
@@ -207,19 +216,6 @@ def eager_gradient(grad, x):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x), x)
     return pull(grad)
-
-
-def call(x):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x)
-    if is_dynamo_compiling():
-        return OPERATOR(x)
-    if transformed():
-        return Forward.apply(x)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x)
-    return FORWARD(x)
 
 
 class Forward(torch.autograd.Function):
@@ -962,7 +958,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -986,7 +982,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, hardswish(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -997,7 +993,7 @@ def overwrite(x):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x))
+        return copied(x, hardswish(x.clone() if graded else x))
     if graded:
         return InPlace.apply(x)
     FORWARD_OUT(x, x)

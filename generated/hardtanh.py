@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -130,11 +131,11 @@ class Kernels:
 
     @staticmethod
     def hardtanh_cuda(x, min_val, max_val):
-        return call(x, min_val, max_val)
+        return hardtanh(x, min_val, max_val)
 
     @staticmethod
     def hardtanh_cpu(x, min_val, max_val):
-        return call(x, min_val, max_val)
+        return hardtanh(x, min_val, max_val)
 
 
 KERNELS = Kernels()
@@ -172,7 +173,19 @@ def hardtanh(x, min_val=-1.0, max_val=1.0, inplace=False, *, out=None):
         return overwrite(x, min_val, max_val)
     if out is not None:
         return write(out, x, min_val, max_val)
-    return call(x, min_val, max_val)
+    if min_val.__class__ is not float:
+        min_val = scalar("min_val", min_val)
+    if max_val.__class__ is not float:
+        max_val = scalar("max_val", max_val)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, min_val, max_val)
+    if is_dynamo_compiling():
+        return OPERATOR(x, min_val, max_val)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, min_val, max_val)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, min_val, max_val)
+    return FORWARD(x, min_val, max_val)
 
 
 def get_inputs():
@@ -192,23 +205,6 @@ def eager_gradient(grad, x, min_val, max_val):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, min_val, max_val), x)
     return pull(grad)
-
-
-def call(x, min_val, max_val):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if min_val.__class__ is not float:
-        min_val = scalar("min_val", min_val)
-    if max_val.__class__ is not float:
-        max_val = scalar("max_val", max_val)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, min_val, max_val)
-    if is_dynamo_compiling():
-        return OPERATOR(x, min_val, max_val)
-    if transformed():
-        return Forward.apply(x, min_val, max_val)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, min_val, max_val)
-    return FORWARD(x, min_val, max_val)
 
 
 class Forward(torch.autograd.Function):
@@ -955,7 +951,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -979,7 +975,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, hardtanh(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -994,7 +990,7 @@ def overwrite(x, min_val, max_val):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, min_val, max_val))
+        return copied(x, hardtanh(x.clone() if graded else x, min_val, max_val))
     if graded:
         return InPlace.apply(x, min_val, max_val)
     FORWARD_OUT(x, min_val, max_val, x)

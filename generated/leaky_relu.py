@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -118,11 +119,11 @@ class Kernels:
 
     @staticmethod
     def leaky_relu_cuda(x, negative_slope):
-        return call(x, negative_slope)
+        return leaky_relu(x, negative_slope)
 
     @staticmethod
     def leaky_relu_cpu(x, negative_slope):
-        return call(x, negative_slope)
+        return leaky_relu(x, negative_slope)
 
 
 KERNELS = Kernels()
@@ -159,7 +160,17 @@ def leaky_relu(x, negative_slope=0.01, inplace=False, *, out=None):
         return overwrite(x, negative_slope)
     if out is not None:
         return write(out, x, negative_slope)
-    return call(x, negative_slope)
+    if negative_slope.__class__ is not float:
+        negative_slope = scalar("negative_slope", negative_slope)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, negative_slope)
+    if is_dynamo_compiling():
+        return OPERATOR(x, negative_slope)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, negative_slope)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, negative_slope)
+    return FORWARD(x, negative_slope)
 
 
 def get_inputs():
@@ -179,21 +190,6 @@ def eager_gradient(grad, x, negative_slope):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, negative_slope), x)
     return pull(grad)
-
-
-def call(x, negative_slope):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if negative_slope.__class__ is not float:
-        negative_slope = scalar("negative_slope", negative_slope)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, negative_slope)
-    if is_dynamo_compiling():
-        return OPERATOR(x, negative_slope)
-    if transformed():
-        return Forward.apply(x, negative_slope)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, negative_slope)
-    return FORWARD(x, negative_slope)
 
 
 class Forward(torch.autograd.Function):
@@ -940,7 +936,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -964,7 +960,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, leaky_relu(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -977,7 +973,7 @@ def overwrite(x, negative_slope):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, negative_slope))
+        return copied(x, leaky_relu(x.clone() if graded else x, negative_slope))
     if graded:
         return InPlace.apply(x, negative_slope)
     FORWARD_OUT(x, negative_slope, x)

@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -119,11 +120,11 @@ class Kernels:
 
     @staticmethod
     def rrelu_cuda(x, lower, upper):
-        return call(x, lower, upper)
+        return rrelu(x, lower, upper)
 
     @staticmethod
     def rrelu_cpu(x, lower, upper):
-        return call(x, lower, upper)
+        return rrelu(x, lower, upper)
 
 
 KERNELS = Kernels()
@@ -161,7 +162,19 @@ def rrelu(x, lower=0.125, upper=0.3333333333333333, inplace=False, *, out=None):
         return overwrite(x, lower, upper)
     if out is not None:
         return write(out, x, lower, upper)
-    return call(x, lower, upper)
+    if lower.__class__ is not float:
+        lower = scalar("lower", lower)
+    if upper.__class__ is not float:
+        upper = scalar("upper", upper)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, lower, upper)
+    if is_dynamo_compiling():
+        return OPERATOR(x, lower, upper)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, lower, upper)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, lower, upper)
+    return FORWARD(x, lower, upper)
 
 
 def get_inputs():
@@ -181,23 +194,6 @@ def eager_gradient(grad, x, lower, upper):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, lower, upper), x)
     return pull(grad)
-
-
-def call(x, lower, upper):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if lower.__class__ is not float:
-        lower = scalar("lower", lower)
-    if upper.__class__ is not float:
-        upper = scalar("upper", upper)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, lower, upper)
-    if is_dynamo_compiling():
-        return OPERATOR(x, lower, upper)
-    if transformed():
-        return Forward.apply(x, lower, upper)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, lower, upper)
-    return FORWARD(x, lower, upper)
 
 
 class Forward(torch.autograd.Function):
@@ -945,7 +941,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -969,7 +965,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, rrelu(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -984,7 +980,7 @@ def overwrite(x, lower, upper):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, lower, upper))
+        return copied(x, rrelu(x.clone() if graded else x, lower, upper))
     if graded:
         return InPlace.apply(x, lower, upper)
     FORWARD_OUT(x, lower, upper, x)

@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -154,11 +155,11 @@ class Kernels:
 
     @staticmethod
     def snake_cuda(x, alpha):
-        return call(x, alpha)
+        return snake(x, alpha)
 
     @staticmethod
     def snake_cpu(x, alpha):
-        return call(x, alpha)
+        return snake(x, alpha)
 
 
 KERNELS = Kernels()
@@ -195,7 +196,19 @@ def snake(x, alpha=1.0, inplace=False, *, out=None):
         return overwrite(x, alpha)
     if out is not None:
         return write(out, x, alpha)
-    return call(x, alpha)
+    if alpha.__class__ is not float:
+        alpha = scalar("alpha", alpha)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, alpha)
+    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
+        x = x.float()  # as eager's operations do
+    if is_dynamo_compiling():
+        return OPERATOR(x, alpha)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, alpha)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, alpha)
+    return FORWARD(x, alpha)
 
 
 def get_inputs():
@@ -215,23 +228,6 @@ def eager_gradient(grad, x, alpha):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, alpha), x)
     return pull(grad)
-
-
-def call(x, alpha):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if alpha.__class__ is not float:
-        alpha = scalar("alpha", alpha)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, alpha)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling():
-        return OPERATOR(x, alpha)
-    if transformed():
-        return Forward.apply(x, alpha)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, alpha)
-    return FORWARD(x, alpha)
 
 
 class Forward(torch.autograd.Function):
@@ -1022,7 +1018,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -1046,7 +1042,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, snake(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -1059,7 +1055,7 @@ def overwrite(x, alpha):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, alpha))
+        return copied(x, snake(x.clone() if graded else x, alpha))
     if graded:
         return InPlace.apply(x, alpha)
     FORWARD_OUT(x, alpha, x)

@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -187,11 +188,11 @@ class Kernels:
 
     @staticmethod
     def softplus_cuda(x, beta, threshold):
-        return call(x, beta, threshold)
+        return softplus(x, beta, threshold)
 
     @staticmethod
     def softplus_cpu(x, beta, threshold):
-        return call(x, beta, threshold)
+        return softplus(x, beta, threshold)
 
 
 KERNELS = Kernels()
@@ -229,7 +230,21 @@ def softplus(x, beta=1.0, threshold=20.0, inplace=False, *, out=None):
         return overwrite(x, beta, threshold)
     if out is not None:
         return write(out, x, beta, threshold)
-    return call(x, beta, threshold)
+    if beta.__class__ is not float:
+        beta = scalar("beta", beta)
+    if threshold.__class__ is not float:
+        threshold = scalar("threshold", threshold)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, beta, threshold)
+    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
+        x = x.float()  # as eager's operations do
+    if is_dynamo_compiling():
+        return OPERATOR(x, beta, threshold)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, beta, threshold)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, beta, threshold)
+    return FORWARD(x, beta, threshold)
 
 
 def get_inputs():
@@ -249,25 +264,6 @@ def eager_gradient(grad, x, beta, threshold):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, beta, threshold), x)
     return pull(grad)
-
-
-def call(x, beta, threshold):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if beta.__class__ is not float:
-        beta = scalar("beta", beta)
-    if threshold.__class__ is not float:
-        threshold = scalar("threshold", threshold)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, beta, threshold)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling():
-        return OPERATOR(x, beta, threshold)
-    if transformed():
-        return Forward.apply(x, beta, threshold)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, beta, threshold)
-    return FORWARD(x, beta, threshold)
 
 
 class Forward(torch.autograd.Function):
@@ -1058,7 +1054,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -1082,7 +1078,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, softplus(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -1097,7 +1093,7 @@ def overwrite(x, beta, threshold):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, beta, threshold))
+        return copied(x, softplus(x.clone() if graded else x, beta, threshold))
     if graded:
         return InPlace.apply(x, beta, threshold)
     FORWARD_OUT(x, beta, threshold, x)

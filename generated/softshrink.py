@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -130,11 +131,11 @@ class Kernels:
 
     @staticmethod
     def softshrink_cuda(x, lambd):
-        return call(x, lambd)
+        return softshrink(x, lambd)
 
     @staticmethod
     def softshrink_cpu(x, lambd):
-        return call(x, lambd)
+        return softshrink(x, lambd)
 
 
 KERNELS = Kernels()
@@ -171,7 +172,17 @@ def softshrink(x, lambd=0.5, inplace=False, *, out=None):
         return overwrite(x, lambd)
     if out is not None:
         return write(out, x, lambd)
-    return call(x, lambd)
+    if lambd.__class__ is not float:
+        lambd = scalar("lambd", lambd)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, lambd)
+    if is_dynamo_compiling():
+        return OPERATOR(x, lambd)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, lambd)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, lambd)
+    return FORWARD(x, lambd)
 
 
 def get_inputs():
@@ -191,21 +202,6 @@ def eager_gradient(grad, x, lambd):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, lambd), x)
     return pull(grad)
-
-
-def call(x, lambd):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if lambd.__class__ is not float:
-        lambd = scalar("lambd", lambd)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, lambd)
-    if is_dynamo_compiling():
-        return OPERATOR(x, lambd)
-    if transformed():
-        return Forward.apply(x, lambd)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, lambd)
-    return FORWARD(x, lambd)
 
 
 class Forward(torch.autograd.Function):
@@ -952,7 +948,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -976,7 +972,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, softshrink(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -989,7 +985,7 @@ def overwrite(x, lambd):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, lambd))
+        return copied(x, softshrink(x.clone() if graded else x, lambd))
     if graded:
         return InPlace.apply(x, lambd)
     FORWARD_OUT(x, lambd, x)

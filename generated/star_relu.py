@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -138,11 +139,11 @@ class Kernels:
 
     @staticmethod
     def star_relu_cuda(x, scale, bias):
-        return call(x, scale, bias)
+        return star_relu(x, scale, bias)
 
     @staticmethod
     def star_relu_cpu(x, scale, bias):
-        return call(x, scale, bias)
+        return star_relu(x, scale, bias)
 
 
 KERNELS = Kernels()
@@ -180,7 +181,21 @@ def star_relu(x, scale=0.8944, bias=-0.4472, inplace=False, *, out=None):
         return overwrite(x, scale, bias)
     if out is not None:
         return write(out, x, scale, bias)
-    return call(x, scale, bias)
+    if scale.__class__ is not float:
+        scale = scalar("scale", scale)
+    if bias.__class__ is not float:
+        bias = scalar("bias", bias)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, scale, bias)
+    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
+        x = x.float()  # as eager's operations do
+    if is_dynamo_compiling():
+        return OPERATOR(x, scale, bias)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, scale, bias)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, scale, bias)
+    return FORWARD(x, scale, bias)
 
 
 def get_inputs():
@@ -200,25 +215,6 @@ def eager_gradient(grad, x, scale, bias):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, scale, bias), x)
     return pull(grad)
-
-
-def call(x, scale, bias):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if scale.__class__ is not float:
-        scale = scalar("scale", scale)
-    if bias.__class__ is not float:
-        bias = scalar("bias", bias)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, scale, bias)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling():
-        return OPERATOR(x, scale, bias)
-    if transformed():
-        return Forward.apply(x, scale, bias)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, scale, bias)
-    return FORWARD(x, scale, bias)
 
 
 class Forward(torch.autograd.Function):
@@ -965,7 +961,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -989,7 +985,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, star_relu(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -1004,7 +1000,7 @@ def overwrite(x, scale, bias):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, scale, bias))
+        return copied(x, star_relu(x.clone() if graded else x, scale, bias))
     if graded:
         return InPlace.apply(x, scale, bias)
     FORWARD_OUT(x, scale, bias, x)

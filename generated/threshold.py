@@ -21,6 +21,7 @@ import tempfile
 
 import torch
 from torch import nn
+from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -118,11 +119,11 @@ class Kernels:
 
     @staticmethod
     def threshold_cuda(x, threshold, value):
-        return call(x, threshold, value)
+        return threshold(x, threshold, value)
 
     @staticmethod
     def threshold_cpu(x, threshold, value):
-        return call(x, threshold, value)
+        return threshold(x, threshold, value)
 
 
 KERNELS = Kernels()
@@ -160,7 +161,19 @@ def threshold(x, threshold=0.0, value=0.0, inplace=False, *, out=None):
         return overwrite(x, threshold, value)
     if out is not None:
         return write(out, x, threshold, value)
-    return call(x, threshold, value)
+    if threshold.__class__ is not float:
+        threshold = scalar("threshold", threshold)
+    if value.__class__ is not float:
+        value = scalar("value", value)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
+        return without_kernel(x, threshold, value)
+    if is_dynamo_compiling():
+        return OPERATOR(x, threshold, value)
+    if are_transforms_active() or forward_ad._current_level >= 0:
+        return Forward.apply(x, threshold, value)
+    if x.requires_grad and torch.is_grad_enabled():
+        return WITH_GRADIENT(x, threshold, value)
+    return FORWARD(x, threshold, value)
 
 
 def get_inputs():
@@ -180,23 +193,6 @@ def eager_gradient(grad, x, threshold, value):
     """The gradient in PyTorch's own operations, as a tuple."""
     _, pull = torch.func.vjp(lambda x: eager(x, threshold, value), x)
     return pull(grad)
-
-
-def call(x, threshold, value):
-    """Runs the kernel; with autograd around it, or by PyTorch's own operations, where that is called for."""
-    if threshold.__class__ is not float:
-        threshold = scalar("threshold", threshold)
-    if value.__class__ is not float:
-        value = scalar("value", value)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return without_kernel(x, threshold, value)
-    if is_dynamo_compiling():
-        return OPERATOR(x, threshold, value)
-    if transformed():
-        return Forward.apply(x, threshold, value)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return WITH_GRADIENT(x, threshold, value)
-    return FORWARD(x, threshold, value)
 
 
 class Forward(torch.autograd.Function):
@@ -943,7 +939,7 @@ def scalar(name, value):
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return are_transforms_active() or forward_ad._current_level >= 0
 
 
 def differentiable(*tensors):
@@ -967,7 +963,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, call(*arguments))
+        return copied(out, threshold(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -982,7 +978,7 @@ def overwrite(x, threshold, value):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, call(x.clone() if graded else x, threshold, value))
+        return copied(x, threshold(x.clone() if graded else x, threshold, value))
     if graded:
         return InPlace.apply(x, threshold, value)
     FORWARD_OUT(x, threshold, value, x)
