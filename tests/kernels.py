@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,20 +46,22 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def load(path: Path) -> ModuleType:
-    """The module in a file, imported under the name of its stem."""
-    found = importlib.util.spec_from_file_location(path.stem, path)
+def load(path: Path, name: str = "") -> ModuleType:
+    """The module in a file, under the name of its stem; or under a given one, for others to import."""
+    found = importlib.util.spec_from_file_location(name or path.stem, path)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
+    if name:
+        sys.modules[name] = module
     found.loader.exec_module(module)
     return module
 
 
 @functools.cache
 def generated(name: str) -> ModuleType:
-    """A committed module."""
-    return load(GENERATED / f"{name}.py")
+    """A committed module, under the name that it has where it is committed."""
+    return load(GENERATED / f"{name}.py", f"generated.{name}")
 
 
 def compiled(folder: Path, name: str, body: str) -> ModuleType:

@@ -346,6 +346,22 @@ def test_it_is_near_the_real_function(name: str, device: str) -> None:
                 assert found <= max(BOUND, about), (dtype, what, x[k].item(), found, about)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", LIBRARY)
+def test_nothing_overflows_where_eagers_result_is_a_number(name: str, device: str) -> None:
+    """No NaN and no infinity of our own, from the smallest to the largest finite values."""
+    for dtype in (torch.float32, torch.bfloat16):
+        x = patterns(dtype, 2**16, LIBRARY[name].kinks, device)
+        x = x[x.isfinite()]
+        others = [x.flip(0) for _ in range(LIBRARY[name].inputs - 1)]
+        ours, theirs = (pulled(f, [x, *others]) for f in (function(name), LIBRARY[name].eager))
+        for mine, eagers in zip(ours, theirs, strict=True):
+            largest = torch.finfo(dtype).max / 8  # beyond it the steps decide
+            wrong = ~mine.isfinite() & (eagers.abs() < largest)
+            shown = [[t[i].item() for t in (x, *others, mine, eagers)] for i in wrong.nonzero()[:5, 0]]
+            assert not shown, f"{dtype}, {int(wrong.sum())}: inputs, ours, eager's: {shown}"
+
+
 # Against PyTorch's own samples
 
 
