@@ -67,7 +67,8 @@ CALLS, ROUNDS = 2000, 7
 def times(runs: dict[str, Run], repeats: int, device: str) -> dict[str, float]:
     """The median time of each run in milliseconds, the runs taking turns."""
     found: dict[str, list[float]] = {name: [] for name in runs}
-    flush = torch.empty(2**28, dtype=torch.uint8, device=device) if device == "cuda" else None
+    # clears the L2 cache, and takes long enough for the next launches to be waiting when it ends
+    flush = torch.empty(2**31, dtype=torch.uint8, device=device) if device == "cuda" else None
     for turn in range(WARM_UPS + repeats):
         for name, run in runs.items():
             if flush is not None:
@@ -112,6 +113,7 @@ def forward(name: str, device: str, given: Options) -> tuple[dict[str, Run], Ten
     if name.startswith("conv"):
         runs["convolution alone"] = lambda: ours.conv(x)
     if given.compiled:
+        torch.compiler.reset()
         fast = torch.compile(eager)
         runs["torch.compile"] = lambda: fast(x)
     return runs, (ours(x) - eager(x)).abs().max(), 2 * x.numel() * x.element_size()
@@ -126,6 +128,7 @@ def backward(name: str, device: str, given: Options) -> tuple[dict[str, Run], Te
     target = torch.empty_like(moved)
     functions = {"eager": eager, "fusegen": ours}
     if given.compiled:
+        torch.compiler.reset()
         functions["torch.compile"] = torch.compile(eager)
     results = {run: function(x) for run, function in functions.items()}
     grad = torch.randn_like(x)

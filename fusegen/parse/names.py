@@ -26,10 +26,11 @@ _CPP = (
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
     "are_transforms_active batched changed copied cpp_extension ctx differentiable digest dim eager "
-    "eager_gradient fcntl first_use forward_ad functools get_init_inputs get_inputs graded halves hashlib increment_version "
-    "inplace is_dynamo_compiling is_traceable_wrapper_subclass leaf load logging nn os out overwrite "
-    "pathlib plain pull register register_vmap require scalar self shaped_like shutil spread store "
-    "super tempfile torch transformed vectorized whole without_kernel write"
+    "eager_gradient fcntl first_use forward_ad functools get_init_inputs get_inputs graded halves "
+    "hashlib increment_version inplace is_dynamo_compiling is_traceable_wrapper_subclass leaf load "
+    "logging nn os out overwrite pathlib plain pull register register_vmap require scalar self "
+    "shaped_like shutil spread store super tempfile torch transformed vectorized whole without_kernel "
+    "write"
 ).split()
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _MODULE_ATTRIBUTES = (  # what torch.nn.Module already has
