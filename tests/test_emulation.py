@@ -647,6 +647,20 @@ def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dty
     assert 0 in wrong, wrong
 
 
+@pytest.mark.xfail(
+    reason="the functions that a scalar of the host calls are not declared there", strict=True
+)
+@pytest.mark.parametrize("alpha", [0.75, -2.0])
+def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alpha: float) -> None:
+    body = "params: {alpha: 0.5}\nformula: x * exp(alpha) + maximum(alpha, 0.25) * sigmoid(alpha)\n"
+    emulation = emulated(compiled(tmp_path, "host_test", body), "host_test", tmp_path, params=1)
+    x, g = torch.randn(2, 100)
+    slope, shift = math.exp(alpha), max(alpha, 0.25) / (1 + math.exp(-alpha))
+    [actual] = run(emulation.forward, x, params=(alpha,))
+    torch.testing.assert_close(actual, x * slope + shift)
+    assert_same(run(emulation.backward, g, x, params=(alpha,))[0], g * slope, g)
+
+
 def huge(elements: int) -> Tensor:
     """Room for so many float16 elements; what is not touched takes no memory."""
     room = mmap.mmap(-1, 2 * elements, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
