@@ -18,10 +18,13 @@ import torch
 import torch.nn.functional as F
 from kernels import (
     DTYPES,
+    EXACT,
     LAYOUTS,
+    LIBRARY,
     ROOT,
     arranged,
     assert_same,
+    function,
     generated,
     meaningful_strides,
     patterns,
@@ -37,14 +40,8 @@ pytestmark = [
 
 CUDA: Any = torch.cuda  # which declares no types for streams
 COUNT = 2**24
-KINKS = (-3.0, 3.0, -2.5, 2.5, -1.0, 1.0, 6.0)
-EAGER: dict[str, Callable[[Tensor], Tensor]] = {
-    "hardsigmoid": F.hardsigmoid,
-    "hardswish": F.hardswish,
-    "hardtanh": F.hardtanh,
-    "relu": F.relu,
-    "relu6": F.relu6,
-}
+KINKS = (-3.0, 3.0, -2.5, 2.5, -1.0, 1.0, 6.0, -0.5, 0.5)
+EAGER: dict[str, Callable[..., Tensor]] = {name: LIBRARY[name].eager for name in EXACT}
 
 # Where PyTorch's own kernels on CUDA depart from their functions, and ours do not follow.
 SIGN_OF_ZERO_LOST = ("relu", "relu6")  # clamping kernels turn -0.0 into +0.0 before torch 2.14
@@ -57,10 +54,7 @@ SIXTH_IN_FLOAT: dict[
 KEEPS_SIGN = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
 
 
-def kernel(name: str) -> Callable[..., Tensor]:
-    """The plain function of a committed module."""
-    function: Callable[..., Tensor] = getattr(generated(name), name)
-    return function
+kernel = function
 
 
 def negative_zero(x: Tensor) -> Tensor:
@@ -110,6 +104,42 @@ def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
 def test_every_float32_there_is_gives_eagers_bits(name: str) -> None:
     for x in every_float32():
         assert_same(kernel(name)(x), eager(name, x), x)
+
+
+def gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Ours and eager's."""
+    return tuple(  # type: ignore[return-value]
+        torch.autograd.grad(call(leaf), leaf, grad)[0]
+        for call, leaf in ((f, x.detach().requires_grad_()) for f in (kernel(name), EAGER[name]))
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", EXACT)
+def test_every_bit_of_a_gradient_is_eagers(name: str, dtype: torch.dtype) -> None:
+    """Of a gradient of 1, of random ones, and of special ones; NaN and both zeros, too."""
+    x = patterns(dtype, COUNT, KINKS, "cuda")
+    generator = torch.Generator("cuda").manual_seed(1)
+    random = torch.randn(x.shape, generator=generator, device="cuda").to(dtype)
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, -1.0, 1e-7], device="cuda").to(
+        dtype
+    )
+    picked = special[torch.randint(len(special), x.shape, generator=generator, device="cuda")]
+    for grad in (torch.ones_like(x), random, picked, random.flip(0)[: x.numel()]):
+        ours, theirs = gradients(name, x, grad)
+        if dtype == torch.float64 and name in SIXTH_IN_FLOAT:
+            torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-300, equal_nan=True)
+        else:
+            assert_same(ours, theirs, x, grad)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_every_float32_there_is_has_eagers_gradient(name: str) -> None:
+    generator = torch.Generator("cuda").manual_seed(2)
+    random = torch.randn(2**26, generator=generator, device="cuda")
+    for k, x in enumerate(every_float32()):
+        for grad in (torch.ones_like(x), random.roll(k)):
+            assert_same(*gradients(name, x, grad), x, grad)
 
 
 def test_relu_hardswish_is_within_two_ulp_of_its_chain_on_every_float32() -> None:
@@ -270,15 +300,97 @@ def test_a_graph_captures_and_replays_it() -> None:
         assert_same(z, model(y[1:]))
 
 
+def test_backward_runs_on_the_stream_of_forward() -> None:
+    """As autograd has it: wherever backward is called, and behind what that stream still has to do."""
+    x = torch.zeros(2**20, device="cuda", requires_grad=True)
+    side = CUDA.Stream()
+    side.wait_stream(CUDA.current_stream())
+    with torch.cuda.stream(side):
+        torch.autograd.grad(kernel("hardswish")(x).sum(), x)
+        CUDA._sleep(100_000_000)
+        source = torch.full_like(x, 0.75)
+        leaf = source.requires_grad_()
+        y = kernel("hardswish")(leaf)
+        [gradient] = torch.autograd.grad(y, leaf, torch.ones_like(y))
+        assert not side.query()
+    side.synchronize()
+    assert_same(gradient, torch.full_like(gradient, 0.75))
+
+
+def test_two_streams_at_once_do_not_disturb_each_other() -> None:
+    inputs = [torch.randn(2**20, device="cuda") for _ in range(8)]
+    expected = [F.hardswish(x) for x in inputs]
+    torch.cuda.synchronize()
+    streams = [CUDA.Stream() for _ in range(4)]
+    results = []
+    for k, x in enumerate(inputs):
+        with torch.cuda.stream(streams[k % 4]):
+            results.append(kernel("hardswish")(x))
+    torch.cuda.synchronize()
+    for actual, wanted in zip(results, expected, strict=True):
+        assert_same(actual, wanted)
+
+
+@pytest.mark.parametrize("name", ["hardswish", "tanh", "swiglu", "elu"])
+def test_a_graph_captures_forward_and_backward(name: str) -> None:
+    """Also what writes in place and into a given tensor."""
+    shape = (LIBRARY[name].inputs, 100_003)
+    source = torch.randn(shape, device="cuda")
+    leaves = [row.clone().requires_grad_() for row in source]
+    grad = torch.randn(100_003, device="cuda")
+    out = torch.empty_like(grad)
+    side = CUDA.Stream()
+    side.wait_stream(CUDA.current_stream())
+    with torch.cuda.stream(side):
+        torch.autograd.grad(kernel(name)(*leaves), leaves, grad)
+    CUDA.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = kernel(name)(*leaves)
+        captured = torch.autograd.grad(y, leaves, grad)
+        if LIBRARY[name].inputs == 1:
+            with torch.no_grad():
+                kernel(name)(leaves[0], out=out)
+                kernel(name)(out, inplace=True)
+    for _ in range(3):
+        with torch.no_grad():
+            for leaf in leaves:
+                leaf.copy_(torch.randn_like(leaf) * 4)
+            grad.copy_(torch.randn_like(grad))
+        graph.replay()
+        torch.cuda.synchronize()
+        again = kernel(name)(*leaves)
+        assert_same(y.detach(), again.detach())
+        for actual, wanted in zip(captured, torch.autograd.grad(again, leaves, grad), strict=True):
+            assert_same(actual, wanted)
+        if LIBRARY[name].inputs == 1:
+            assert_same(out, kernel(name)(again.detach()))
+
+
 def test_it_runs_on_the_device_of_its_tensor() -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
-    x = torch.randn(1000, device="cuda:1")
+    x = torch.randn(1000, device="cuda:1", requires_grad=True)
     with torch.cuda.device(0):
         y = kernel("hardtanh")(x)
+        [gradient] = torch.autograd.grad(y.sum(), x)
         assert torch.cuda.current_device() == 0
-    assert y.device == x.device
-    assert_same(y, F.hardtanh(x), x)
+    assert y.device == gradient.device == x.device
+    assert_same(y.detach(), F.hardtanh(x.detach()), x.detach())
+    assert_same(gradient, (x.detach().abs() < 1).float())
+    with pytest.raises(RuntimeError, match="device"):
+        kernel("swiglu")(x, torch.randn(1000, device="cuda:0"))
+    with pytest.raises(RuntimeError, match="device"):
+        kernel("hardtanh")(x.detach(), out=torch.empty(1000, device="cuda:0"))
+    with torch.cuda.device(1):
+        side = CUDA.Stream()
+    with torch.cuda.stream(side):
+        CUDA._sleep(50_000_000)
+        late = torch.full((1000,), 0.25, device="cuda:1")
+        with torch.cuda.device(0):
+            z = kernel("hardtanh")(late)
+    side.synchronize()
+    assert bool((z == 0.25).all())
 
 
 def test_nothing_but_the_output_is_allocated() -> None:
@@ -291,18 +403,86 @@ def test_nothing_but_the_output_is_allocated() -> None:
     assert torch.cuda.max_memory_allocated() - before == y.nbytes
 
 
+def peak(call: Callable[..., Tensor], *tensors: Tensor) -> int:
+    """The most bytes that a forward and a backward held at once, beside their inputs."""
+    leaves = [t.detach().requires_grad_() for t in tensors]
+
+    def both() -> tuple[Tensor, ...]:
+        y = call(*leaves)
+        return torch.autograd.grad(y, leaves, torch.ones_like(y))
+
+    both()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    both()
+    return torch.cuda.max_memory_allocated() - before
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_forward_and_backward_hold_no_more_than_eagers(name: str) -> None:
+    tensors = [torch.randn(2**20, device="cuda") for _ in range(LIBRARY[name].inputs)]
+    most = peak(kernel(name), *tensors)
+    assert most <= peak(LIBRARY[name].eager, *tensors)
+    assert most <= (2 + LIBRARY[name].inputs) * tensors[0].nbytes  # value, its gradient, the gradients
+    if name == "relu_hardswish":  # a chain holds what one activation does
+        assert most <= peak(kernel("hardswish"), *tensors)
+
+
+@pytest.mark.parametrize("name", ["swiglu", "geglu", "glu", "reglu"])
+def test_halves_of_one_tensor_are_not_copied(name: str) -> None:
+    x = torch.randn(1024, 2048, device="cuda")
+
+    def chunked(t: Tensor) -> Tensor:
+        return LIBRARY[name].eager(*t.chunk(2, -1))
+
+    most = peak(kernel(name), x)
+    assert most <= peak(chunked, x)
+    assert most <= 2 * x.nbytes  # two halves: the value and its gradient; and the gradient of x
+
+
+def test_in_place_allocates_what_the_gradient_needs() -> None:
+    x = torch.randn(2**20, device="cuda")
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    kernel("hardtanh")(x, inplace=True)
+    assert torch.cuda.max_memory_allocated() == before
+    y = x.clone().requires_grad_() * 1
+    held = torch.cuda.memory_allocated()
+    kernel("relu")(y, inplace=True)  # from the output, which is there
+    assert torch.cuda.memory_allocated() == held
+
+
 # Mistakes
 
 
 def test_a_tensor_of_another_kind_is_refused() -> None:
     sentence = "hardsigmoid: expected float32, float16, bfloat16 or float64 tensors, all of one dtype"
     for dtype in (torch.int32, torch.uint8, torch.bool, torch.complex64):
+        x = torch.ones(3, device="cuda").to(dtype)
         with pytest.raises(RuntimeError) as raised:
-            kernel("hardsigmoid")(torch.ones(3, device="cuda").to(dtype))
+            generated("hardsigmoid").FORWARD(x)
         assert str(raised.value) == sentence
+        for call in (kernel("hardsigmoid"), F.hardsigmoid):
+            with pytest.raises(NotImplementedError, match="not implemented for"):
+                call(x)
     with pytest.raises(RuntimeError) as raised:
         kernel("hardsigmoid")(torch.eye(3, device="cuda").to_sparse())
-    assert str(raised.value) == "hardsigmoid: expected dense tensors; call .to_dense() first"
+    assert str(raised.value) == "hardsigmoid: no kernel for such tensors on cuda"
+
+
+def test_tensors_of_two_devices_are_refused() -> None:
+    cuda, cpu = torch.ones(3, device="cuda"), torch.ones(3)
+    for pair in ((cuda, cpu), (cpu, cuda)):
+        with pytest.raises(RuntimeError, match="device"):
+            kernel("swiglu")(*pair)
+    with pytest.raises(RuntimeError, match="device"):
+        kernel("hardtanh")(cuda, out=torch.zeros(3))
+    with pytest.raises(RuntimeError, match="device"):
+        kernel("hardtanh")(cpu, out=torch.zeros(3, device="cuda"))
+    alone = torch.tensor(2.0)  # without dimensions it may lie on the CPU, as in PyTorch
+    assert_same(kernel("swiglu")(cuda, alone), kernel("swiglu")(cuda, alone.cuda()))
 
 
 def spoken(code: str, folder: Path, **more: str) -> str:
