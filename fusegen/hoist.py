@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from fusegen.ops import OPS
-from fusegen.term import Apply, Let, Name, Program, Term, names, rebuild, walk
+from itertools import count
+
+from fusegen.ops import on_host
+from fusegen.term import Apply, Let, Name, Program, Term, names, rebuild
 
 
 def hoisted(programs: tuple[Program, ...]) -> tuple[Program, ...]:
     """The programs with every part that only parameters decide named, so that it is computed once a call.
 
-    A parameter's negative stays where it is, being free.
+    What stays: a parameter's negative, being free, and what the host has no function for.
     """
+    taken = {name for p in programs for name in (*p.inputs, *p.params, *(let.name for let in p.lets))}
     found: dict[Term, str] = {}
-    return tuple(_Hoist(program, found).program() for program in programs)
+    return tuple(_Hoist(program, found, taken).program() for program in programs)
 
 
 class _Hoist:
     """One program's parts, and the names that those of all programs have."""
 
-    def __init__(self, program: Program, found: dict[Term, str]) -> None:
-        self.whole, self.found = program, found
+    def __init__(self, program: Program, found: dict[Term, str], taken: set[str]) -> None:
+        self.whole, self.found, self.taken = program, found, taken
         self.constants = set(program.params)
         self.lets: dict[str, Let] = {}
 
     def program(self) -> Program:
         lets: list[Let] = []
         for let in self.whole.lets:
-            if set(names(let.term)) <= self.constants:
+            if self.constant(let.term):
                 self.constants.add(let.name)
                 self.found.setdefault(let.term, let.name)
                 lets.append(let)
@@ -38,20 +41,20 @@ class _Hoist:
         ordered = (*constant, *self.lets.values(), *others)
         return Program(self.whole.inputs, self.whole.params, ordered, results)
 
+    def constant(self, term: Term) -> bool:
+        """Whether the host can compute a term."""
+        return set(names(term)) <= self.constants and on_host(term)
+
     def named(self, term: Term) -> Term:
-        """A term with its constant parts named; the rounding to a tensor's type is not the host's to do."""
-        read = set(names(term))
-        if any(isinstance(part, Apply) and part.op == "rounded" for part in walk(term)):
-            return rebuild(term, self.named)
+        """A term with its constant parts named."""
         free = isinstance(term, Apply) and term.op == "neg" and isinstance(term.args[0], Name)
-        if (
-            not isinstance(term, Apply)
-            or free
-            or OPS[term.op].boolean
-            or not read
-            or not read <= self.constants
-        ):
+        if not isinstance(term, Apply) or free or not names(term) or not self.constant(term):
             return rebuild(term, self.named)
-        name = self.found.setdefault(term, f"scalar{len(self.found) + 1}")
+        if term not in self.found:
+            self.found[term] = next(
+                name for name in (f"scalar{k}" for k in count(1)) if name not in self.taken
+            )
+            self.taken.add(self.found[term])
+        name = self.found[term]
         self.lets.setdefault(name, Let(name, term))
         return Name(name)

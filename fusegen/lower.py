@@ -8,6 +8,7 @@ Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x 
 from __future__ import annotations
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held
+from fusegen.ops import on_host
 from fusegen.term import Apply, Name, Number, Program, Term, names, walk
 
 
@@ -37,7 +38,7 @@ def uniforms(program: Program) -> tuple[Let, ...]:
     found: list[Let] = []
     border = _Border(program.params, Device.CPU, Math.DOUBLE)
     for let in program.lets:
-        if set(names(let.term)) <= scalars:
+        if set(names(let.term)) <= scalars and on_host(let.term):
             scalars.add(let.name)
             found.append(Let(let.name, border.expr(let.term)))
     return tuple(found)

@@ -23,6 +23,7 @@ import sympy
 from fusegen import interval
 from fusegen.errors import counted
 from fusegen.interval import REALS, Interval, between
+from fusegen.term import Apply, Term, walk
 
 SELECT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(6)  # how tightly a spelling binds, loosest first
 
@@ -173,26 +174,27 @@ _ROWS = (
        "const M t = M(1) / {m}fma(M(0.25), {m}fabs(x), M(1)); "
        "const M y = bell * t * polynomial(c, t); return x < 0 ? y : M(1) - y;"),
     Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1),
-       body="const M e = {m}exp(-{m}fabs(x)); return (x < 0 ? e : M(1)) / (M(1) + e);"),
+       body="const M e = {m}exp(-{m}fabs(x)), r = M(1) / (M(1) + e); return x < 0 ? e * r : r;"),
     Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF),
        body="const M e = {m}exp(-{m}fabs(x)), high = x < 0 ? M(0) : x; "
        "if constexpr (sizeof(M) == 8) return high + {m}log1p(e); "
        f"const M c[] = {_constants(_LOG1P)}; return high + e * polynomial(c, e);"),
-    # forms and slopes of others in which nothing cancels
+    # forms and slopes of others in which nothing cancels; products, as a tiny dividend divides slowly
     Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
-       body="const M e = {m}exp(-{m}fabs(x)), d = M(1) + e; return e / (d * d);", written=False),
+       body="const M e = {m}exp(-{m}fabs(x)), r = M(1) / (M(1) + e); return e * (r * r);", written=False),
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
-       body="const M e = {m}exp(M(-2) * {m}fabs(x)), d = M(1) + e; return M(4) * e / (d * d);",
+       body="const M e = {m}exp(M(-2) * {m}fabs(x)), r = M(1) / (M(1) + e); return M(4) * e * (r * r);",
        written=False),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
        body="return x / ({m}fabs(x) + M(1));"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
        body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
-       " return n / (n + (x > 0 ? M(2) * e * e : M(2)));"),
-    Op("tanh_softplus_slope", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))).diff(x), _always(0, 1),
+       " return n * (M(1) / (n + (x > 0 ? M(2) * e * e : M(2))));"),
+    Op("tanh_softplus_slope", _X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
+       / ((1 + sympy.exp(x)) ** 2 + 1) ** 2, _always(0, 1),
        body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
-       " const M d = n + (x > 0 ? M(2) * e * e : M(2));"
-       " return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) / (d * d);", written=False),
+       " const M r = M(1) / (n + (x > 0 ? M(2) * e * e : M(2)));"
+       " return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) * (r * r);", written=False),
     Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False,
        body="const M s = x * x, rest = {m}fma(x, x, -s), y = {m}exp(-s);"
        " return y > 0 ? y - y * rest : y;"),
@@ -225,6 +227,12 @@ def called(op: Op, given: Collection[str]) -> Op | None:
     """The row that a call of `op` with the given arguments means, or nothing where some are missing."""
     present = tuple(arg for arg in op.args if arg in given)
     return op if present == op.args else OPS.get(_FEWER.get((op.name, present), ""))
+
+
+def on_host(term: Term) -> bool:
+    """Whether plain C++ computes a term: by symbols and the math library, without our functions."""
+    operations = (OPS[part.op] for part in walk(term) if isinstance(part, Apply))
+    return all((row.infix or row.libm) and not row.boolean for row in operations)
 
 
 def argument_count(op: Op) -> str:

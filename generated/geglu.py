@@ -364,6 +364,7 @@ class Split(torch.autograd.Function):
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
 
 CALL_SOURCE = r"""
+#include <cmath>
 #include <cstdint>
 
 constexpr int MAX_RANK = 25;
@@ -1160,7 +1161,7 @@ def register(namespace):
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
-    torch.library.register_vmap(operators.geglu.default, vectorized(spread), lib=library)
+    torch.library.register_vmap(operators.geglu.default, vectorized(operators.geglu.default), lib=library)
     return operators
 
 

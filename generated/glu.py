@@ -46,14 +46,14 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x));
-  return (x < 0 ? e : M(1)) / (M(1) + e);
+  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
+  return x < 0 ? e * r : r;
 }
 
 template <typename M>
 __device__ __forceinline__ M sigmoid_slope(M x) {
-  const M e = exp(-fabs(x)), d = M(1) + e;
-  return e / (d * d);
+  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
+  return e * (r * r);
 }
 
 // y = a · sigmoid(b)
@@ -123,14 +123,14 @@ namespace {
 
 template <typename M>
 inline M sigmoid(M x) {
-  const M e = math::exp(-math::fabs(x));
-  return (x < 0 ? e : M(1)) / (M(1) + e);
+  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
+  return x < 0 ? e * r : r;
 }
 
 template <typename M>
 inline M sigmoid_slope(M x) {
-  const M e = math::exp(-math::fabs(x)), d = M(1) + e;
-  return e / (d * d);
+  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
+  return e * (r * r);
 }
 
 // y = a · sigmoid(b)
@@ -339,6 +339,7 @@ class Split(torch.autograd.Function):
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
 
 CALL_SOURCE = r"""
+#include <cmath>
 #include <cstdint>
 
 constexpr int MAX_RANK = 25;
@@ -1135,7 +1136,7 @@ def register(namespace):
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
-    torch.library.register_vmap(operators.glu.default, vectorized(spread), lib=library)
+    torch.library.register_vmap(operators.glu.default, vectorized(operators.glu.default), lib=library)
     return operators
 
 

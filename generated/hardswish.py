@@ -299,6 +299,7 @@ class InPlace(torch.autograd.Function):
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
 
 CALL_SOURCE = r"""
+#include <cmath>
 #include <cstdint>
 
 constexpr int MAX_RANK = 25;
@@ -1044,7 +1045,7 @@ def register(namespace):
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
-    torch.library.register_vmap(operators.hardswish.default, vectorized(Forward.apply), lib=library)
+    torch.library.register_vmap(operators.hardswish.default, vectorized(operators.hardswish.default), lib=library)
     return operators
 
 

@@ -48,14 +48,14 @@ namespace {
 template <typename M>
 __device__ __forceinline__ M tanh_softplus(M x) {
   const M e = exp(-fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
-  return n / (n + (x > 0 ? M(2) * e * e : M(2)));
+  return n * (M(1) / (n + (x > 0 ? M(2) * e * e : M(2))));
 }
 
 template <typename M>
 __device__ __forceinline__ M tanh_softplus_slope(M x) {
   const M e = exp(-fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
-  const M d = n + (x > 0 ? M(2) * e * e : M(2));
-  return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) / (d * d);
+  const M r = M(1) / (n + (x > 0 ? M(2) * e * e : M(2)));
+  return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) * (r * r);
 }
 
 // y = x · tanh(softplus(x))
@@ -124,14 +124,14 @@ namespace {
 template <typename M>
 inline M tanh_softplus(M x) {
   const M e = math::exp(-math::fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
-  return n / (n + (x > 0 ? M(2) * e * e : M(2)));
+  return n * (M(1) / (n + (x > 0 ? M(2) * e * e : M(2))));
 }
 
 template <typename M>
 inline M tanh_softplus_slope(M x) {
   const M e = math::exp(-math::fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));
-  const M d = n + (x > 0 ? M(2) * e * e : M(2));
-  return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) / (d * d);
+  const M r = M(1) / (n + (x > 0 ? M(2) * e * e : M(2)));
+  return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) * (r * r);
 }
 
 // y = x · tanh(softplus(x))
@@ -331,6 +331,7 @@ class InPlace(torch.autograd.Function):
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
 
 CALL_SOURCE = r"""
+#include <cmath>
 #include <cstdint>
 
 constexpr int MAX_RANK = 25;
@@ -1120,7 +1121,7 @@ def register(namespace):
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
-    torch.library.register_vmap(operators.mish.default, vectorized(Forward.apply), lib=library)
+    torch.library.register_vmap(operators.mish.default, vectorized(operators.mish.default), lib=library)
     return operators
 
 

@@ -291,6 +291,7 @@ class Split(torch.autograd.Function):
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
 
 CALL_SOURCE = r"""
+#include <cmath>
 #include <cstdint>
 
 constexpr int MAX_RANK = 25;
@@ -1043,7 +1044,7 @@ def register(namespace):
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
-    torch.library.register_vmap(operators.reglu.default, vectorized(spread), lib=library)
+    torch.library.register_vmap(operators.reglu.default, vectorized(operators.reglu.default), lib=library)
     return operators
 
 

@@ -45,8 +45,8 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M tanh_slope(M x) {
-  const M e = exp(M(-2) * fabs(x)), d = M(1) + e;
-  return M(4) * e / (d * d);
+  const M e = exp(M(-2) * fabs(x)), r = M(1) / (M(1) + e);
+  return M(4) * e * (r * r);
 }
 
 // y = tanh(x)
@@ -122,8 +122,8 @@ namespace {
 
 template <typename M>
 inline M tanh_slope(M x) {
-  const M e = math::exp(M(-2) * math::fabs(x)), d = M(1) + e;
-  return M(4) * e / (d * d);
+  const M e = math::exp(M(-2) * math::fabs(x)), r = M(1) / (M(1) + e);
+  return M(4) * e * (r * r);
 }
 
 // y = tanh(x)
@@ -323,6 +323,7 @@ class InPlace(torch.autograd.Function):
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
 
 CALL_SOURCE = r"""
+#include <cmath>
 #include <cstdint>
 
 constexpr int MAX_RANK = 25;
@@ -1112,7 +1113,7 @@ def register(namespace):
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
-    torch.library.register_vmap(operators.tanh.default, vectorized(Forward.apply), lib=library)
+    torch.library.register_vmap(operators.tanh.default, vectorized(operators.tanh.default), lib=library)
     return operators
 
 

@@ -49,8 +49,8 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M tanh_slope(M x) {
-  const M e = exp(M(-2) * fabs(x)), d = M(1) + e;
-  return M(4) * e / (d * d);
+  const M e = exp(M(-2) * fabs(x)), r = M(1) / (M(1) + e);
+  return M(4) * e * (r * r);
 }
 
 // y = x · tanh(exp(x))
@@ -128,8 +128,8 @@ namespace {
 
 template <typename M>
 inline M tanh_slope(M x) {
-  const M e = math::exp(M(-2) * math::fabs(x)), d = M(1) + e;
-  return M(4) * e / (d * d);
+  const M e = math::exp(M(-2) * math::fabs(x)), r = M(1) / (M(1) + e);
+  return M(4) * e * (r * r);
 }
 
 // y = x · tanh(exp(x))
@@ -334,6 +334,7 @@ class InPlace(torch.autograd.Function):
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
 
 CALL_SOURCE = r"""
+#include <cmath>
 #include <cstdint>
 
 constexpr int MAX_RANK = 25;
@@ -1123,7 +1124,7 @@ def register(namespace):
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
-    torch.library.register_vmap(operators.tanh_exp.default, vectorized(Forward.apply), lib=library)
+    torch.library.register_vmap(operators.tanh_exp.default, vectorized(operators.tanh_exp.default), lib=library)
     return operators
 
 

@@ -647,9 +647,6 @@ def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dty
     assert 0 in wrong, wrong
 
 
-@pytest.mark.xfail(
-    reason="the functions that a scalar of the host calls are not declared there", strict=True
-)
 @pytest.mark.parametrize("alpha", [0.75, -2.0])
 def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alpha: float) -> None:
     body = "params: {alpha: 0.5}\nformula: x * exp(alpha) + maximum(alpha, 0.25) * sigmoid(alpha)\n"

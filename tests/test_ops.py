@@ -145,14 +145,7 @@ def test_a_range_holds_every_value(row: Op, data: st.DataObject) -> None:
         assert inside(row.range(*(REALS for _ in values)), value)
 
 
-PENDING = pytest.mark.xfail(reason="differentiates by a number, where it is given one", strict=True)
-
-
-@pytest.mark.parametrize(
-    "row",
-    [pytest.param(r, marks=PENDING) if r.name == "tanh_softplus_slope" else r for r in OPS.values()],
-    ids=lambda row: row.name,
-)
+@pytest.mark.parametrize("row", OPS.values(), ids=lambda row: row.name)
 @settings(max_examples=8)
 @given(data=st.data())
 def test_the_sympy_function_is_the_reference(row: Op, data: st.DataObject) -> None:

@@ -33,6 +33,9 @@ LANGUAGES = {
 }
 
 
+HOST = Language("inline", "std::")
+
+
 class CppPrinter:
     """Prints expressions of one kernel; each visit returns a text and how tightly it binds."""
 
@@ -72,8 +75,13 @@ class CppPrinter:
             case (condition, chosen, other) if op.strength == SELECT:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT
-        arguments = ", ".join(self.expr(arg) for arg in expr.args)
+        arguments = ", ".join(self.argument(arg) for arg in expr.args)
         return f"{self.function(op)}({arguments})", ATOM
+
+    def argument(self, expr: Expr) -> str:
+        """The text of an argument; a number where the type is open is given that type."""
+        text = self.expr(expr)
+        return f"{GENERIC}({text})" if self.kind == GENERIC and isinstance(expr, Const) else text
 
     def function(self, op: Op) -> str:
         """How a function of the table is called."""
@@ -113,8 +121,9 @@ class CppPrinter:
 
 def uniform(let: Let) -> str:
     """A scalar that the host computes, as a C++ statement in double."""
-    kernel = Kernel(let.name, Device.CPU, Math.DOUBLE, (), (), (), (let.value,))
-    return f"const double {let.name} = {CppPrinter(kernel).expr(let.value)};"
+    printer = CppPrinter(Kernel(let.name, Device.CPU, Math.DOUBLE, (), (), (), (let.value,)))
+    printer.language = HOST
+    return f"const double {let.name} = {printer.expr(let.value)};"
 
 
 def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
