@@ -5,6 +5,7 @@ Each story runs in processes of its own, on a folder of builds of its own.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
@@ -71,15 +72,16 @@ def built(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which hardsigmoid for the CPU has been built once, in under four seconds of building."""
+    """A folder in which hardsigmoid for the CPU has been built once, by a compiler that took few seconds.
+
+    Counted are the seconds that the compiler ran, not those it waited for others on a busy machine.
+    """
     folder = tmp_path_factory.mktemp("cache")
     code = (
-        "import torch, time; x = torch.ones(3); from generated.hardsigmoid import hardsigmoid\n"
-        "start = time.monotonic(); hardsigmoid(x); print(time.monotonic() - start)"
+        "import torch, resource; from generated.hardsigmoid import hardsigmoid; hardsigmoid(torch.ones(3))\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime)"
     )
-    seconds = float(told(code, folder))
-    load = os.getloadavg()[0] / (os.cpu_count() or 1)
-    assert seconds < 4 * max(1.0, load)
+    assert 0.5 < float(told(code, folder)) < 6
     return folder
 
 
@@ -151,10 +153,13 @@ def test_the_text_is_what_benchmark_harnesses_take(name: str) -> None:
     assert "__global__" in code
     assert "load_inline" in code
     names = {n for n in vars(generated(name)) if not n.startswith("__")}
-    modules = {"functools", "hashlib", "logging", "os", "pathlib", "shutil", "tempfile", "torch", "nn"}
-    torchs = {"forward_ad", "is_traceable_wrapper_subclass"}
-    asked_for = {"ModelNew", "get_inputs", "get_init_inputs", name}
-    theirs = names - modules - torchs - asked_for
+    imports = [node for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = {
+        getattr(node, "module", None) or alias.name for node in imports for alias in node.names
+    }  # whence the names come
+    assert {m.split(".")[0] for m in modules} <= {"torch", *sys.stdlib_module_names}
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    theirs = names - imported - {"ModelNew", "get_inputs", "get_init_inputs", name}
     assert {n for n in theirs if not n.isupper()} <= CLASSES | HELPERS
     assert not theirs & {"N", "M", "K", "B", "C", "H", "W", "L", "D", "BATCH_SIZE", "DIM"}
 
