@@ -79,7 +79,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     code = (
         "import torch, resource; from generated.hardsigmoid import hardsigmoid\n"
-        "hardsigmoid(torch.ones(3)); used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime)"
+        "hardsigmoid(torch.ones(3)); used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(used.ru_utime + used.ru_stime)"
     )
     assert 0.5 < float(told(code, folder)) < 6
     return folder
