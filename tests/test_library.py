@@ -268,7 +268,7 @@ REAL: dict[str, Callable[..., Any]] = {
     "tanh_exp": lambda x: x * mpmath.tanh(mpmath.exp(x)),
     "tanhshrink": lambda x: x - mpmath.tanh(x),
 }  # fmt: skip
-BOUND = 3.0  # units, see `errors`
+BOUND = 4.0  # units, see `errors`
 
 
 @functools.cache
