@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fusegen.term import Apply, Operand, Term, call
+from fusegen.term import Apply, Number, Operand, Term, call
 
 Rule = Callable[..., tuple["Term | None", ...]]
 
@@ -81,7 +81,7 @@ GRADIENTS: dict[str, Gradient] = {
     "rsqrt": Gradient(lambda g, y, x: (Fraction(-1, 2) * g * call("cube", y),),
                       from_value=lambda g, y: Fraction(-1, 2) * g * call("cube", y)),
     "pow": Gradient(lambda g, y, x, c: (
-        _where(call("eq", c, 0), 0, g * (c * call("pow", x, c - 1))),
+        _power_slope(g, x, c),
         _where(call("eq", x, 0), _where(c >= 0, 0, g * (y * call("log", x))), g * (y * call("log", x))))),
     # the math library
     "exp": Gradient(lambda g, y, x: (g * y,), from_value=lambda g, y: g * y),
@@ -109,3 +109,11 @@ GRADIENTS: dict[str, Gradient] = {
 def _tied(g: Term, loses: Apply, a: Term, b: Term) -> Apply:
     """All of g, none where the argument loses, half where both are equal."""
     return _where(loses, 0, _where(call("eq", a, b), g / 2, g))
+
+
+def _power_slope(g: Term, x: Term, c: Term) -> Term | None:
+    """The gradient of x in x ** c; at an exponent of 0 there is none, also where x is infinite."""
+    slope = g * (c * call("pow", x, c - 1))
+    if isinstance(c, Number):
+        return slope if c.value else None
+    return _where(call("eq", c, 0), 0, slope)

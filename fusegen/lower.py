@@ -86,6 +86,14 @@ class _Border:
         on the CPU, a number added to a 16-bit tensor is first rounded to that type (ATen's add_kernel).
         """
         match step:
+            case Apply("cube", (base,)) if (
+                self.device is Device.CUDA
+            ):  # pow_scalar_tensor_impl rounds b * b
+                return Call(
+                    "mul", (Call("rounded", (Call("square", (self.expr(base),)),)), self.expr(base))
+                )
+            case Apply("reciprocal", (Apply("square") as square,)) if self.device is Device.CUDA:
+                return Call("reciprocal", (Call("rounded", (self.expr(square),)),))
             case Apply("div", (left, right)) if self.is_scalar(left) and not self.is_scalar(right):
                 reciprocal = Call("rounded", (Call("reciprocal", (self.expr(right),)),))
                 return Call("mul", (reciprocal, self.expr(left)))

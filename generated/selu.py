@@ -156,38 +156,6 @@ extern "C" const char* selu_backward_launch(const Call<3>& call) { return launch
 """
 
 
-class Kernels:
-    """The operator, under a name for each device that has a kernel; the tensors decide which one runs."""
-
-    @staticmethod
-    def selu_cuda(x):
-        return selu(x)
-
-    @staticmethod
-    def selu_cpu(x):
-        return selu(x)
-
-
-KERNELS = Kernels()
-
-
-class ModelNew(nn.Module):
-    """Scaled exponential linear unit, with the two constants that keep mean 0 and variance 1."""
-
-    selu = KERNELS
-
-    def __init__(self, inplace=False):
-        super().__init__()
-        self.inplace = inplace
-
-    def forward(self, x):
-        if self.inplace:
-            return selu(x, inplace=True)
-        if x.is_cuda:
-            return self.selu.selu_cuda(x)
-        return self.selu.selu_cpu(x)
-
-
 def selu(x, inplace=False, *, out=None):
     """y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 
@@ -210,6 +178,32 @@ def selu(x, inplace=False, *, out=None):
     if x.requires_grad and torch.is_grad_enabled():
         return WITH_GRADIENT(x)
     return FORWARD(x)
+
+
+class Kernels:
+    """The function, under a name for each device that has a kernel; the tensors decide which one runs."""
+
+    selu_cuda = selu_cpu = staticmethod(selu)
+
+
+KERNELS = Kernels()
+
+
+class ModelNew(nn.Module):
+    """Scaled exponential linear unit, with the two constants that keep mean 0 and variance 1."""
+
+    selu = KERNELS
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, x):
+        if self.inplace:
+            return selu(x, inplace=True)
+        if x.is_cuda:
+            return self.selu.selu_cuda(x)
+        return self.selu.selu_cpu(x)
 
 
 def get_inputs():
@@ -295,18 +289,20 @@ class Backward(torch.autograd.Function):
 
 
 class InPlace(torch.autograd.Function):
-    """The kernel that writes over its input, of which a copy is saved."""
+    """The kernel that writes over its input; a copy of that comes along, to be saved."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, copy):
         ctx.params = ()
-        saved = x.clone()
         FORWARD_OUT(x, x)
         ctx.mark_dirty(x)
-        ctx.save_for_backward(saved)
+        ctx.save_for_backward(copy)
         return x
 
-    backward = Forward.backward
+    @staticmethod
+    def backward(ctx, grad):
+        gradient, *others = Forward.backward(ctx, grad),
+        return gradient, None, *others
 
 
 # From here on every module is alike: what a call holds, how elements are read, the operator, the build.
@@ -341,8 +337,10 @@ Params<M> params(const Call<N>&) {
 """
 
 CUDA_PRELUDE = r"""
+#include <algorithm>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <type_traits>
 
 // c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
 template <typename M, int N>
@@ -409,13 +407,17 @@ __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
 
+// The index of an element: a division by 64 bits would cost more than all the rest.
+template <bool DENSE>
+using Index = std::conditional_t<DENSE, int64_t, uint32_t>;
+
 // Where element i of each tensor lies.
-template <bool DENSE, typename Index, int N>
-__device__ __forceinline__ void locate(const Call<N>& call, Index i, int64_t (&at)[N]) {
+template <bool DENSE, int N>
+__device__ __forceinline__ void locate(const Call<N>& call, Index<DENSE> i, int64_t (&at)[N]) {
   for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
   if constexpr (!DENSE) {
     for (int d = call.rank - 1; d > 0; --d) {
-      const Index size = Index(call.size[d]), rest = i / size, index = i - rest * size;
+      const uint32_t size = uint32_t(call.size[d]), rest = i / size, index = i - rest * size;
 #pragma unroll
       for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
       i = rest;
@@ -456,18 +458,18 @@ constexpr int THREADS = 128;
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
 // the kernel that keeps few registers, so that enough threads wait for memory at a time.
-template <class F, typename T, typename M, typename Index, bool DENSE>
+template <class F, typename T, typename M, bool DENSE>
 __global__ void __launch_bounds__(THREADS)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
-  const Index first = Index(blockIdx.x) * BLOCK, n = Index(call.numel);
+  const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);
   T* data[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
   Vector<T> v[N];
   int64_t at[N];
   if ((DENSE || vectors) && first + BLOCK <= n) {
-    locate<DENSE>(call, Index(first + threadIdx.x * WIDTH), at);
+    locate<DENSE>(call, first + threadIdx.x * WIDTH, at);
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k)
       v[k] = vector(data[k] + at[k], DENSE || call.stride[k][call.rank - 1] == 1);
@@ -477,7 +479,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + at[k]) = v[k];
   } else if constexpr (DENSE) {
 #pragma unroll 1
-    for (Index i = first + threadIdx.x; i < n; i += THREADS) {
+    for (int64_t i = first + threadIdx.x; i < n; i += THREADS) {
 #pragma unroll
       for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
       element<F>(v, 0, p);
@@ -488,7 +490,7 @@ __global__ void __launch_bounds__(THREADS)
     T* to[F::OUTPUTS][WIDTH];
 #pragma unroll
     for (int e = 0; e < WIDTH; ++e) {
-      const Index i = first + e * THREADS + threadIdx.x;
+      const uint32_t i = first + e * THREADS + threadIdx.x;
       if (i >= n) continue;
       locate<DENSE>(call, i, at);
 #pragma unroll
@@ -523,11 +525,24 @@ bool in_vectors(const Call<N>& call) {
 template <class F, typename T, typename M, int N>
 cudaError_t launch(const Call<N>& call) {
   constexpr int BLOCK = THREADS * (16 / sizeof(T));
+  const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
+  if (!dense && call.numel > INT32_MAX) {  // in two parts, cut through the longest dimension
+    const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
+    Call<N> part = call;
+    part.size[d] = call.size[d] / 2;
+    part.numel = call.numel / call.size[d] * part.size[d];
+    const cudaError_t error = launch<F, T, M>(part);
+    if (error != cudaSuccess) return error;
+    for (int k = 0; k < N; ++k) {
+      part.data[k] = static_cast<T*>(call.data[k]) + part.size[d] * call.stride[k][d];
+      part.aligned = part.aligned && reinterpret_cast<uintptr_t>(part.data[k]) % 16 == 0;
+    }
+    part.size[d] = call.size[d] - part.size[d];
+    part.numel = call.numel - part.numel;
+    return launch<F, T, M>(part);
+  }
   const unsigned blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
-  const bool vectors = in_vectors<T>(call);
-  const auto kernel = call.dense && vectors     ? pointwise<F, T, M, int64_t, true>
-                      : call.numel <= INT32_MAX ? pointwise<F, T, M, uint32_t, false>
-                                                : pointwise<F, T, M, int64_t, false>;
+  const auto kernel = dense ? pointwise<F, T, M, true> : pointwise<F, T, M, false>;
   kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
   return cudaGetLastError();
 }
@@ -1040,7 +1055,7 @@ def write(out, *arguments):
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
     alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
     if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
-        return copied(out, selu(*arguments))
+        return copied(out, KERNELS.selu_cpu(*arguments))
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
@@ -1051,9 +1066,9 @@ def overwrite(x):
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, selu(x.clone() if graded else x))
+        return copied(x, KERNELS.selu_cpu(x.clone() if graded else x))
     if graded:
-        return InPlace.apply(x)
+        return InPlace.apply(x, x.clone())
     FORWARD_OUT(x, x)
     return changed(x)
 
@@ -1100,7 +1115,7 @@ def register(namespace):
         for suffix, made in (("", outputs), ("_out", 0)):
             operator = getattr(operators, name + suffix).default
             library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
-            torch.library.register_fake(operator, shaped_like(inputs, made), lib=library)
+            torch.library.register_fake(operator, shaped_like(inputs, made, outputs - made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
     torch.library.register_vmap(operators.selu.default, vectorized(operators.selu.default), lib=library)
     return operators
@@ -1119,13 +1134,15 @@ def first_use(operator, inputs, namespace):
     return loading
 
 
-def shaped_like(inputs, outputs):
+def shaped_like(inputs, outputs, given):
     """What the operator returns, without the elements, laid in memory as the kernel would lay it."""
 
     def fake(*arguments):
-        tensors = arguments[:inputs]
-        require(len({(t.dtype, t.device) for t in tensors}) == 1, "expected tensors of one dtype and device")
+        tensors, written = arguments[:inputs], arguments[len(arguments) - given :]
+        alike = len({(t.dtype, t.device) for t in (*tensors, *written)}) == 1
+        require(alike, "expected tensors of one dtype and device")
         result = functools.reduce(torch.add, tensors) if inputs > 1 else torch.neg(*tensors)
+        require(all(t.shape == result.shape for t in written), "out has another shape than the result")
         made = [torch.empty_like(result) for _ in range(outputs)]
         return tuple(made) if outputs > 1 else made[0] if made else None
 

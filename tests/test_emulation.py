@@ -182,11 +182,19 @@ def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
 
 
-def launched(kernel: Kernel, call: ctypes.Structure) -> None:
+def launched(kernel: Kernel, call: ctypes.Structure, launches: int = 1) -> None:
     """Launch, and nothing may go wrong."""
     before = kernel.state.launches
     assert kernel.launch(ctypes.byref(call)) is None
-    assert kernel.state.launches == before + 1
+    assert kernel.state.launches == before + launches
+
+
+def last_part(length: int, row: int = 1) -> tuple[int, int]:
+    """Into how many parts a tensor of rows is cut for 32-bit indices, and how many rows the last has."""
+    if length * row < 2**31:
+        return 1, length
+    (first, _), (second, last) = last_part(length // 2, row), last_part(length - length // 2, row)
+    return first + second, last
 
 
 def run(
@@ -679,12 +687,13 @@ def test_the_far_end_of_a_huge_tensor_is_reached(
     call.data[:], call.numel, call.rank = (x.data_ptr(), y.data_ptr()), n, 1
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[torch.float16], True, aligned
     call.size[0], call.stride[0][0], call.stride[1][0] = n, 1, 1
-    kernel.state.first_block = (n - 4000) // kernel.block(torch.float16)
+    parts, last = (1, n) if aligned else last_part(n)
+    kernel.state.first_block = (last - 4000) // kernel.block(torch.float16)
     try:
-        launched(kernel, call)
+        launched(kernel, call, parts)
     finally:
         kernel.state.first_block = 0
-    assert kernel.state.blocks == -(-n // kernel.block(torch.float16))
+    assert kernel.state.blocks == -(-last // kernel.block(torch.float16))
     assert_same(y[tail], in_math(EXACT["hardsigmoid"].forward, x[tail]), x[tail])
     assert y[n:].tolist() == [0.0] * (8 - shift)
 
@@ -701,9 +710,10 @@ def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated
     call.data[:], call.numel, call.rank = (row.data_ptr(), y.data_ptr()), n, 2
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[torch.float16], False, True
     call.size[:2], call.stride[0][:2], call.stride[1][:2] = (rows, 1000), (0, 1), (1000, 1)
-    kernel.state.first_block = (n - 3000) // kernel.block(torch.float16)
+    parts, last = last_part(rows, 1000)
+    kernel.state.first_block = (last * 1000 - 3000) // kernel.block(torch.float16)
     try:
-        launched(kernel, call)
+        launched(kernel, call, parts)
     finally:
         kernel.state.first_block = 0
     expected = in_math(EXACT["hardsigmoid"].forward, row).expand(3, 1000)

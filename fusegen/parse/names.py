@@ -25,7 +25,7 @@ _CPP = (
 ).split()
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
-    "are_transforms_active batched changed copied cpp_extension ctx differentiable digest dim eager "
+    "are_transforms_active batched changed copied copy cpp_extension ctx differentiable digest dim eager "
     "eager_gradient fcntl first_use forward_ad functools get_init_inputs get_inputs graded halves "
     "hashlib increment_version inplace is_dynamo_compiling is_traceable_wrapper_subclass leaf load "
     "logging nn os out overwrite pathlib plain pull register register_vmap require scalar self "

@@ -57,7 +57,8 @@ class Texts:
         vectorised: the functions of the math library on the CPU.
         rounds: whether operations are followed by eager's rounding.
         eager: Python lines that compute the same by PyTorch's own operations.
-        eager_gradient: likewise for the gradient, where it is read off the output.
+        eager_gradient: likewise for the gradient, where these operations say it; else it is eager's own.
+        from_output: whether the gradient is read off the output.
         autocast: whether eager computes this in float32 under CUDA's autocast.
     """
 
@@ -73,9 +74,5 @@ class Texts:
     rounds: bool
     eager: tuple[str, ...]
     eager_gradient: tuple[str, ...]
+    from_output: bool
     autocast: bool
-
-    @property
-    def from_output(self) -> bool:
-        """Whether the gradient is read off the output."""
-        return bool(self.eager_gradient)

@@ -10,6 +10,7 @@ from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import Let, Name, Program, Term, call, rebuild, substitute
 
 _A, _B, _C, _G = (Name(name) for name in "abcg")
+_K = Name("k_")  # a number
 
 FORMS = (
     # one exponential instead of three functions; nothing cancels where tanh is near 1
@@ -20,6 +21,8 @@ FORMS = (
     Rule("one minus tanh's slope", _G - _G * call("tanh_slope", _A), _G * call("square", call("tanh", _A))),
     # fewer products
     Rule("common factor", _G * _A + _G * _B * _C, _G * (_A + _B * _C)),
+    # a small factor first, so that the product does not overflow before it
+    Rule("bell before the product", _A * (_K * call("gauss", _B)) * _C, _A * (_K * call("gauss", _B) * _C)),
     Rule("divided and multiplied", _G / _B * _A * _B, _G * _A),
 )
 
