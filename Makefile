@@ -18,7 +18,7 @@ test: $(VENV)/.ready
 	ruff format --check .
 	mypy
 	python -m fusegen check
-	python -m pytest -q
+	python -m pytest -q -n auto
 
 gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 	python -m pytest -q -m gpu
