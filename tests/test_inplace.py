@@ -137,7 +137,7 @@ def test_the_gradient_of_in_place_is_the_functions(name: str, device: str) -> No
         if name in EAGERS:
             theirs = steps(lambda t: EAGERS[name](t, inplace=True))
             room = 16 * torch.finfo(dtype).eps
-            if name == "hardsigmoid":  # eager's 1/6 has a float's digits
+            if name in ("hardsigmoid", "hardswish"):  # eager's 1/6 has a float's digits
                 room = max(room, 1e-7)
             for actual, expected in zip(ours, theirs, strict=True):
                 torch.testing.assert_close(actual, expected, rtol=room, atol=room)

@@ -134,6 +134,7 @@ def test_under_autocast_the_curve_of_losses_is_near_eagers(device: str) -> None:
     agree([learned(model, model, device, True) for model in models], room=0.02)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within PyTorch
 @pytest.mark.parametrize("device", DEVICES)
 def test_compiled_the_curve_of_losses_is_eagers(device: str) -> None:
     """One graph of the whole network, with our operators in it."""
@@ -147,6 +148,7 @@ def test_compiled_the_curve_of_losses_is_eagers(device: str) -> None:
         agree([learned(model, compiled, device, False), learned(plain, plain, device, False)], room=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # whose node the capture keeps
 @pytest.mark.parametrize("device", [ON_CUDA])
 def test_a_graph_replays_forward_and_backward(device: str) -> None:
     """Captured once; replayed on new inputs it gives the bits of the calls."""
