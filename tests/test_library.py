@@ -370,7 +370,7 @@ def samples() -> dict[str, Any]:
     """PyTorch's own descriptions of its operators, by name."""
     if "expecttest" not in sys.modules:  # torch's tests import it; nothing here calls it
         absent = ModuleType("expecttest")
-        absent.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        vars(absent)["TestCase"] = unittest.TestCase
         sys.modules.setdefault("expecttest", absent)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

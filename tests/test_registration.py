@@ -240,9 +240,10 @@ class Tagged(Tensor):
 class Logged(TorchDispatchMode):
     """Writes down what reaches the dispatcher."""
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+    def __enter__(self) -> Any:
+        """Begin with an empty list."""
         self.names: list[str] = []
+        return super().__enter__()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run it and keep its name."""

@@ -14,10 +14,10 @@ from kernels import DEVICES, ON_CUDA, assert_same, function, generated, smooth
 from kernels import extensions as extensions
 from torch import Tensor, nn
 
+CUDA: Any = torch.cuda  # which declares no types for streams
 STEPS = 20
-LAYERS: tuple[
-    tuple[str, Callable[[], nn.Module]], ...
-] = (  # the activation of every layer, PyTorch's beside ours
+Layer = tuple[str, Callable[[], nn.Module]]
+LAYERS: tuple[Layer, ...] = (  # the activation of every layer, PyTorch's beside ours
     ("hardswish", lambda: nn.Hardswish()),
     ("silu", lambda: nn.SiLU(inplace=True)),
     ("gelu", lambda: nn.GELU()),
@@ -154,7 +154,7 @@ def test_a_graph_replays_forward_and_backward(device: str) -> None:
     """Captured once; replayed on new inputs it gives the bits of the calls."""
     model = network(True).to(device).eval()
     x = torch.randn(16, 1, 16, 16, device=device)
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side = CUDA.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
