@@ -237,18 +237,17 @@ class Tagged(Tensor):
     """A tensor with a type of its own."""
 
 
-class Logged(TorchDispatchMode):
-    """Writes down what reaches the dispatcher."""
+def logged() -> Any:
+    """A mode that writes down what reaches the dispatcher, in `names`."""
+    names: list[str] = []
 
-    def __enter__(self) -> Any:
-        """Begin with an empty list."""
-        self.names: list[str] = []
-        return super().__enter__()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run it and keep its name."""
-        self.names.append(str(func))
+    def dispatch(_: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        names.append(str(func))
         return func(*args, **(kwargs or {}))
+
+    mode: Any = type("Logged", (TorchDispatchMode,), {"__torch_dispatch__": dispatch})()
+    mode.names = names
+    return mode
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -282,7 +281,7 @@ def test_a_torch_function_is_asked() -> None:
 @pytest.mark.parametrize("name", SOME)
 def test_a_dispatch_mode_sees_the_operators(name: str) -> None:
     tensors = [t.requires_grad_() for t in given(name, 3, 4)]
-    with Logged() as mode:
+    with logged() as mode:
         backward(function(name)(*tensors))
     seen = " ".join(mode.names)
     assert f".{name}_forward.default" in seen
