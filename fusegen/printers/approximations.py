@@ -2,7 +2,7 @@
 
 A row is the body of a function of `Approximate` values, whose floats are `x.v`. ex2 and rcp are the chip's
 2**x and 1 / x, to 2 units of float's last place; both flush subnormals. Polynomials are minimax in the
-relative error. A function without a row is the library's. tests/test_gpu.py counts the results that are not
+relative error. A function without a row is the library's. docs/rounding.py counts the results that are not
 correctly rounded, on all 65,536 inputs.
 
 Source: Lawson's iteration for the polynomials (Rice and Usow 1968, Math. Comp. 22); the tails of erfc and
