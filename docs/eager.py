@@ -16,6 +16,7 @@ import importlib.util
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
@@ -127,9 +128,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         modules = eager_modules(given.specs or every, Path(folder))
         with ThreadPoolExecutor() as pool:  # the compilers are processes of their own
-            list(
-                pool.map(lambda module: module.load(given.device, module.OPERATORS.name), modules.values())
-            )
+            kernels = product(("forward", "backward"), modules.values())
+            list(pool.map(lambda one: one[1].load(one[0], given.device, one[1].OPERATORS.name), kernels))
         for name, module in modules.items():
             print("| " + " | ".join(row(name, module, given.device, given.count)) + " |", flush=True)
 

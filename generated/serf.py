@@ -113,8 +113,12 @@ struct Backward {
 
 }  // namespace
 
+#ifndef WITHOUT_FORWARD
 extern "C" const char* serf_forward_launch(const Call<2>& call) { return launched<Forward>(call); }
+#endif
+#ifndef WITHOUT_BACKWARD
 extern "C" const char* serf_backward_launch(const Call<3>& call) { return launched<Backward>(call); }
+#endif
 """
 
 CPU_SOURCE = r"""
@@ -202,8 +206,12 @@ struct Backward {
 
 }  // namespace
 
+#ifndef WITHOUT_FORWARD
 extern "C" const char* serf_forward_launch(const Call<2>& call) { return launched<Forward>(call); }
+#endif
+#ifndef WITHOUT_BACKWARD
 extern "C" const char* serf_backward_launch(const Call<3>& call) { return launched<Backward>(call); }
+#endif
 """
 
 
@@ -1032,10 +1040,14 @@ void boxed(StableIValue* stack, uint64_t, uint64_t) {
 const bool registered = [] {
   TorchLibraryHandle library;
   aoti_torch_library_init_impl("NAMESPACE", "KEY", __FILE__, __LINE__, &library);
+#ifndef WITHOUT_FORWARD
   aoti_torch_library_impl(library, "serf_forward", boxed<1, 1, serf_forward_launch, false>);
   aoti_torch_library_impl(library, "serf_forward_out", boxed<1, 1, serf_forward_launch, true>);
+#endif
+#ifndef WITHOUT_BACKWARD
   aoti_torch_library_impl(library, "serf_backward", boxed<2, 1, serf_backward_launch, false>);
   aoti_torch_library_impl(library, "serf_backward_out", boxed<2, 1, serf_backward_launch, true>);
+#endif
   return true;
 }();
 
@@ -1164,24 +1176,25 @@ def register(namespace):
     library.define("serf_forward_out(Tensor x, Tensor(a!) OUT0) -> ()")
     library.define("serf_backward(Tensor grad, Tensor x) -> Tensor")
     library.define("serf_backward_out(Tensor grad, Tensor x, Tensor(a!) OUT0) -> ()")
-    for name, inputs, outputs in (("serf_forward", 1, 1), ("serf_backward", 2, 1)):
+    for kernel, inputs, outputs in (("forward", 1, 1), ("backward", 2, 1)):
         for suffix, made in (("", outputs), ("_out", 0)):
-            operator = getattr(operators, name + suffix).default
-            library.impl(name + suffix, first_use(operator, inputs, namespace), "CompositeExplicitAutograd")
+            name = f"serf_{kernel}{suffix}"
+            operator = getattr(operators, name).default
+            library.impl(name, first_use(operator, inputs, kernel, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made, outputs - made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
     torch.library.register_vmap(operators.serf.default, vectorized(operators.serf.default), lib=library)
     return operators
 
 
-def first_use(operator, inputs, namespace):
-    """The operator on a device whose kernels are not loaded yet: loads them and starts again."""
+def first_use(operator, inputs, kernel, namespace):
+    """The operator on a device whose kernel is not loaded yet: loads it and starts again."""
 
     def loading(*arguments):
         devices = {t.device.type for t in arguments[:inputs]}
         strided = all(t.layout == torch.strided for t in arguments[:inputs])
         require(strided and devices <= {"cpu", "cuda"}, f"no kernel for such tensors on {', '.join(devices)}")
-        load("cuda" if "cuda" in devices else "cpu", namespace)
+        load(kernel, "cuda" if "cuda" in devices else "cpu", namespace)
         return operator(*arguments)
 
     return loading
@@ -1206,8 +1219,8 @@ def vectorized(function):
     return lambda info, in_dims, *arguments: batched(function, in_dims, arguments)
 
 
-def load(device, namespace):
-    """Loads the kernels of a device, built unless this machine has built the same text before.
+def load(kernel, device, namespace):
+    """Loads a kernel, forward or backward, for a device, built unless this machine has built it before.
 
     Builds are kept by content below TORCH_EXTENSIONS_DIR. Threads and processes wait for one another on a
     lock that the system frees when its holder ends, and a library appears under its name only when whole.
@@ -1218,31 +1231,32 @@ def load(device, namespace):
 
     require(torch.__version__ >= (2, 10), f"needs PyTorch 2.10 or newer, and this is {torch.__version__}")
     cpp_flags = CPU_FLAGS + CPU_ISA.get(torch.backends.cpu.get_cpu_capability(), [])
-    cpp, cuda, cuda_flags = CPU_TEXTS, [], []
+    without = "#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
+    cpp, cuda, cuda_flags = [without, *CPU_TEXTS], [], []
     if device == "cuda":
-        cpp, cuda = ["#define ON_CUDA\n", *BINDING_TEXTS], [CUDA_TEXT]
+        cpp, cuda = [without, "#define ON_CUDA", *BINDING_TEXTS], [without, CUDA_TEXT]
         count = torch.cuda.device_count()
         chips = sorted({"%d%d" % torch.cuda.get_device_capability(k) for k in range(count)})
         cuda_flags = CUDA_FLAGS + [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in chips]
     content = repr((torch.__version__, cpp, cuda, cpp_flags, cuda_flags))
     default = pathlib.Path.home() / ".cache" / "torch_extensions"
     root = pathlib.Path(os.environ.get("TORCH_EXTENSIONS_DIR", default)) / "fusegen"
-    library = root / f"{namespace}_{device}_{digest(content)}.so"
+    library = root / f"{namespace}_{kernel}_{device}_{digest(content)}.so"
     log = library.with_suffix(".log")
     with Explained(f"{root} cannot be written; set TORCH_EXTENSIONS_DIR to a folder that can"):
         root.mkdir(parents=True, exist_ok=True)
         lock = open(library.with_suffix(".lock"), "w")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::serf_forward", device.upper()):
+        if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::serf_{kernel}", device.upper()):
             return
         if not library.exists():
             compiler = os.environ.get("CXX", "c++")
             require(shutil.which(compiler.split()[0]), f"no C++ compiler {compiler}; install g++ or set CXX")
             require(shutil.which("ninja"), "no ninja; pip install ninja and put it on PATH")
             require(not cuda or cpp_extension.CUDA_HOME, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
-            logging.getLogger("fusegen").info("building serf for %s as %s", device, library)
-            failed = Explained(f"the {device} kernel did not compile; the compiler's output is in {log}", log)
+            logging.getLogger("fusegen").info("building serf_%s for %s as %s", kernel, device, library)
+            failed = Explained(f"the {kernel} kernel did not compile for {device}; the compiler's output is in {log}", log)
             key = device.upper()
             with tempfile.TemporaryDirectory(dir=root) as build, failed:
                 cpp_extension.load_inline(
@@ -1255,8 +1269,8 @@ def load(device, namespace):
                     is_python_module=False,
                     no_implicit_headers=True,
                 )
-                [built] = pathlib.Path(build).glob("*.so")
-                os.replace(built, library)
+                [whole] = pathlib.Path(build).glob("*.so")
+                os.replace(whole, library)
         torch.ops.load_library(library)
 
 

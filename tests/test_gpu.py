@@ -506,7 +506,7 @@ def test_an_nvcc_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None:
         "except RuntimeError as error: print(error, error.__suppress_context__)"
     )
     told = spoken(code, tmp_path / "builds", CUDA_HOME=str(tmp_path / "cuda"), PYTORCH_NVCC=str(binary))
-    start = "hardsigmoid: the cuda kernel did not compile; the compiler's output is in "
+    start = "hardsigmoid: the forward kernel did not compile for cuda; the compiler's output is in "
     assert told.startswith(start)
     assert len(told.splitlines()) == 1
     log = told[len(start) :].split()[0]

@@ -190,13 +190,23 @@ def test_first_use_logs_what_it_builds(tmp_path: Path) -> None:
         process = started(code, tmp_path)
         out, err = process.communicate(timeout=120)
         assert (process.returncode, out) == (0, ANSWER)
-        lines = [
-            line for line in err.splitlines() if line.startswith("fusegen building hardsigmoid for cpu as ")
-        ]
+        start = "fusegen building hardsigmoid_forward for cpu as "
+        lines = [line for line in err.splitlines() if line.startswith(start)]
         assert len(lines) == expected, err
         lines_seen += lines
     [library] = [name for name in built(tmp_path) if name.endswith(".so")]
     assert library in lines_seen[0]
+
+
+def test_the_gradient_is_built_when_it_is_first_asked_for(tmp_path: Path) -> None:
+    code = (
+        "import torch; from generated.hardsigmoid import hardsigmoid\n"
+        "x = torch.ones(3, requires_grad=True); y = hardsigmoid(x){then}; print(y.shape)"
+    )
+    for then, kernels in (("", ["forward"]), ("; y.sum().backward()", ["backward", "forward"])):
+        told(code.replace("{then}", then), tmp_path)
+        libraries = sorted(name for name in built(tmp_path) if name.endswith(".so"))
+        assert [name.split("_")[2] for name in libraries] == kernels
 
 
 def test_processes_that_start_at_once_all_succeed(tmp_path: Path) -> None:
@@ -289,7 +299,7 @@ def test_a_compiler_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None
     first, second, third = told(code, tmp_path / "builds", CXX=failing).splitlines()
     assert first == second
     found = re.fullmatch(
-        r"RuntimeError hardsigmoid: the cpu kernel did not compile; "
+        r"RuntimeError hardsigmoid: the forward kernel did not compile for cpu; "
         r"the compiler's output is in (\S+) None True",
         first,
     )

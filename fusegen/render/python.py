@@ -122,6 +122,7 @@ def operators(spec: Spec, texts: Texts) -> Context:
         "kernels": [
             {
                 "name": kernel.name,
+                "functor": kernel.functor,
                 "schema": schema(kernel.inputs),
                 "returns": _tuple("Tensor", len(kernel.outputs)),
                 "out_schema": schema(kernel.inputs, len(kernel.outputs)),
