@@ -31,12 +31,12 @@ CUDA_SOURCE = r"""
 namespace approximate {
 
 __device__ __forceinline__ Approximate sigmoid(Approximate x) {
-  const float e = ex2(-1.4426950408889634f * fabsf(x.v)), r = rcp(1.0f + e);
+  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
   return x.v < 0.0f ? e * r : r;
 }
 
 __device__ __forceinline__ Approximate sigmoid_slope(Approximate x) {
-  const float e = ex2(-1.4426950408889634f * fabsf(x.v)), r = rcp(1.0f + e);
+  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
   return e * r * r;
 }
 
@@ -388,7 +388,7 @@ __device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
 // place are far below half a unit of the result's.
 namespace approximate {
 
-// 2^x and 1 / x as the chip has them.
+// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
 __device__ __forceinline__ float ex2(float x) {
 #ifdef __CUDACC__
   asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
@@ -404,6 +404,10 @@ __device__ __forceinline__ float rcp(float x) {
 #else
   return 1.0f / x;
 #endif
+}
+__device__ __forceinline__ float ex4(float x) {
+  const float root = ex2(x);
+  return root * root;
 }
 
 struct Approximate {

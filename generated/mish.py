@@ -31,12 +31,12 @@ CUDA_SOURCE = r"""
 namespace approximate {
 
 __device__ __forceinline__ Approximate tanh_softplus(Approximate x) {
-  const float e = ex2(-1.4426950408889634f * fabsf(x.v)), n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
+  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
   return n * rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));
 }
 
 __device__ __forceinline__ Approximate tanh_softplus_slope(Approximate x) {
-  const float e = ex2(-1.4426950408889634f * fabsf(x.v)), n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
+  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
   const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));
   return (x.v > 0.0f ? e : 1.0f) * (4.0f * e) * (1.0f + e) * (r * r);
 }
@@ -382,7 +382,7 @@ __device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
 // place are far below half a unit of the result's.
 namespace approximate {
 
-// 2^x and 1 / x as the chip has them.
+// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
 __device__ __forceinline__ float ex2(float x) {
 #ifdef __CUDACC__
   asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
@@ -398,6 +398,10 @@ __device__ __forceinline__ float rcp(float x) {
 #else
   return 1.0f / x;
 #endif
+}
+__device__ __forceinline__ float ex4(float x) {
+  const float root = ex2(x);
+  return root * root;
 }
 
 struct Approximate {

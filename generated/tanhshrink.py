@@ -369,7 +369,7 @@ __device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
 // place are far below half a unit of the result's.
 namespace approximate {
 
-// 2^x and 1 / x as the chip has them.
+// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
 __device__ __forceinline__ float ex2(float x) {
 #ifdef __CUDACC__
   asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
@@ -385,6 +385,10 @@ __device__ __forceinline__ float rcp(float x) {
 #else
   return 1.0f / x;
 #endif
+}
+__device__ __forceinline__ float ex4(float x) {
+  const float root = ex2(x);
+  return root * root;
 }
 
 struct Approximate {
