@@ -115,6 +115,11 @@ class Compilation:
         return tuple(kernels)
 
     @cached_property
+    def arithmetic(self) -> bool:
+        """Whether this is one of PyTorch's kernels that approximate nothing, so that it gives its bits."""
+        return aten_gradient(self.eager) is not None and is_arithmetic(self.composed, self.derived)
+
+    @cached_property
     def texts(self) -> render.Texts:
         """What the printers write."""
         kernels = {device: self.kernels(device) for device in Device}
@@ -124,7 +129,6 @@ class Compilation:
         forward, backward = kernels[Device.CUDA][0], kernels[Device.CUDA][count]
         grad, *saved = self.derived.inputs
         from_output = tuple(saved) != self.composed.inputs
-        arithmetic = aten_gradient(self.eager) is not None and is_arithmetic(self.composed, self.derived)
         return render.Texts(
             notation=notation(self.spec),
             counts=(f"Forward: {_counts(forward)}", f"Gradient: {_counts(backward)}"),
@@ -140,7 +144,7 @@ class Compilation:
             vectorised=vectorised(kernels[Device.CPU]),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
-            eager_gradient=statements(self.derived, several=True) if from_output or arithmetic else (),
+            eager_gradient=statements(self.derived, several=True) if from_output or self.arithmetic else (),
             from_output=from_output,
             autocast=autocasts(self.eager),
         )  # fmt: skip

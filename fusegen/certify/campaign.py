@@ -1,0 +1,243 @@
+"""Certifying many specs: builds go ahead side by side, certificates are written as they are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from fusegen.certify import certificate, contract, subject
+from fusegen.certify.certificate import Machine
+from fusegen.certify.findings import Evidence
+from fusegen.certify.judge import Judge
+from fusegen.certify.screen import Screen
+from fusegen.certify.sweep import EVERY, value_and_slopes
+from fusegen.errors import FusegenError, Misbehaves, NoDevice, OtherFunction, Span
+from fusegen.library import Library
+from fusegen.parse import parse_spec
+from fusegen.pipeline import Compilation
+from fusegen.printers.notation import notation
+from fusegen.write import apply, changes
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for.
+
+    Attributes:
+        output: the folder of the modules and their certificates.
+        devices: ``cpu``, ``cuda`` or both.
+        dtypes: those to certify; none means all of the spec's.
+        sample: how many float32 inputs to try; a sample is not written down.
+        resume: whether to leave out what a certificate already says of the same kernel and versions.
+    """
+
+    output: Path
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...] = ()
+    sample: int | None = None
+    resume: bool = False
+
+
+class Watch(Protocol):
+    """Who is told how far a run is."""
+
+    def begin(self, title: str, inputs: int) -> None:
+        """A dtype of a spec is begun, of so many inputs."""
+
+    def advance(self, inputs: int) -> None:
+        """So many of them are done."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found of one spec, on one device, in one dtype."""
+
+    name: str
+    device: str
+    evidence: Evidence
+
+
+def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) -> Iterator[Verdict]:
+    """Certify specs on devices; a certificate is written as soon as a dtype is done.
+
+    Raises:
+        NoDevice: CUDA is asked for, and there is none.
+        NotBuilt: a module is not what its spec says.
+        Misbehaves: a function does not do as a function of tensors should.
+        OtherFunction: a reference is not the formula.
+    """
+    check_devices(order.devices)
+    jobs = [(compiled, device) for compiled in compilations for device in order.devices]
+    subjects = {c.spec.name: subject.of_spec(c, order.output) for c in compilations}
+    screens = {name: Screen(s.program, s.params) for name, s in subjects.items()}
+    judges = [Judge(subjects[c.spec.name], screens[c.spec.name], device) for c, device in jobs]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        ready = [pool.submit(prepared, judge) for judge in judges]
+        for (compiled, device), judge, done in zip(jobs, judges, ready, strict=True):
+            done.result()
+            yield from _certified(compiled, device, judge, order, watch)
+
+
+def prepared(judge: Judge) -> None:
+    """Build what a judge will call, which compilers do side by side."""
+    if len(judge.subject.program.inputs) == 1:  # sweeps are of one
+        judge.screen.library(judge.device)
+    tiny = [torch.zeros(1, device=judge.device) for _ in judge.subject.program.inputs]
+    judge.screen.library("cpu")
+    value_and_slopes(judge.subject.given, tuple(tiny))
+
+
+def check_devices(devices: tuple[str, ...]) -> None:
+    """Refuse CUDA where there is none.
+
+    Raises:
+        NoDevice: there is none.
+    """
+    if "cuda" in devices and not torch.cuda.is_available():
+        raise NoDevice(Span("--device cuda"))
+
+
+def judged(judge: Judge, dtype: str, count: int, watch: Watch) -> Evidence:
+    """The evidence of one dtype, with what it breaks.
+
+    Raises:
+        Misbehaves: the function does not do as a function of tensors should.
+    """
+    wide = dtype == "float32" and len(judge.subject.program.inputs) == 1
+    watch.begin(f"{judge.subject.name} {judge.device} {dtype}", min(count, EVERY) if wide else 2**16)
+    try:
+        evidence = judge.evidence(dtype, count, watch.advance)
+    except FusegenError:
+        raise
+    except Exception as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Misbehaves(Span(judge.subject.name), name=judge.subject.name, why=why) from error
+    return contract.judged(evidence, judge.subject.promise, judge.device)
+
+
+def audit(
+    function: str, formula: str, inputs: tuple[str, ...], specs: Path, order: Order, watch: Watch
+) -> Iterator[Verdict]:
+    """Hold a callable against a formula; nothing is written.
+
+    Args:
+        function: its dotted name, perhaps with arguments that are fixed.
+        formula: as a spec has it.
+        inputs: the names of the tensors in it.
+        specs: the folder of the specs that the formula may call.
+        order: on what devices and dtypes.
+        watch: is told how far this is.
+
+    Raises:
+        NoSuchCallable: the name leads to nothing that can be called.
+        SpecErrors: the formula is none.
+        NoDevice, Misbehaves: as of `campaign`.
+    """
+    check_devices(order.devices)
+    said = {
+        "name": "audited",
+        "summary": function,
+        "inputs": {name: {} for name in inputs},
+        "formula": formula,
+    }
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
+    compiled = Compilation(parse_spec(text, "--formula"), Library(specs))
+    looked_at = subject.of_callable(function, compiled)
+    screen = Screen(looked_at.program, looked_at.params)
+    for device in order.devices:
+        for dtype in order.dtypes:
+            judge = Judge(looked_at, screen, device)
+            yield Verdict(function, device, judged(judge, dtype, order.sample or EVERY, watch))
+
+
+def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple[float, ...]) -> str:
+    """What specs give at one input, eager beside it, and the real values, as lines of text."""
+    check_devices(order.devices)
+    lines = []
+    for compiled in compilations:
+        one = subject.of_spec(compiled, order.output)
+        if len(inputs) != len(one.program.inputs):
+            continue
+        for device in order.devices:
+            for dtype in order.dtypes or compiled.spec.dtypes:
+                judge = Judge(one, Screen(one.program, one.params), device)
+                for name, given, eager, real, ulp in judge.at(inputs, dtype):
+                    found = f"{given}, eager {eager}, real {real}, {ulp:.4g} ulp"
+                    lines.append(f"{one.name} {device} {dtype} {name}: {found}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def told(verdict: Verdict) -> Iterator[str]:
+    """What is broken, with the worst inputs, and a line that shows each again."""
+    evidence = verdict.evidence
+    for sentence in evidence.broken:
+        yield f"{verdict.name} on {verdict.device} in {evidence.dtype}: {sentence}"
+    for output in evidence.outputs:
+        for worst in output.given.worst[:2]:
+            at = " ".join(f"--at {x}" for x in worst.inputs)
+            place = f"--device {verdict.device} --dtype {evidence.dtype}"
+            yield f"  {output.name} {worst.ulp:.4g} ulp: fusegen certify {verdict.name} {place} {at}"
+
+
+def machine(device: str) -> Machine:
+    """What the kernels of a device are built by and run on here."""
+    if device == "cuda":
+        from torch.utils.cpp_extension import CUDA_HOME
+
+        told = subprocess.run([f"{CUDA_HOME}/bin/nvcc", "--version"], capture_output=True, text=True).stdout
+        release = re.search(r"release ([0-9.]+)", told)
+        return Machine(
+            torch.cuda.get_device_name(), torch.__version__, f"nvcc {release[1] if release else ''}"
+        )
+    compiler = os.environ.get("CXX", "c++")
+    told = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    version = re.search(r"\d+\.\d+(\.\d+)?", told)
+    chip = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return Machine(chip, torch.__version__, f"{compiler} {version[0] if version else ''}")
+
+
+def _certified(
+    compiled: Compilation, device: str, judge: Judge, order: Order, watch: Watch
+) -> Iterator[Verdict]:
+    """One spec on one device, dtype after dtype."""
+    name = compiled.spec.name
+    path = certificate.path_of(order.output / f"{name}.py")
+    kernel, made = certificate.kernel_digest(compiled.module, device), machine(device)
+    for dtype in compiled.spec.dtypes:
+        if order.dtypes and dtype not in order.dtypes:
+            continue
+        known = certificate.read(path)
+        if order.resume and certificate.holds(known, device, kernel, made, dtype):
+            continue
+        evidence = judged(judge, dtype, order.sample or EVERY, watch)
+        if evidence.alien is not None:
+            raise _other(compiled, evidence)
+        if order.sample is None:
+            formula = notation(compiled.spec)
+            after = certificate.with_evidence(known, name, formula, device, kernel, made, evidence)
+            for change in changes({path: certificate.text(after)}):
+                apply(change)
+        yield Verdict(name, device, evidence)
+
+
+def _other(compiled: Compilation, evidence: Evidence) -> OtherFunction:
+    alien = evidence.alien
+    assert alien is not None
+    (first, real, got), (worst, worst_real, worst_got) = (
+        tuple(f"{float.fromhex(part):.9g}" for part in place) for place in (alien.first, alien.worst)
+    )
+    return OtherFunction(
+        compiled.spec.span, reference=compiled.spec.reference, count=f"{alien.count:,}",
+        dtype=evidence.dtype, first=first, real=real, got=got, worst=worst, worst_real=worst_real,
+        worst_got=worst_got,
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""The verdict: which of its promises a kernel breaks, each in a sentence.
+
+One row a promise. They are those of the README's section on numerics:
+
+- accurate: in float32 and float64 the largest error is at most 4 units in the last place, and at most the
+  larger of eager's own and 2; in 16-bit types every result is the correctly rounded one or its neighbour,
+  and no more of them are not correctly rounded than of eager's.
+- arithmetic, and PyTorch's by name: PyTorch's bits, but where its own are further from the real value.
+- eager: PyTorch's bits on CUDA; on the CPU within 4 units of them where something approximates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from fusegen.certify.findings import Evidence, Output
+
+LIMIT, FLOOR, ROOM = 4.0, 2.0, 1.0005  # of units; ROOM for what the screen leaves undecided of an error
+HALVES = ("float16", "bfloat16")
+
+
+def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
+    """The evidence with every promise that it breaks.
+
+    Args:
+        evidence: of one dtype.
+        promise: ``accurate``, ``arithmetic`` or ``eager``.
+        device: ``cpu`` or ``cuda``.
+    """
+    broken = [sentence for rule in (*ALWAYS, PROMISES[promise]) for sentence in rule(evidence, device)]
+    return replace(evidence, broken=tuple(broken))
+
+
+def _accurate(evidence: Evidence, device: str) -> Iterator[str]:
+    yield from _limits(evidence, device)
+    for output in evidence.outputs:
+        yield from (_halves if evidence.dtype in HALVES else _wide)(output)
+
+
+def _wide(output: Output) -> Iterator[str]:
+    """Of float32 and float64."""
+    ours, eager = output.given.ulp, output.eager.ulp if output.eager else float("inf")
+    allowed = min(LIMIT, max(FLOOR, eager))
+    if ours > allowed * ROOM:
+        theirs = f", eager by {eager:.4g}" if output.eager else ""
+        yield f"{output.name} errs by {ours:.4g} units in the last place{theirs}; {allowed:.4g} are allowed"
+
+
+def _halves(output: Output) -> Iterator[str]:
+    """Of the 16-bit types."""
+    if output.given.far:
+        yield f"{output.name}: {output.given.far} results are not next to the correctly rounded one"
+    if output.eager and output.given.misrounded > output.eager.misrounded:
+        theirs = output.eager.misrounded
+        wrong = f"{output.given.misrounded} results are not correctly rounded"
+        yield f"{output.name}: {wrong}, of eager's {theirs}"
+
+
+def _arithmetic(evidence: Evidence, device: str) -> Iterator[str]:
+    for output in evidence.outputs:
+        if output.further:
+            theirs = "results are not PyTorch's, and further from the real value"
+            yield f"{output.name}: {output.further} {theirs}"
+
+
+def _eager(evidence: Evidence, device: str) -> Iterator[str]:
+    for output in evidence.outputs:
+        if output.differing and device == "cuda":
+            yield f"{output.name}: {output.differing} results are not eager's to the bit"
+
+
+def _decided(evidence: Evidence, device: str) -> Iterator[str]:
+    if evidence.undecided:
+        yield f"{evidence.undecided} inputs could not be decided"
+
+
+def _same_everywhere(evidence: Evidence, device: str) -> Iterator[str]:
+    if evidence.layouts:
+        yield f"{evidence.layouts} results change with the length or the place of the tensor"
+
+
+def _in_range(evidence: Evidence, device: str) -> Iterator[str]:
+    """An end of the range that the function only tends to is not passed: no sigmoid is above 1."""
+    for output in evidence.outputs:
+        if output.range is None:
+            continue
+        low, high, real_low, real_high = output.range
+        limits = {float(special.real) for special in output.specials if "inf" in special.input}
+        if (low < real_low and real_low in limits) or (high > real_high and real_high in limits):
+            ends = f"between {low!r} and {high!r}, the function between {real_low!r} and {real_high!r}"
+            yield f"{output.name} is {ends}"
+
+
+def _overflow_as_eager(evidence: Evidence, device: str) -> Iterator[str]:
+    for output in evidence.outputs:
+        if output.given.overflows > (output.eager.overflows if output.eager else 0):
+            yield f"{output.name} is infinite at {output.given.overflows} inputs where it is not"
+
+
+def _special(evidence: Evidence, device: str) -> Iterator[str]:
+    for output in evidence.outputs:
+        for special in output.specials:
+            if special.given not in (special.eager, special.real):
+                theirs = f"; eager gives {special.eager}" if special.eager else ""
+                yield f"{output.name} at {special.input} is {special.given}, not {special.real}{theirs}"
+
+
+def _limits(evidence: Evidence, device: str) -> Iterator[str]:
+    for output in evidence.outputs:
+        for special in output.specials:
+            if "inf" in special.input and special.real != "nan" and special.given != special.real:
+                yield f"{output.name} at {special.input} is {special.given}, and tends to {special.real}"
+
+
+ALWAYS = (_decided, _same_everywhere, _in_range, _overflow_as_eager, _special)
+PROMISES: dict[str, Callable[[Evidence, str], Iterator[str]]] = {
+    "accurate": _accurate,
+    "arithmetic": _arithmetic,
+    "eager": _eager,
+}

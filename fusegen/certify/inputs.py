@@ -1,0 +1,113 @@
+"""The inputs that a function is tried on: all of them where that can be, else a stated sample.
+
+A sample is stratified: as many random bits of each sign and exponent, ordinary numbers, and every place
+where a formula may have a kink, with its neighbours. It is the same each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from fusegen.term import Apply, Number, Program, walk
+
+INTEGERS = {
+    torch.float32: torch.int32,
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+    torch.float64: torch.int64,
+}
+FRACTION_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7, torch.float64: 52}
+EACH, ORDINARY, NEIGHBOURS, MOST_KINKS = 16, 2**14, 3, 400
+SPECIALS = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0)
+
+
+def every(dtype: torch.dtype) -> Tensor:
+    """Every value of a 16-bit type, infinities and NaN included."""
+    return torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+
+
+def specials(dtype: torch.dtype) -> Tensor:
+    """NaN, the infinities, both zeros."""
+    return torch.tensor(SPECIALS, dtype=dtype)
+
+
+def sample(program: Program, params: dict[str, Fraction], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """A sample of finite inputs, a tensor of one dimension for each of the program's inputs."""
+    generator = torch.Generator().manual_seed(20)
+    at_kinks = _neighbours(kinks(program, params), dtype)
+    columns = []
+    for _ in program.inputs:
+        ordinary = (torch.randn(ORDINARY, generator=generator, dtype=torch.float64) * 4).to(dtype)
+        columns.append(torch.cat([_stratified(dtype, generator), ordinary]))
+    if len(columns) == 1:
+        return (_finite(torch.cat([at_kinks, columns[0]])),)
+    size = min(len(column) for column in columns)
+    orders = [torch.randperm(len(column), generator=generator)[:size] for column in columns]
+    mixed = [column[order] for column, order in zip(columns, orders, strict=True)]
+    few = torch.cat([at_kinks[:: max(1, len(at_kinks) // 120)], columns[0][:4]])
+    near = torch.randn(2, ORDINARY, generator=generator, dtype=torch.float64).mul_(3).to(dtype)
+    grid = torch.meshgrid(few, few, indexing="ij")
+    pairs = [torch.cat([a, b.flatten(), c]) for a, b, c in zip(mixed, grid, near, strict=True)]
+    kept = pairs[0].isfinite() & pairs[1].isfinite()
+    return tuple(column[kept] for column in pairs)
+
+
+def runs(count: int, length: int) -> Iterator[int]:
+    """The first bits of runs of consecutive float32 patterns that are spread over all 2**32 evenly.
+
+    Args:
+        count: how many inputs are wanted in all.
+        length: of a run; a power of two.
+    """
+    number = max(1, count // length)
+    if number * length >= 2**32:
+        yield from range(0, 2**32, length)
+        return
+    step = 2**32 // number
+    generator = torch.Generator().manual_seed(21)
+    for k in range(number):
+        offset = int(torch.randint(0, max(1, step - length + 1), (), generator=generator))
+        yield (k * step + offset) // length * length
+
+
+def kinks(program: Program, params: dict[str, Fraction]) -> list[float]:
+    """Where a formula of these constants may have a kink: they, their sums and their quotients."""
+    terms = [*(let.term for let in program.lets), *program.results]
+    parts = [part for term in terms for part in walk(term)]
+    found = {Fraction(0), Fraction(1), *params.values()}
+    found |= {part.value for part in parts if isinstance(part, Number)}
+    if any(isinstance(part, Apply) and part.op == "relu6" for part in parts):
+        found.add(Fraction(6))
+    pairs = list(itertools.product(sorted(found), repeat=2))
+    found |= {a + b for a, b in pairs} | {a - b for a, b in pairs} | {a / b for a, b in pairs if b}
+    near = sorted(found, key=lambda value: (abs(value), value))[:MOST_KINKS]
+    return sorted({float(sign * value) for value in near for sign in (1, -1) if abs(value) < 2**900})
+
+
+def _neighbours(values: list[float], dtype: torch.dtype) -> Tensor:
+    at = torch.tensor(values, dtype=torch.float64).to(dtype)
+    bits = at.view(INTEGERS[dtype])
+    return torch.cat([bits + k for k in range(-NEIGHBOURS, NEIGHBOURS + 1)]).view(dtype)
+
+
+def _stratified(dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Random fractions under each sign and exponent, and the ends of each."""
+    fraction, width = FRACTION_BITS[dtype], 8 * dtype.itemsize
+    exponents = torch.arange(2 ** (width - 1 - fraction) - 1) << fraction
+    each = EACH if dtype.itemsize != 4 else 8 * EACH
+    random = torch.randint(0, 2**fraction, (len(exponents), each), generator=generator)
+    random[:, 0], random[:, 1] = 0, 2**fraction - 1
+    positive = (exponents[:, None] + random).flatten()
+    if width == 64:
+        return torch.cat([positive.view(dtype), -positive.view(dtype)])
+    positive = positive.to(INTEGERS[dtype]).view(dtype)
+    return torch.cat([positive, -positive])
+
+
+def _finite(values: Tensor) -> Tensor:
+    return values[values.isfinite()]

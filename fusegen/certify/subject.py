@@ -1,0 +1,95 @@
+"""What can be certified: the module of a spec, or any callable that a name leads to."""
+
+from __future__ import annotations
+
+import importlib.util
+import pkgutil
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fusegen.aten import ATEN
+from fusegen.certify.findings import Function, Subject
+from fusegen.errors import NoSuchCallable, NotBuilt, Span
+from fusegen.pipeline import Compilation
+
+
+def of_spec(compiled: Compilation, output: Path) -> Subject:
+    """The module of a spec, at the defaults of its parameters.
+
+    Args:
+        compiled: the spec.
+        output: the folder of the modules.
+
+    Raises:
+        NotBuilt: there is no such module, or it is not what the spec says.
+    """
+    spec = compiled.spec
+    path = output / f"{spec.name}.py"
+    if not path.exists() or path.read_text(encoding="utf-8") != compiled.module:
+        raise NotBuilt(Span(path.as_posix()), name=spec.name)
+    module = _loaded(path)
+    params = {p.name: Fraction(float(p.default)) for p in spec.params}
+    numbers = [float(value) for value in params.values()]
+    own: Any = getattr(module, spec.name)
+    named = bool(spec.reference) and spec.reference not in ATEN
+    eager = (
+        _reference(spec.reference, {name: float(v) for name, v in params.items()})
+        if named
+        else module.eager
+    )
+    promise = "eager" if spec.numerics == "eager" else "arithmetic" if compiled.arithmetic else "accurate"
+    return Subject(
+        name=spec.name,
+        program=compiled.compose(False),
+        params=params,
+        given=lambda *tensors: own(*tensors, *numbers),
+        eager=eager if named else lambda *tensors: eager(*tensors, *numbers),
+        promise=promise,
+        reference=spec.reference,
+    )
+
+
+def of_callable(name: str, compiled: Compilation) -> Subject:
+    """A callable by its dotted name, perhaps with words: ``torch.nn.functional.gelu(approximate='tanh')``.
+
+    Args:
+        name: of the callable; modules on its way are imported.
+        compiled: the formula that it is held against.
+
+    Raises:
+        NoSuchCallable: the name leads to nothing that can be called.
+    """
+    params = {p.name: Fraction(float(p.default)) for p in compiled.spec.params}
+    return Subject(name, compiled.compose(False), params, _reference(name, {}))
+
+
+def _reference(name: str, keywords: dict[str, float]) -> Function:
+    """The callable that a name leads to, with its words given."""
+    path, _, words = name.rstrip(")").partition("(")
+    given: dict[str, Any] = dict(keywords)
+    for word in filter(None, (part.strip() for part in words.split(","))):
+        key, _, value = word.partition("=")
+        given[key.strip()] = value.strip().strip("'\"")
+    try:
+        found = pkgutil.resolve_name(path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise NoSuchCallable(Span(name), name=path, why=str(error)) from None
+    if isinstance(found, type):
+        found = found()
+    if not callable(found):
+        raise NoSuchCallable(
+            Span(name), name=path, why=f"it is a {type(found).__name__}, which cannot be called"
+        )
+    return partial(found, **given) if given else found
+
+
+def _loaded(path: Path) -> ModuleType:
+    found = importlib.util.spec_from_file_location(f"generated.{path.stem}", path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

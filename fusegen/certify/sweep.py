@@ -1,0 +1,206 @@
+"""A function of one float32 on all 2**32 inputs: kernels compute in chunks, the screen judges each.
+
+Memory is bounded by the chunk. What the screen leaves open, and the largest errors it saw, go to
+`enclosures` in the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fusegen.certify.findings import Alien, Function, Subject
+from fusegen.certify.inputs import runs
+from fusegen.certify.screen import BUCKETS, ROOM, Screen, Tally, Task
+
+EVERY = 2**32
+CHUNK = {"cuda": 2**26, "cpu": 2**22}
+SHARE = 2**18  # of a chunk, for one thread of the CPU
+MOST_OPEN = 2**17
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep found.
+
+    Attributes:
+        tally: the sums and the extremes.
+        inputs: how many bit patterns were tried.
+        open: inputs that the screen did not decide, as float32; no more than `MOST_OPEN`.
+        lost: how many more of them there were.
+        worst: inputs of the largest errors, as float32.
+    """
+
+    tally: Tally
+    inputs: int
+    open: Tensor
+    lost: int
+    worst: Tensor
+
+
+def value_and_slopes(function: Function, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A function's value and its derivative by each input, at an incoming gradient of 1.
+
+    Raises:
+        ValueError: the function changes its input, or returns another shape, dtype or device.
+    """
+    leaves = tuple(t.detach().requires_grad_() for t in inputs)
+    versions = [t._version for t in leaves]
+    with torch.enable_grad():
+        y = function(*leaves)
+        if not isinstance(y, Tensor):
+            raise ValueError(f"it returns {type(y).__name__}, not a tensor")
+        first = inputs[0]
+        if (y.shape, y.dtype, y.device) != (first.shape, first.dtype, first.device):
+            has = f"{tuple(first.shape)} {first.dtype} on {first.device}"
+            raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} on {y.device} of {has}")
+        if not y.requires_grad:
+            return (y, *(torch.zeros_like(t) for t in inputs))
+        slopes = torch.autograd.grad(y, leaves, torch.ones_like(y), allow_unused=True)
+    if [t._version for t in leaves] != versions:
+        raise ValueError("it changes its input")
+    return (
+        y.detach(),
+        *(torch.zeros_like(t) if s is None else s for s, t in zip(slopes, leaves, strict=True)),
+    )
+
+
+def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: Progress) -> Swept:
+    """Judge a function of one float32 on `count` bit patterns; all of them if there are no more.
+
+    Args:
+        subject: what is judged; it has one input.
+        screen: of its formula.
+        device: ``cpu`` or ``cuda``.
+        count: of inputs; fewer than 2**32 are spread over all of them.
+        progress: is told of inputs as they are done.
+    """
+    chunk = CHUNK[device] if count >= EVERY else 2**16
+    starts = runs(min(count, EVERY), chunk)
+    judge = _on_cuda if device == "cuda" else _on_cpu
+    tallies, opened, done = judge(subject, screen, starts, chunk, progress)
+    tally = _merged(tallies)
+    listed = torch.cat(opened)[:MOST_OPEN] if opened else torch.empty(0, dtype=torch.int32)
+    return Swept(tally, done, listed.view(torch.float32), int(tally.open) - len(listed), _worst(tally))
+
+
+def alien(tally: Tally, at: Callable[[float], tuple[str, str]]) -> Alien | None:
+    """Where the reference is another function, if it is.
+
+    Args:
+        tally: of the sweep.
+        at: from an input, the formula's value and the reference's, as hexadecimal floats.
+    """
+    if tally.alien == 0:
+        return None
+    order = tally.first_alien
+    first = _float(order & 0x7FFFFFFF if order >> 31 else ~order & 0xFFFFFFFF)
+    worst = _float(tally.worst_alien & 0xFFFFFFFF)
+    return Alien(tally.alien, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
+
+
+def _on_cuda(
+    subject: Subject, screen: Screen, starts: Iterable[int], chunk: int, progress: Progress
+) -> tuple[list[Tally], list[Tensor], int]:
+    empty = torch.frombuffer(bytearray(Tally.empty()), dtype=torch.uint8)
+    tally = empty.cuda()
+    opened = torch.empty(ROOM, dtype=torch.int32, device="cuda")
+    done = 0
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    for start in starts:
+        columns = _columns(subject, start, chunk, "cuda")
+        task = _task(columns, 0, chunk, start, opened)
+        error = screen.cuda.sweep(ctypes.byref(task), ctypes.c_void_p(tally.data_ptr()), stream)
+        if error:
+            raise RuntimeError(f"the screen could not be launched: CUDA error {error}")
+        done += chunk
+        torch.cuda.synchronize()
+        progress(chunk)
+    found = Tally.from_buffer_copy(bytes(tally.cpu().numpy()))
+    return [found], [opened[: min(found.open, ROOM)].cpu()], done
+
+
+def _on_cpu(
+    subject: Subject, screen: Screen, starts: Iterable[int], chunk: int, progress: Progress
+) -> tuple[list[Tally], list[Tensor], int]:
+    tallies: list[Tally] = []
+    opened: list[Tensor] = []
+    done = 0
+    library = screen.cpu
+
+    def judge(columns: list[list[Tensor]], first: int, start: int) -> tuple[Tally, Tensor]:
+        tally, room = Tally.empty(), torch.empty(2**12, dtype=torch.int32)
+        task = _task(columns, first, min(SHARE, chunk - first), start + first, room)
+        library.sweep(ctypes.byref(task), ctypes.byref(tally), None)
+        return tally, room[: min(tally.open, len(room))]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in starts:
+            columns = _columns(subject, start, chunk, "cpu")
+            shares = [pool.submit(judge, columns, first, start) for first in range(0, chunk, SHARE)]
+            found = [share.result() for share in shares]
+            tallies = [_merged([*tallies, *(tally for tally, _ in found)])]
+            opened += [some for _, some in found if len(some)]
+            done += chunk
+            progress(chunk)
+    return tallies, opened, done
+
+
+def _columns(subject: Subject, start: int, count: int, device: str) -> list[list[Tensor]]:
+    """Value and slope, ours and eager's, at consecutive bit patterns."""
+    bits = torch.arange(start, start + count, dtype=torch.int64, device=device).to(torch.int32)
+    x = bits.view(torch.float32)
+    functions = [subject.given, *([subject.eager] if subject.eager else [])]
+    return [[t.contiguous() for t in value_and_slopes(function, (x,))] for function in functions]
+
+
+def _task(columns: list[list[Tensor]], first: int, count: int, start: int, opened: Tensor) -> Task:
+    pairs: list[list[int | None]] = [[t.data_ptr() + 4 * first for t in column] for column in columns]
+    pairs += [[None, None]] * (2 - len(pairs))
+    given, eager = ((ctypes.c_void_p * 2)(*pair) for pair in pairs)
+    return Task(given, eager, count, start, opened.data_ptr(), opened.numel())
+
+
+def _merged(tallies: list[Tally]) -> Tally:
+    whole = Tally.empty()
+    for tally in tallies:
+        for k in range(2):
+            for who in range(2):
+                ours, other = whole.worst[k][who], tally.worst[k][who]
+                ours[:] = [max(pair) for pair in zip(ours, other, strict=True)]
+                whole.misrounded[k][who] += tally.misrounded[k][who]
+                whole.overflows[k][who] += tally.overflows[k][who]
+            whole.differing[k] += tally.differing[k]
+            whole.further[k] += tally.further[k]
+            for name in ("lowest", "highest", "lowest_given", "highest_given"):
+                getattr(whole, name)[k] = max(getattr(whole, name)[k], getattr(tally, name)[k])
+        for who in range(2):
+            whole.falls[who] += tally.falls[who]
+        whole.alien += tally.alien
+        whole.first_alien = min(whole.first_alien, tally.first_alien)
+        whole.worst_alien = max(whole.worst_alien, tally.worst_alien)
+        whole.open += tally.open
+    return whole
+
+
+def _worst(tally: Tally) -> Tensor:
+    """The inputs of the largest errors of each column, from different binades."""
+    found = set()
+    for k in range(2):
+        for who in range(2):
+            bits = [tally.worst[k][who][bucket] for bucket in range(BUCKETS)]
+            found |= {pair & 0xFFFFFFFF for pair in sorted(bits)[-6:] if pair >> 32}
+    signed = [pattern - 2**32 if pattern >= 2**31 else pattern for pattern in sorted(found)]
+    return torch.tensor(signed, dtype=torch.int32).view(torch.float32)
+
+
+def _float(bits: int) -> float:
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
