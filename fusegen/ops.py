@@ -104,6 +104,18 @@ _MILLS = (0.09974633157253265, 0.0995214581489563, 0.09528784453868866, 0.073012
           0.08385100960731506, 0.017735116183757782, 0.022610414773225784, 0.05587983876466751,
           -0.06453732401132584, 0.016892435029149055)  # fmt: skip
 
+# (x - tanh(x)) / x^3 by powers of x^2, up to |x| = 1.25; in double above.
+_TANH_SHRINK = (0.3333333432674408, -0.1333332657814026, 0.05396692827343941, -0.021858293563127518,
+                0.008814364671707153, -0.0034663931000977755, 0.00125079823192209, -0.0003682256501633674,
+                7.378138980129734e-05, -7.177246970968554e-06)  # fmt: skip
+_TANH_SHRINK_DOUBLE = (0.3333333333333333, -0.13333333333333316, 0.05396825396823853, -0.02186948853562987,
+                       0.008863235520411152, -0.003592127931383934, 0.001455833607387484,
+                       -0.0005900233513532234, 0.00023911332841141452, -9.686926720553123e-05,
+                       3.9174286465576325e-05, -1.5734861799614973e-05, 6.19352085593154e-06,
+                       -2.3250472081440946e-06, 7.975228710658438e-07, -2.3631394317179296e-07,
+                       5.652480059872008e-08, -1.001293046608393e-08, 1.1497985946032148e-09,
+                       -6.355146496204461e-11)  # fmt: skip
+
 
 def _constants(coefficients: tuple[float, ...]) -> str:
     return "{{" + ", ".join(f"M({c!r})" for c in coefficients) + "}}"
@@ -174,7 +186,7 @@ _ROWS = (
        "const M t = M(1) / {m}fma(M(0.25), {m}fabs(x), M(1)); "
        "const M y = bell * t * polynomial(c, t); return x < 0 ? y : M(1) - y;"),
     Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1),
-       body="const M e = {m}exp(-{m}fabs(x)), r = M(1) / (M(1) + e); return x < 0 ? e * r : r;"),
+       body="const M e = {m}exp(-{m}fabs(x)); return (x < 0 ? e : M(1)) / (M(1) + e);"),
     Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF),
        body="const M e = {m}exp(-{m}fabs(x)), high = x < 0 ? M(0) : x; "
        "if constexpr (sizeof(M) == 8) return high + {m}log1p(e); "
@@ -187,6 +199,11 @@ _ROWS = (
        written=False),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
        body="return x / ({m}fabs(x) + M(1));"),
+    Op("tanh_shrink", _X, lambda x: x - sympy.tanh(x), lambda *_: REALS, written=False,
+       body="const M s = x * x; if (!(s < M(1.5625))) return x - {m}tanh(x); "
+       f"const M fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
+       "if constexpr (sizeof(M) == 8) return M(0) + x * (s * polynomial(fine, s)); "
+       f"const M c[] = {_constants(_TANH_SHRINK)}; return M(0) + x * (s * polynomial(c, s));"),  # no -0, as a difference
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
        body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
        " return n * (M(1) / (n + (x > 0 ? M(2) * e * e : M(2))));"),
@@ -200,6 +217,13 @@ _ROWS = (
        " return y > 0 ? y - y * rest : y;"),
     Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
        body=_BELL + "return M(0.39894228040143268) * bell;", written=False),
+    # infinities as the largest finite numbers, which times 0 are 0
+    Op("finite_below", _X, lambda x: x, lambda a: a, written=False,
+       body="const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38); "
+       "return x < least ? least : x;"),
+    Op("finite_above", _X, lambda x: x, lambda a: a, written=False,
+       body="const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38); "
+       "return x > most ? most : x;"),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),

@@ -5,6 +5,7 @@ parse      YAML text             Spec, every part with its place
 compose    Spec, other specs     Program, over the real numbers
 derive     Program               Program of its gradients
 simplify   Program               Program in fewer operations, and the rewrites that led there
+finite     Program               Program without NaN at infinity where there is a limit
 hoist      Programs              Programs in which what only parameters decide has a name
 lower      Program               Kernel per device and math type; no algebra below this line
 verify     Kernel                nothing, or the law it breaks
@@ -27,6 +28,7 @@ from fusegen.compose import compose, expanded
 from fusegen.derive import aten_gradient, derive, is_arithmetic, unrounded
 from fusegen.elements import maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
+from fusegen.finite import finite
 from fusegen.hoist import hoisted
 from fusegen.ir import Device, Kernel, operations
 from fusegen.library import Library, load
@@ -99,7 +101,12 @@ class Compilation:
     @cached_property
     def programs(self) -> tuple[Program, ...]:
         """What is lowered: forward and gradient."""
-        return hoisted((self.simplified[0], self.gradient[0]))
+        programs = (self.simplified[0], self.gradient[0])
+        if self.spec.numerics == "accurate" and not self.arithmetic:
+            params = {param.name: float(param.default) for param in self.spec.params}
+            inputs = self.composed.inputs
+            programs = (finite(programs[0], inputs, params), finite(programs[1], inputs, params))
+        return hoisted(programs)
 
     def kernels(self, device: Device) -> tuple[Kernel, ...]:
         """The kernels of a device, forward and then backward, one per math type; each checked."""

@@ -3,8 +3,8 @@
 #
 #   y = gelu(gate) · up
 #
-# Forward: 3 operations an element: 2 mul, 1 ndtr.
-# Gradient: 8 operations an element: 1 ndtr, 5 mul, 1 add, 1 normal.
+# Forward: 4 operations an element: 1 finite_below, 2 mul, 1 ndtr.
+# Gradient: 10 operations an element: 1 finite_above, 1 finite_below, 1 ndtr, 5 mul, 1 add, 1 normal.
 # Its evidence, once certified, lies beside it in geglu.certificate.json.
 """Gated linear unit, the GELU of the first input, which is the gate, times the second.
 
@@ -63,30 +63,46 @@ __device__ __forceinline__ M normal(M x) {
   return M(0.39894228040143268) * bell;
 }
 
+template <typename M>
+__device__ __forceinline__ M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+__device__ __forceinline__ M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = gelu(gate) · up
 template <typename M>
 __device__ __forceinline__ M geglu_forward(M gate, M up) {
-  return gate * ndtr(gate) * up;
+  const M finite_gate = finite_below(gate);
+  return finite_gate * ndtr(finite_gate) * up;
 }
 
 __device__ __forceinline__ double geglu_forward(double gate, double up) {
-  return gate * ndtr(gate) * up;
+  const double finite_gate = finite_below(gate);
+  return finite_gate * ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
 __device__ __forceinline__ void geglu_backward(M grad, M gate, M up, M* out) {
-  const M t = ndtr(gate);
+  const M finite_gate = finite_above(finite_below(gate));
+  const M t = ndtr(finite_gate);
   const M grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * normal(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * normal(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 __device__ __forceinline__ void geglu_backward(double grad, double gate, double up, double* out) {
-  const double t = ndtr(gate);
+  const double finite_gate = finite_above(finite_below(gate));
+  const double t = ndtr(finite_gate);
   const double grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * normal(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * normal(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 struct Forward {
@@ -158,28 +174,44 @@ inline M normal(M x) {
   return M(0.39894228040143268) * bell;
 }
 
+template <typename M>
+inline M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+inline M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = gelu(gate) · up
 inline float geglu_forward(float gate, float up) {
-  return gate * ndtr(gate) * up;
+  const float finite_gate = finite_below(gate);
+  return finite_gate * ndtr(finite_gate) * up;
 }
 
 inline double geglu_forward(double gate, double up) {
-  return gate * ndtr(gate) * up;
+  const double finite_gate = finite_below(gate);
+  return finite_gate * ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 inline void geglu_backward(float grad, float gate, float up, float* out) {
-  const float t = ndtr(gate);
+  const float finite_gate = finite_above(finite_below(gate));
+  const float t = ndtr(finite_gate);
   const float grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * normal(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * normal(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 inline void geglu_backward(double grad, double gate, double up, double* out) {
-  const double t = ndtr(gate);
+  const double finite_gate = finite_above(finite_below(gate));
+  const double t = ndtr(finite_gate);
   const double grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * normal(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * normal(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 struct Forward {

@@ -3,7 +3,7 @@
 #
 #   y = x · sigmoid(2 · √(2 / π) · (u + 0.044715 · u³)),  u = min(max(x, -30), 30)
 #
-# Forward: 7 operations an element: 1 clamp, 3 mul, 1 sigmoid, 1 add, 1 cube.
+# Forward: 8 operations an element: 1 finite_below, 1 clamp, 3 mul, 1 sigmoid, 1 add, 1 cube.
 # Gradient: 21 operations an element: 1 clamp, 9 mul, 3 add, 1 cube, 1 sigmoid_slope, 1 sigmoid, 2 where, 1 ge, 1 le, 1 square.
 # Its evidence, once certified, lies beside it in gelu_tanh.certificate.json.
 """GELU in its approximation by a hyperbolic tangent, written as the sigmoid it equals.
@@ -62,8 +62,8 @@ __device__ __forceinline__ M cube(M x) {
 
 template <typename M>
 __device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = exp(-fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -72,17 +72,25 @@ __device__ __forceinline__ M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+__device__ __forceinline__ M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
 // y = x · sigmoid(2 · √(2 / π) · (u + 0.044715 · u³)),  u = min(max(x, -30), 30)
 // Power 3: u³ is u³.
 template <typename M>
 __device__ __forceinline__ M gelu_tanh_forward(M x) {
-  const M u = clamp(x, M(-30.0f), M(30.0f));
-  return x * sigmoid(1.5957692f * (u + 0.044715f * cube(u)));
+  const M finite_x = finite_below(x);
+  const M u = clamp(finite_x, M(-30.0f), M(30.0f));
+  return finite_x * sigmoid(1.5957692f * (u + 0.044715f * cube(u)));
 }
 
 __device__ __forceinline__ double gelu_tanh_forward(double x) {
-  const double u = clamp(x, -30.0, 30.0);
-  return x * sigmoid(1.5957691216057308 * (u + 0.044715 * cube(u)));
+  const double finite_x = finite_below(x);
+  const double u = clamp(finite_x, -30.0, 30.0);
+  return finite_x * sigmoid(1.5957691216057308 * (u + 0.044715 * cube(u)));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -168,8 +176,8 @@ inline M cube(M x) {
 
 template <typename M>
 inline M sigmoid(M x) {
-  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = math::exp(-math::fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -178,16 +186,24 @@ inline M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+inline M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
 // y = x · sigmoid(2 · √(2 / π) · (u + 0.044715 · u³)),  u = min(max(x, -30), 30)
 // Power 3: u³ is u³.
 inline float gelu_tanh_forward(float x) {
-  const float u = clamp(x, -30.0f, 30.0f);
-  return x * sigmoid(1.5957692f * (u + 0.044715f * cube(u)));
+  const float finite_x = finite_below(x);
+  const float u = clamp(finite_x, -30.0f, 30.0f);
+  return finite_x * sigmoid(1.5957692f * (u + 0.044715f * cube(u)));
 }
 
 inline double gelu_tanh_forward(double x) {
-  const double u = clamp(x, -30.0, 30.0);
-  return x * sigmoid(1.5957691216057308 * (u + 0.044715 * cube(u)));
+  const double finite_x = finite_below(x);
+  const double u = clamp(finite_x, -30.0, 30.0);
+  return finite_x * sigmoid(1.5957691216057308 * (u + 0.044715 * cube(u)));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.

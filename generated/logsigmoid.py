@@ -47,8 +47,8 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = exp(-fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -132,8 +132,8 @@ namespace {
 
 template <typename M>
 inline M sigmoid(M x) {
-  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = math::exp(-math::fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>

@@ -3,8 +3,8 @@
 #
 #   y = x · tanh(softplus(x))
 #
-# Forward: 2 operations an element: 1 mul, 1 tanh_softplus.
-# Gradient: 5 operations an element: 2 mul, 1 add, 1 tanh_softplus, 1 tanh_softplus_slope.
+# Forward: 3 operations an element: 1 finite_below, 1 mul, 1 tanh_softplus.
+# Gradient: 7 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 add, 1 tanh_softplus, 1 tanh_softplus_slope.
 # Its evidence, once certified, lies beside it in mish.certificate.json.
 """The input times the hyperbolic tangent of its softplus.
 
@@ -58,24 +58,40 @@ __device__ __forceinline__ M tanh_softplus_slope(M x) {
   return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) * (r * r);
 }
 
+template <typename M>
+__device__ __forceinline__ M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+__device__ __forceinline__ M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = x · tanh(softplus(x))
 template <typename M>
 __device__ __forceinline__ M mish_forward(M x) {
-  return x * tanh_softplus(x);
+  const M finite_x = finite_below(x);
+  return finite_x * tanh_softplus(finite_x);
 }
 
 __device__ __forceinline__ double mish_forward(double x) {
-  return x * tanh_softplus(x);
+  const double finite_x = finite_below(x);
+  return finite_x * tanh_softplus(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 __device__ __forceinline__ M mish_backward(M grad, M x) {
-  return grad * (tanh_softplus(x) + x * tanh_softplus_slope(x));
+  const M finite_x = finite_above(finite_below(x));
+  return grad * (tanh_softplus(finite_x) + finite_x * tanh_softplus_slope(finite_x));
 }
 
 __device__ __forceinline__ double mish_backward(double grad, double x) {
-  return grad * (tanh_softplus(x) + x * tanh_softplus_slope(x));
+  const double finite_x = finite_above(finite_below(x));
+  return grad * (tanh_softplus(finite_x) + finite_x * tanh_softplus_slope(finite_x));
 }
 
 struct Forward {
@@ -138,22 +154,38 @@ inline M tanh_softplus_slope(M x) {
   return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) * (r * r);
 }
 
+template <typename M>
+inline M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+inline M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = x · tanh(softplus(x))
 inline float mish_forward(float x) {
-  return x * tanh_softplus(x);
+  const float finite_x = finite_below(x);
+  return finite_x * tanh_softplus(finite_x);
 }
 
 inline double mish_forward(double x) {
-  return x * tanh_softplus(x);
+  const double finite_x = finite_below(x);
+  return finite_x * tanh_softplus(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float mish_backward(float grad, float x) {
-  return grad * (tanh_softplus(x) + x * tanh_softplus_slope(x));
+  const float finite_x = finite_above(finite_below(x));
+  return grad * (tanh_softplus(finite_x) + finite_x * tanh_softplus_slope(finite_x));
 }
 
 inline double mish_backward(double grad, double x) {
-  return grad * (tanh_softplus(x) + x * tanh_softplus_slope(x));
+  const double finite_x = finite_above(finite_below(x));
+  return grad * (tanh_softplus(finite_x) + finite_x * tanh_softplus_slope(finite_x));
 }
 
 struct Forward {

@@ -3,8 +3,8 @@
 #
 #   y = x · sigmoid(1.702 · x)
 #
-# Forward: 3 operations an element: 2 mul, 1 sigmoid.
-# Gradient: 8 operations an element: 5 mul, 1 add, 1 sigmoid, 1 sigmoid_slope.
+# Forward: 4 operations an element: 1 finite_below, 2 mul, 1 sigmoid.
+# Gradient: 10 operations an element: 1 finite_above, 1 finite_below, 5 mul, 1 add, 1 sigmoid, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in quick_gelu.certificate.json.
 """GELU in its approximation by a sigmoid.
 
@@ -46,8 +46,8 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = exp(-fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -56,26 +56,42 @@ __device__ __forceinline__ M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+__device__ __forceinline__ M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+__device__ __forceinline__ M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = x · sigmoid(1.702 · x)
 template <typename M>
 __device__ __forceinline__ M quick_gelu_forward(M x) {
-  return x * sigmoid(1.702f * x);
+  const M finite_x = finite_below(x);
+  return finite_x * sigmoid(1.702f * finite_x);
 }
 
 __device__ __forceinline__ double quick_gelu_forward(double x) {
-  return x * sigmoid(1.702 * x);
+  const double finite_x = finite_below(x);
+  return finite_x * sigmoid(1.702 * finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 __device__ __forceinline__ M quick_gelu_backward(M grad, M x) {
-  const M t = 1.702f * x;
-  return grad * sigmoid(t) + grad * x * sigmoid_slope(t) * 1.702f;
+  const M finite_x = finite_above(finite_below(x));
+  const M t = 1.702f * finite_x;
+  return grad * sigmoid(t) + grad * finite_x * sigmoid_slope(t) * 1.702f;
 }
 
 __device__ __forceinline__ double quick_gelu_backward(double grad, double x) {
-  const double t = 1.702 * x;
-  return grad * sigmoid(t) + grad * x * sigmoid_slope(t) * 1.702;
+  const double finite_x = finite_above(finite_below(x));
+  const double t = 1.702 * finite_x;
+  return grad * sigmoid(t) + grad * finite_x * sigmoid_slope(t) * 1.702;
 }
 
 struct Forward {
@@ -127,8 +143,8 @@ namespace {
 
 template <typename M>
 inline M sigmoid(M x) {
-  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = math::exp(-math::fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -137,24 +153,40 @@ inline M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+inline M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+inline M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = x · sigmoid(1.702 · x)
 inline float quick_gelu_forward(float x) {
-  return x * sigmoid(1.702f * x);
+  const float finite_x = finite_below(x);
+  return finite_x * sigmoid(1.702f * finite_x);
 }
 
 inline double quick_gelu_forward(double x) {
-  return x * sigmoid(1.702 * x);
+  const double finite_x = finite_below(x);
+  return finite_x * sigmoid(1.702 * finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float quick_gelu_backward(float grad, float x) {
-  const float t = 1.702f * x;
-  return grad * sigmoid(t) + grad * x * sigmoid_slope(t) * 1.702f;
+  const float finite_x = finite_above(finite_below(x));
+  const float t = 1.702f * finite_x;
+  return grad * sigmoid(t) + grad * finite_x * sigmoid_slope(t) * 1.702f;
 }
 
 inline double quick_gelu_backward(double grad, double x) {
-  const double t = 1.702 * x;
-  return grad * sigmoid(t) + grad * x * sigmoid_slope(t) * 1.702;
+  const double finite_x = finite_above(finite_below(x));
+  const double t = 1.702 * finite_x;
+  return grad * sigmoid(t) + grad * finite_x * sigmoid_slope(t) * 1.702;
 }
 
 struct Forward {

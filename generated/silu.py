@@ -3,8 +3,8 @@
 #
 #   y = x · sigmoid(x)
 #
-# Forward: 2 operations an element: 1 mul, 1 sigmoid.
-# Gradient: 5 operations an element: 2 mul, 1 add, 1 sigmoid, 1 sigmoid_slope.
+# Forward: 3 operations an element: 1 finite_below, 1 mul, 1 sigmoid.
+# Gradient: 7 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 add, 1 sigmoid, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in silu.certificate.json.
 """The input times its own sigmoid, also called swish.
 
@@ -46,8 +46,8 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = exp(-fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -56,24 +56,40 @@ __device__ __forceinline__ M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+__device__ __forceinline__ M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+__device__ __forceinline__ M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = x · sigmoid(x)
 template <typename M>
 __device__ __forceinline__ M silu_forward(M x) {
-  return x * sigmoid(x);
+  const M finite_x = finite_below(x);
+  return finite_x * sigmoid(finite_x);
 }
 
 __device__ __forceinline__ double silu_forward(double x) {
-  return x * sigmoid(x);
+  const double finite_x = finite_below(x);
+  return finite_x * sigmoid(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 __device__ __forceinline__ M silu_backward(M grad, M x) {
-  return grad * (sigmoid(x) + x * sigmoid_slope(x));
+  const M finite_x = finite_above(finite_below(x));
+  return grad * (sigmoid(finite_x) + finite_x * sigmoid_slope(finite_x));
 }
 
 __device__ __forceinline__ double silu_backward(double grad, double x) {
-  return grad * (sigmoid(x) + x * sigmoid_slope(x));
+  const double finite_x = finite_above(finite_below(x));
+  return grad * (sigmoid(finite_x) + finite_x * sigmoid_slope(finite_x));
 }
 
 struct Forward {
@@ -125,8 +141,8 @@ namespace {
 
 template <typename M>
 inline M sigmoid(M x) {
-  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = math::exp(-math::fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -135,22 +151,38 @@ inline M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+inline M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+inline M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = x · sigmoid(x)
 inline float silu_forward(float x) {
-  return x * sigmoid(x);
+  const float finite_x = finite_below(x);
+  return finite_x * sigmoid(finite_x);
 }
 
 inline double silu_forward(double x) {
-  return x * sigmoid(x);
+  const double finite_x = finite_below(x);
+  return finite_x * sigmoid(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float silu_backward(float grad, float x) {
-  return grad * (sigmoid(x) + x * sigmoid_slope(x));
+  const float finite_x = finite_above(finite_below(x));
+  return grad * (sigmoid(finite_x) + finite_x * sigmoid_slope(finite_x));
 }
 
 inline double silu_backward(double grad, double x) {
-  return grad * (sigmoid(x) + x * sigmoid_slope(x));
+  const double finite_x = finite_above(finite_below(x));
+  return grad * (sigmoid(finite_x) + finite_x * sigmoid_slope(finite_x));
 }
 
 struct Forward {

@@ -3,8 +3,8 @@
 #
 #   y = silu(gate) · up
 #
-# Forward: 3 operations an element: 2 mul, 1 sigmoid.
-# Gradient: 8 operations an element: 1 sigmoid, 5 mul, 1 add, 1 sigmoid_slope.
+# Forward: 4 operations an element: 1 finite_below, 2 mul, 1 sigmoid.
+# Gradient: 10 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 5 mul, 1 add, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in swiglu.certificate.json.
 """Gated linear unit, the SiLU of the first input, which is the gate, times the second.
 
@@ -46,8 +46,8 @@ namespace {
 
 template <typename M>
 __device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = exp(-fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -56,30 +56,46 @@ __device__ __forceinline__ M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+__device__ __forceinline__ M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+__device__ __forceinline__ M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = silu(gate) · up
 template <typename M>
 __device__ __forceinline__ M swiglu_forward(M gate, M up) {
-  return gate * sigmoid(gate) * up;
+  const M finite_gate = finite_below(gate);
+  return finite_gate * sigmoid(finite_gate) * up;
 }
 
 __device__ __forceinline__ double swiglu_forward(double gate, double up) {
-  return gate * sigmoid(gate) * up;
+  const double finite_gate = finite_below(gate);
+  return finite_gate * sigmoid(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
 __device__ __forceinline__ void swiglu_backward(M grad, M gate, M up, M* out) {
-  const M t = sigmoid(gate);
+  const M finite_gate = finite_above(finite_below(gate));
+  const M t = sigmoid(finite_gate);
   const M grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * sigmoid_slope(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * sigmoid_slope(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 __device__ __forceinline__ void swiglu_backward(double grad, double gate, double up, double* out) {
-  const double t = sigmoid(gate);
+  const double finite_gate = finite_above(finite_below(gate));
+  const double t = sigmoid(finite_gate);
   const double grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * sigmoid_slope(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * sigmoid_slope(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 struct Forward {
@@ -131,8 +147,8 @@ namespace {
 
 template <typename M>
 inline M sigmoid(M x) {
-  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
-  return x < 0 ? e * r : r;
+  const M e = math::exp(-math::fabs(x));
+  return (x < 0 ? e : M(1)) / (M(1) + e);
 }
 
 template <typename M>
@@ -141,28 +157,44 @@ inline M sigmoid_slope(M x) {
   return e * (r * r);
 }
 
+template <typename M>
+inline M finite_below(M x) {
+  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
+  return x < least ? least : x;
+}
+
+template <typename M>
+inline M finite_above(M x) {
+  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
+  return x > most ? most : x;
+}
+
 // y = silu(gate) · up
 inline float swiglu_forward(float gate, float up) {
-  return gate * sigmoid(gate) * up;
+  const float finite_gate = finite_below(gate);
+  return finite_gate * sigmoid(finite_gate) * up;
 }
 
 inline double swiglu_forward(double gate, double up) {
-  return gate * sigmoid(gate) * up;
+  const double finite_gate = finite_below(gate);
+  return finite_gate * sigmoid(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 inline void swiglu_backward(float grad, float gate, float up, float* out) {
-  const float t = sigmoid(gate);
+  const float finite_gate = finite_above(finite_below(gate));
+  const float t = sigmoid(finite_gate);
   const float grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * sigmoid_slope(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * sigmoid_slope(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 inline void swiglu_backward(double grad, double gate, double up, double* out) {
-  const double t = sigmoid(gate);
+  const double finite_gate = finite_above(finite_below(gate));
+  const double t = sigmoid(finite_gate);
   const double grad_t2 = grad * up;
-  out[0] = grad_t2 * (t + gate * sigmoid_slope(gate));
-  out[1] = grad * (gate * t);
+  out[0] = grad_t2 * (t + finite_gate * sigmoid_slope(finite_gate));
+  out[1] = grad * (finite_gate * t);
 }
 
 struct Forward {

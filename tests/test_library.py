@@ -191,8 +191,6 @@ def test_the_gradient_at_a_kink_is_eagers(name: str, dtype: torch.dtype, device:
     if name == "relu_hardswish":
         near = []  # x + 3 is rounded, so that its kink is anywhere within the last place of 3
     x = torch.cat([at, *near, ends]).to(device)
-    if name in ("softsign", "gelu_tanh"):
-        x = x[x.isfinite()]  # at infinity eager's steps give NaN, and ours the limit
     others = [torch.full_like(x, 1.25) for _ in range(LIBRARY[name].inputs - 1)]
     for grad in (torch.ones_like(x), torch.full_like(x, -2.5)):
         eager = LIBRARY[name].eager
@@ -205,7 +203,9 @@ def test_the_gradient_at_a_kink_is_eagers(name: str, dtype: torch.dtype, device:
         ours, theirs = (pulled(f, [x, *others], grad) for f in (function(name), eager))
         info = torch.finfo(dtype)
         for mine, eagers in zip(ours, theirs, strict=True):
-            assert torch.equal(mine.isnan(), eagers.isnan()), (x, mine, eagers)
+            limit = x.isinf() & eagers.isnan()  # which ours has, and no NaN
+            assert torch.equal(mine.isnan(), eagers.isnan() & ~limit), (x, mine, eagers)
+            mine, eagers = mine[~limit], eagers[~limit]
             room = 8 * info.eps if dtype.itemsize > 2 else 4 * info.eps
             if dtype == torch.float64 and name in (*SIXTH_IN_FLOAT, "relu_hardswish"):
                 room = 1e-7

@@ -145,13 +145,13 @@ def audit(
     """
     check_devices(order.devices)
     said = {
-        "name": "audited",
+        "name": "formula",
         "summary": function,
         "inputs": {name: {} for name in inputs},
         "formula": formula,
     }
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
-    compiled = Compilation(parse_spec(text, "--formula"), Library(specs))
+    compiled = Compilation(parse_spec(text, "formula"), Library(specs))
     looked_at = subject.of_callable(function, compiled)
     screen = Screen(looked_at.program, looked_at.params)
     for device in order.devices:

@@ -55,10 +55,12 @@ def kernel_digest(module: str, device: str) -> str:
 def read(path: Path) -> Json:
     """A certificate, or an empty one where there is none or none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        found: Json = json.loads(path.read_text(encoding="utf-8"))
+        for device in PARTS.keys() & found.keys():
+            _state(found[device], found[device]["kernel"])
+        return found if found["format"] == FORMAT else {}
+    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         return {}
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else {}
 
 
 def states(path: Path) -> dict[str, str]:

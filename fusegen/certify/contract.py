@@ -17,7 +17,7 @@ from dataclasses import replace
 from fusegen.certify.findings import Evidence, Output
 
 LIMIT, FLOOR, ROOM = 4.0, 2.0, 1.0005  # of units; ROOM for what the screen leaves undecided of an error
-HALVES = ("float16", "bfloat16")
+HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
 
 
 def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
@@ -99,9 +99,11 @@ def _overflow_as_eager(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def _special(evidence: Evidence, device: str) -> Iterator[str]:
+    """NaN stays NaN, or goes where eager lets it go; a zero at a zero has eager's sign."""
     for output in evidence.outputs:
         for special in output.specials:
-            if special.given not in (special.eager, special.real):
+            tells = special.input == "nan" or (special.input in ZEROS and special.given in ZEROS)
+            if tells and special.given not in (special.eager, special.real):
                 theirs = f"; eager gives {special.eager}" if special.eager else ""
                 yield f"{output.name} at {special.input} is {special.given}, not {special.real}{theirs}"
 
@@ -109,7 +111,9 @@ def _special(evidence: Evidence, device: str) -> Iterator[str]:
 def _limits(evidence: Evidence, device: str) -> Iterator[str]:
     for output in evidence.outputs:
         for special in output.specials:
-            if "inf" in special.input and special.real != "nan" and special.given != special.real:
+            if special.input not in ("inf", "-inf") or special.real == "nan":
+                continue
+            if float(special.given) != float(special.real):  # of a zero either sign
                 yield f"{output.name} at {special.input} is {special.given}, and tends to {special.real}"
 
 

@@ -62,7 +62,7 @@ class Accuracy:
     Attributes:
         worst: its largest errors, of different magnitudes of inputs, the largest first.
         misrounded: how many results are not correctly rounded.
-        far: how many of a 16-bit type are neither correctly rounded nor a neighbour of that.
+        far: how many err by more than a unit, so that they are neither correctly rounded nor next to it.
         overflows: how many are infinite where the real value is within the type's range.
         falls: how many steps from one input to the next go down where the function goes up, or up for down.
     """

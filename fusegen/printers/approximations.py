@@ -48,6 +48,16 @@ _NDTR = (
     0.6207029223442078,
     -0.13854536414146423,
 )
+_TANH_SHRINK = (
+    0.3333333134651184,
+    -0.13333067297935486,
+    0.053931597620248795,
+    -0.02167247235774994,
+    0.008325383998453617,
+    -0.002748817903921008,
+    0.0006410788046196103,
+    -7.354012632276863e-05,
+)
 _LOG2_E, _LOG4_E = 1.4426950408889634, 0.7213475204444817
 _ROOT_TAU = 2.5066282746310002  # of 2 pi  # fmt: skip
 
@@ -77,6 +87,8 @@ BODIES: dict[str, str] = {
     "sigmoid_slope": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); return e * r * r;",
     "tanh_slope": f"const float e = ex4({-2 * _LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
                   "return 4.0f * e * r * r;",
+    "tanh_shrink": _constants(_TANH_SHRINK) + "const float s = x.v * x.v; "
+                   "return s < 1.5625f ? 0.0f + x.v * (s * polynomial(c, s)) : x.v - tanhf(x.v);",
     "tanh_softplus": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) "
                      ": e * (e + 2.0f); return n * rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));",
     "tanh_softplus_slope": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), n = x.v > 0.0f "

@@ -18,6 +18,7 @@ FORMS = (
     # one whole, whose slope is no difference
     Rule("softsign", _A / (call("abs", _A) + 1), call("soft_sign", _A)),
     Rule("softsign", _A / (1 + call("abs", _A)), call("soft_sign", _A)),
+    Rule("tanhshrink", _A - call("tanh", _A), call("tanh_shrink", _A)),
     Rule("one minus tanh's slope", _G - _G * call("tanh_slope", _A), _G * call("square", call("tanh", _A))),
     # fewer products
     Rule("common factor", _G * _A + _G * _B * _C, _G * (_A + _B * _C)),
