@@ -1,6 +1,6 @@
 """Hold the enclosures of every primitive against mpmath: a second library, other formulas, random doubles.
 
-    python docs/oracle.py                       # every primitive, 10,000 points each, in about six minutes
+    python docs/oracle.py                       # every primitive, 10,000 points each, in about ten minutes
     python docs/oracle.py --points 1000000 tanh # one
 
 A point is a number for each argument: of ordinary size, of any size that a double has, at a kink and beside
@@ -264,18 +264,25 @@ def settled(function: Function, point: tuple[float, ...]) -> Any:
     """What a function is at a point, to 115 bits; nothing where it is undefined or does not settle."""
     last = None
     for precision in PRECISIONS:
-        with mp.workprec(precision):
-            try:
-                found = mpf(function(*map(mpf, point)))
-            except (ValueError, ZeroDivisionError):
-                return None
-            if last is not None and abs(found - last) <= AGREED * abs(found):
+        found = computed(function, point, precision)
+        if found is None:
+            return None
+        if last is not None and abs(found - last) <= AGREED * abs(found):
+            with mp.workprec(precision):
                 ends = {rounded(found * (1 - AGREED)), rounded(found * (1 + AGREED))}
-                doubtful = not found or len(ends) > 1  # all cancelled, or between two doubles
-                if not doubtful or precision == PRECISIONS[-1]:
-                    return found
+            doubtful = not found or len(ends) > 1  # all cancelled, or between two doubles
+            return computed(function, point, PRECISIONS[-1]) if doubtful else found
         last = found
     return None
+
+
+def computed(function: Function, point: tuple[float, ...], precision: int) -> Any:
+    """What mpmath says of a function with some bits; nothing where it is undefined."""
+    with mp.workprec(precision):
+        try:
+            return mpf(function(*map(mpf, point)))
+        except (ValueError, ZeroDivisionError):
+            return None
 
 
 def rounded(exact: Any) -> float:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -487,7 +488,7 @@ def _mapped(
         yield from map(_columns, repeat(program), repeat(params), chunks)
         return
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([name for name in sys.modules if name.startswith("fusegen.")])
     with ProcessPoolExecutor(jobs, context) as pool:
         yield from pool.map(_columns, repeat(program), repeat(dict(params)), chunks)
 
