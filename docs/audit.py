@@ -1,6 +1,6 @@
 """How accurate PyTorch's activations are, eager and compiled, on every input: makes docs/audit.md.
 
-    python docs/audit.py [--sample N] [NAME...] > docs/audit.md     # on the CPU, and on a GPU if there is one
+    python docs/audit.py [--sample N] [NAME...] > docs/audit.md  # on the CPU, and on a GPU if there is one
 
 It is `fusegen audit` on a list of functions, one table per device; `--sample` tries so many float32 inputs
 where all 2**32 would take long. What is compiled comes from torch.compile with its default backend.

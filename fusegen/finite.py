@@ -1,4 +1,4 @@
-"""Infinite inputs taken as the largest finite ones, where they would give NaN though there is a limit.
+"""Infinite inputs taken as large finite ones, where they would give NaN though there is a limit.
 
 silu(-inf) is -inf times 0, but x sigmoid(x) tends to 0. Each input of an accurate program is tried at both
 infinities, the others being 1, by what IEEE arithmetic gives (`VALUES`, a row an operation). Where that is
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, substitute
 
 INFINITY = math.inf
-LARGEST, LARGE = 1.7976931348623157e308, 1e200
+LARGEST, LARGE = 2.0**1022, 1e200
 SIDES = ((-1.0, "finite_below"), (1.0, "finite_above"))
 
 
@@ -45,9 +45,10 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
 
 
 def _has_limit(program: Program, params: Mapping[str, float], name: str, sign: float) -> bool:
-    """Whether some result is NaN at an infinity of an input, and settled before it."""
+    """Whether some result is NaN at an infinity of an input and settled before it, and none is infinite."""
     at = [_results(program, params, name, sign * size) for size in (INFINITY, LARGEST, LARGE)]
-    return any(math.isnan(end) and _agree(near, before) for end, near, before in zip(*at, strict=True))
+    settled = any(math.isnan(end) and _agree(near, before) for end, near, before in zip(*at, strict=True))
+    return settled and not any(map(math.isinf, at[0]))
 
 
 def _agree(a: float, b: float) -> bool:

@@ -99,8 +99,6 @@ GRADIENTS: dict[str, Gradient] = {
                      eager=lambda g, y, x: (-_TWO_OVER_ROOT_PI * call("exp", -call("square", x)) * g,)),
     "ndtr": Gradient(lambda g, y, x: (g * call("normal", x),)),
     "soft_sign": Gradient(lambda g, y, x: (g * call("square", call("reciprocal", call("abs", x) + 1)),)),
-    "finite_below": Gradient(lambda g, y, x: (g,)),
-    "finite_above": Gradient(lambda g, y, x: (g,)),
     "tanh_shrink": Gradient(lambda g, y, x: (g * call("square", call("tanh", x)),)),
     "tanh_softplus": Gradient(lambda g, y, x: (g * call("tanh_softplus_slope", x),)),
     "sigmoid": Gradient(lambda g, y, x: (g * call("sigmoid_slope", x),)),

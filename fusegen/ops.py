@@ -14,6 +14,7 @@ Source: PyTorch documentation of torch and torch.nn.functional; ATen's BinaryOps
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -199,11 +200,13 @@ _ROWS = (
        written=False),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
        body="return x / ({m}fabs(x) + M(1));"),
+    # 0 in front, as a difference is no -0
     Op("tanh_shrink", _X, lambda x: x - sympy.tanh(x), lambda *_: REALS, written=False,
-       body="const M s = x * x; if (!(s < M(1.5625))) return x - {m}tanh(x); "
-       f"const M fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
-       "if constexpr (sizeof(M) == 8) return M(0) + x * (s * polynomial(fine, s)); "
-       f"const M c[] = {_constants(_TANH_SHRINK)}; return M(0) + x * (s * polynomial(c, s));"),  # no -0, as a difference
+       body="const M s = x * x, far = x - {m}tanh(x); "
+       f"const M fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; if constexpr (sizeof(M) == 8) "
+       "return s < M(1.5625) ? M(0) + x * (s * polynomial(fine, s)) : far; "
+       f"const M c[] = {_constants(_TANH_SHRINK)}; "
+       "return s < M(1.5625) ? M(0) + x * (s * polynomial(c, s)) : far;"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
        body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
        " return n * (M(1) / (n + (x > 0 ? M(2) * e * e : M(2))));"),
@@ -217,13 +220,13 @@ _ROWS = (
        " return y > 0 ? y - y * rest : y;"),
     Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
        body=_BELL + "return M(0.39894228040143268) * bell;", written=False),
-    # infinities as the largest finite numbers, which times 0 are 0
-    Op("finite_below", _X, lambda x: x, lambda a: a, written=False,
-       body="const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38); "
-       "return x < least ? least : x;"),
-    Op("finite_above", _X, lambda x: x, lambda a: a, written=False,
-       body="const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38); "
-       "return x > most ? most : x;"),
+    # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
+    Op("finite_below", _X, lambda x: x, lambda a: interval.maximum(a, between(-_INF, -(2**126))),
+       body="if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x; "
+       "return x < M(-0x1p126) ? M(-0x1p126) : x;", written=False),
+    Op("finite_above", _X, lambda x: x, lambda a: interval.minimum(a, between(2**126, _INF)),
+       body="if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x; "
+       "return x > M(0x1p126) ? M(0x1p126) : x;", written=False),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
@@ -238,7 +241,9 @@ _ROWS = (
 
 OPS = {row.name: row for row in _ROWS}
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
-TRANSCENDENTAL = frozenset(_APPROXIMATED | {r.name for r in _ROWS if "{m}e" in r.body})  # exp, erfc
+TRANSCENDENTAL = frozenset(
+    _APPROXIMATED | {r.name for r in _ROWS if re.search("{m}[et]", r.body)}
+)  # exp, erfc, tanh
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",

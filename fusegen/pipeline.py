@@ -99,14 +99,19 @@ class Compilation:
         return program if self.spec.numerics == "eager" else formed(program), rewrites
 
     @cached_property
-    def programs(self) -> tuple[Program, ...]:
-        """What is lowered: forward and gradient."""
+    def settled(self) -> tuple[Program, ...]:
+        """Forward and gradient; accurate ones tend to their limits at infinity."""
         programs = (self.simplified[0], self.gradient[0])
         if self.spec.numerics == "accurate" and not self.arithmetic:
             params = {param.name: float(param.default) for param in self.spec.params}
             inputs = self.composed.inputs
             programs = (finite(programs[0], inputs, params), finite(programs[1], inputs, params))
-        return hoisted(programs)
+        return programs
+
+    @cached_property
+    def programs(self) -> tuple[Program, ...]:
+        """What is lowered: forward and gradient."""
+        return hoisted(self.settled)
 
     def kernels(self, device: Device) -> tuple[Kernel, ...]:
         """The kernels of a device, forward and then backward, one per math type; each checked."""

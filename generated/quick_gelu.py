@@ -58,14 +58,14 @@ __device__ __forceinline__ M sigmoid_slope(M x) {
 
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
-  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
-  return x < least ? least : x;
+  if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
+  return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
 template <typename M>
 __device__ __forceinline__ M finite_above(M x) {
-  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
-  return x > most ? most : x;
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
 }
 
 // y = x · sigmoid(1.702 · x)
@@ -155,14 +155,14 @@ inline M sigmoid_slope(M x) {
 
 template <typename M>
 inline M finite_below(M x) {
-  const M least = M(sizeof(M) == 8 ? -1.7976931348623157e308 : -3.4028234663852886e38);
-  return x < least ? least : x;
+  if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
+  return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
 template <typename M>
 inline M finite_above(M x) {
-  const M most = M(sizeof(M) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38);
-  return x > most ? most : x;
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
 }
 
 // y = x · sigmoid(1.702 · x)

@@ -44,13 +44,15 @@ TORCH: dict[str, Function] = {
     "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "erfc": torch.erfc,
     "ndtr": torch.special.ndtr, "sigmoid": torch.sigmoid,
     "softplus": lambda x: F.softplus(x, threshold=100.0),
-    "soft_sign": F.softsign, "tanh_softplus": lambda x: torch.tanh(F.softplus(x, threshold=100.0)),
+    "soft_sign": F.softsign, "tanh_shrink": F.tanhshrink,
+    "tanh_softplus": lambda x: torch.tanh(F.softplus(x, threshold=100.0)),
 }  # fmt: skip
 # and what only the compiler writes
 COMPUTED: dict[str, Function] = TORCH | {
     "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge, "eq": torch.eq, "ne": torch.ne,
     "fma": lambda a, b, c: (a.double() * b + c).to(a.dtype), "quotient": torch.div,
     "by_width": lambda narrow, wide: wide,
+    "finite_below": lambda x: x.clamp(min=-(2.0**1022)), "finite_above": lambda x: x.clamp(max=2.0**1022),
     "sigmoid_slope": lambda x: torch.exp(-abs(x)) / (1 + torch.exp(-abs(x))).square(),
     "tanh_slope": lambda x: 4 * torch.exp(-2 * abs(x)) / (1 + torch.exp(-2 * abs(x))).square(),
     "tanh_softplus_slope": lambda x: _mish_slope(torch.exp(-abs(x)), x > 0),
@@ -143,6 +145,8 @@ def test_every_operation_has_a_gradient() -> None:
         "fma",
         "quotient",
         "by_width",
+        "finite_below",
+        "finite_above",
     }
     wanted = {n for n, row in OPS.items() if row.args and not row.boolean} - compiler - {"rounded"}
     assert set(GRADIENTS) == wanted
@@ -205,6 +209,7 @@ SMOOTH: dict[str, Callable[..., Any]] = {
     "erfc": lambda x: -2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-x * x),
     "ndtr": mpmath.npdf,
     "soft_sign": lambda x: 1 / (1 + abs(x)) ** 2,
+    "tanh_shrink": lambda x: mpmath.tanh(x) ** 2,
     "tanh_softplus": lambda x: mpmath.sech(mpmath.log(1 + mpmath.exp(x))) ** 2 / (1 + mpmath.exp(-x)),
     "exp2": lambda x: mpmath.log(2) * mpmath.power(2, x),
     "log2": lambda x: 1 / (x * mpmath.log(2)),

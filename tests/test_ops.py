@@ -73,6 +73,9 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "saturate": lambda x, low, high: min(max(x, low), high),
     "ndtr": mpmath.ncdf,
     "soft_sign": lambda x: x / (1 + abs(x)),
+    "tanh_shrink": lambda x: x - mpmath.tanh(x),
+    "finite_below": lambda x: x,
+    "finite_above": lambda x: x,
     "tanh_softplus": lambda x: mpmath.tanh(mpmath.log(1 + mpmath.exp(x))),
     "sigmoid_slope": lambda x: mpmath.diff(REFERENCE["sigmoid"], x),
     "tanh_slope": lambda x: mpmath.sech(x) ** 2,
@@ -238,6 +241,7 @@ ULPS = {
     **dict.fromkeys("exp exp2 expm1 log log2 log1p sin cos tanh erf pow".split(), 2),
     "erfc": 3, "cube": 1, "rsqrt": 1, "sigmoid": 2, "softplus": 2, "sigmoid_slope": 2, "tanh_slope": 2,
     "tanh_softplus": 2, "tanh_softplus_slope": 3, "gauss": 2, "normal": 2, "soft_sign": 1, "ndtr": 4,
+    "tanh_shrink": 3,
 }  # fmt: skip
 SIZES = np.concatenate([np.geomspace(1e-30, 1e-3, 8), np.geomspace(2e-3, 12, 40), [20.0, 60.0, 87.0]])
 
@@ -278,6 +282,9 @@ def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, 
         own["tanh_slope"](torch.nn.functional.softplus(x)) * torch.sigmoid(x)
     )
     own["soft_sign"] = torch.nn.functional.softsign
+    own["tanh_shrink"] = torch.nn.functional.tanhshrink
+    own["finite_below"] = lambda x: x.clamp(min=-(2.0**126))
+    own["finite_above"] = lambda x: x.clamp(max=2.0**126)
     special = torch.tensor(
         [0.0, -0.0, 1e-45, -1e-45, 1.0, -1.0, 6.0, 1e30, -1e30, math.inf, -math.inf, math.nan]
     )
@@ -322,7 +329,7 @@ def test_a_body_is_a_function_of_its_arguments_in_the_math_type(row: Op) -> None
     assert not steps & set(row.args)
     known = {"return", "M", "std", "const", "if", "constexpr", "sizeof", "polynomial"}
     assert words - set(row.args) - steps <= known
-    for literal in re.findall(r"(?<![\w.])\d[\d.]*", body):
+    for literal in re.findall(r"(?<![\w.])(?:0x1p\d+|\d[\d.]*(?:e-?\d+)?)", body):
         compared = re.search(rf"[<>=] {literal}\b", body)
         typed = re.search(rf"\bM\(-?{re.escape(literal)}\)", body)
         assert compared or typed, "a bare literal would compute in another type"

@@ -7,11 +7,11 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -21,12 +21,14 @@ from fusegen.certify.findings import Evidence
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
 from fusegen.certify.sweep import EVERY, value_and_slopes
-from fusegen.errors import FusegenError, Misbehaves, NoDevice, OtherFunction, Span
+from fusegen.errors import FusegenError, Misbehaves, NoDevice, OtherFunction, Span, SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.pipeline import Compilation
 from fusegen.printers.notation import notation
 from fusegen.write import apply, changes
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,25 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
     Raises:
         NoDevice: CUDA is asked for, and there is none.
         NotBuilt: a module is not what its spec says.
-        Misbehaves: a function does not do as a function of tensors should.
-        OtherFunction: a reference is not the formula.
+        SpecErrors: at the end, for all specs that could not be certified: their functions do not do as
+            functions of tensors should, or their references are not their formulas.
     """
     check_devices(order.devices)
     jobs = [(compiled, device) for compiled in compilations for device in order.devices]
     subjects = {c.spec.name: subject.of_spec(c, order.output) for c in compilations}
     screens = {name: Screen(s.program, s.params) for name, s in subjects.items()}
     judges = [Judge(subjects[c.spec.name], screens[c.spec.name], device) for c, device in jobs]
+    errors: list[FusegenError] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         ready = [pool.submit(prepared, judge) for judge in judges]
         for (compiled, device), judge, done in zip(jobs, judges, ready, strict=True):
-            done.result()
-            yield from _certified(compiled, device, judge, order, watch)
+            try:
+                _sound(judge, done.result)
+                yield from _certified(compiled, device, judge, order, watch)
+            except FusegenError as error:
+                errors.append(error)
+    if errors:
+        raise SpecErrors(errors)
 
 
 def prepared(judge: Judge) -> None:
@@ -115,13 +123,7 @@ def judged(judge: Judge, dtype: str, count: int, watch: Watch) -> Evidence:
     """
     wide = dtype == "float32" and len(judge.subject.program.inputs) == 1
     watch.begin(f"{judge.subject.name} {judge.device} {dtype}", min(count, EVERY) if wide else 2**16)
-    try:
-        evidence = judge.evidence(dtype, count, watch.advance)
-    except FusegenError:
-        raise
-    except Exception as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Misbehaves(Span(judge.subject.name), name=judge.subject.name, why=why) from error
+    evidence = _sound(judge, lambda: judge.evidence(dtype, count, watch.advance))
     return contract.judged(evidence, judge.subject.promise, judge.device)
 
 
@@ -187,6 +189,19 @@ def told(verdict: Verdict) -> Iterator[str]:
             at = " ".join(f"--at {x}" for x in worst.inputs)
             place = f"--device {verdict.device} --dtype {evidence.dtype}"
             yield f"  {output.name} {worst.ulp:.4g} ulp: fusegen certify {verdict.name} {place} {at}"
+
+
+def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
+    """What is found, unless the function that is judged does not do as it should.
+
+    Raises:
+        Misbehaves: it does not.
+    """
+    try:
+        return found()
+    except Exception as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Misbehaves(Span(judge.subject.name), name=judge.subject.name, why=why) from error
 
 
 def machine(device: str) -> Machine:

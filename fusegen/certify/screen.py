@@ -113,7 +113,7 @@ class Screen:
         from torch.utils.cpp_extension import CUDA_HOME
 
         compiler = str(Path(CUDA_HOME or "/usr/local/cuda") / "bin" / "nvcc")
-        chip = "sm_%d%d" % torch.cuda.get_device_capability()
+        chip = "sm_{}{}".format(*torch.cuda.get_device_capability())
         return _built(
             chip, self.text, ".cu", (compiler, *CUDA_FLAGS, f"-arch={chip}", "-shared", "-Xcompiler=-fPIC")
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import pkgutil
 from fractions import Fraction
@@ -67,23 +68,26 @@ def of_callable(name: str, compiled: Compilation) -> Subject:
 
 
 def _reference(name: str, keywords: dict[str, float]) -> Function:
-    """The callable that a name leads to, with its words given."""
-    path, _, words = name.rstrip(")").partition("(")
-    given: dict[str, Any] = dict(keywords)
-    for word in filter(None, (part.strip() for part in words.split(","))):
-        key, _, value = word.partition("=")
-        given[key.strip()] = value.strip().strip("'\"")
+    """The callable that a name leads to, with its words given; of a class, what those words make."""
+    path, call, _ = name.partition("(")
     try:
         found = pkgutil.resolve_name(path)
-    except (ImportError, AttributeError, ValueError) as error:
+        given = {**keywords, **(_words(name) if call else {})}
+        made = found(**given) if isinstance(found, type) else found
+    except Exception as error:
         raise NoSuchCallable(Span(name), name=path, why=str(error)) from None
-    if isinstance(found, type):
-        found = found()
-    if not callable(found):
-        raise NoSuchCallable(
-            Span(name), name=path, why=f"it is a {type(found).__name__}, which cannot be called"
-        )
-    return partial(found, **given) if given else found
+    if not callable(made):
+        kind = type(made).__name__
+        raise NoSuchCallable(Span(name), name=path, why=f"it is of type {kind}, which cannot be called")
+    return partial(made, **given) if given and made is found else made
+
+
+def _words(name: str) -> dict[str, Any]:
+    """The words that a call gives, which are numbers, texts and the like."""
+    call = ast.parse(name, mode="eval").body
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError("its arguments need their names")
+    return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
 
 
 def _loaded(path: Path) -> ModuleType:

@@ -1,0 +1,83 @@
+"""Inputs kept finite: where infinity would give NaN and the function has a limit, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT
+from kernels import DTYPES, function
+
+from fusegen.finite import VALUES, finite
+from fusegen.ops import OPS
+from fusegen.pipeline import compilation
+from fusegen.term import Apply, Name, Program, call, walk
+
+X = Name("x")
+
+
+def kept(program: Program) -> set[str]:
+    """The sides on which the inputs of a program are kept finite."""
+    after = finite(program, program.inputs, {})
+    terms = [*(let.term for let in after.lets), *after.results]
+    return {part.op for term in terms for part in walk(term) if isinstance(part, Apply)} & {
+        "finite_below",
+        "finite_above",
+    }
+
+
+def of(*results: Apply) -> Program:
+    return Program(("x",), (), (), results)
+
+
+def test_every_operation_has_a_value() -> None:
+    assert set(VALUES) == set(OPS)
+
+
+@pytest.mark.parametrize(
+    ("program", "sides"),
+    [
+        (of(X * call("sigmoid", X)), {"finite_below"}),
+        (of(call("soft_sign", X)), {"finite_below", "finite_above"}),
+        (of(call("sigmoid", X) + X * call("sigmoid_slope", X)), {"finite_below", "finite_above"}),
+        (of(call("tanh", X)), set()),
+        (of(X + call("sin", X)), set()),  # NaN is right: there is no limit
+        (of(X - X), {"finite_below", "finite_above"}),
+        (of(X * X - X * X * X), set()),  # grows
+        (of(X * call("sigmoid", X), -X), set()),  # the second is infinite where the first is NaN
+    ],
+)
+def test_an_input_is_kept_finite_where_that_gives_the_limit(program: Program, sides: set[str]) -> None:
+    assert kept(program) == sides
+
+
+def test_an_incoming_gradient_is_left_alone() -> None:
+    program = Program(("grad", "x"), (), (), (Name("grad") * call("tanh_slope", X),))
+    assert finite(program, ("x",), {}) == program
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "below", "above"),
+    [
+        ("silu", 0.0, math.inf), ("mish", 0.0, math.inf), ("gelu", 0.0, math.inf), ("serf", 0.0, math.inf),
+        ("gelu_tanh", 0.0, math.inf), ("quick_gelu", 0.0, math.inf), ("tanh_exp", 0.0, math.inf),
+        ("softsign", -1.0, 1.0),
+    ],
+)  # fmt: skip
+def test_a_kernel_tends_to_its_limits(name: str, dtype: torch.dtype, below: float, above: float) -> None:
+    x = torch.tensor([-math.inf, math.inf, math.nan], dtype=dtype, requires_grad=True)
+    y = function(name)(x)
+    [slope] = torch.autograd.grad(y, x, torch.ones_like(y))
+    assert y.tolist()[:2] == [below, above]
+    assert slope.tolist()[:2] == [0.0, 0.0 if name == "softsign" else 1.0]
+    assert y[2].isnan()
+    assert slope[2].isnan()
+
+
+def test_what_has_pytorchs_bits_keeps_its_nan() -> None:
+    compiled = compilation(Path(ROOT / "specs" / "hardswish.yaml"))
+    assert compiled.settled == (compiled.simplified[0], compiled.gradient[0])
+    assert function("hardswish")(torch.tensor([-math.inf]))[0].isnan()
