@@ -37,6 +37,11 @@ class _Group(click.Group):
         except (FusegenError, SpecErrors) as error:
             click.echo(error, err=True)
             ctx.exit(2)
+        except ModuleNotFoundError as error:
+            if error.name not in ("torch", "flint"):
+                raise
+            click.echo(f"this needs {error.name}: pip install 'fusegen[certify]'", err=True)
+            ctx.exit(2)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -483,14 +484,18 @@ def values(
 def _mapped(
     program: Program, params: Mapping[str, Fraction], chunks: list[Sequence[tuple[float, ...]]], jobs: int
 ) -> Iterable[list[Column]]:
-    """The columns of each chunk; processes are forked from a fresh one, since this one may have threads."""
+    """The columns of each chunk, in their order."""
     if jobs <= 1:
-        yield from map(_columns, repeat(program), repeat(params), chunks)
-        return
+        return map(_columns, repeat(program), repeat(params), chunks)
+    return _processes(os.cpu_count() or 1).map(_columns, repeat(program), repeat(dict(params)), chunks)
+
+
+@cache
+def _processes(count: int) -> ProcessPoolExecutor:
+    """Processes that stay; they are forked from a fresh one, since this one may have threads."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in sys.modules if name.startswith("fusegen.")])
-    with ProcessPoolExecutor(jobs, context) as pool:
-        yield from pool.map(_columns, repeat(program), repeat(dict(params)), chunks)
+    return ProcessPoolExecutor(count, context)
 
 
 def _columns(
