@@ -49,9 +49,9 @@ FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 INTRODUCTION = """# How accurate PyTorch's activations are
 
-Made by `python docs/audit.py`, which is `fusegen audit` on a list of functions: the largest error in units of
-the last place over all inputs tried, where it is, and how many results are not correctly rounded. 16-bit types
-are tried whole, float64 on a sample of 82,000; float32 whole unless `--sample` says otherwise.
+Made by `python docs/audit.py`, which is `fusegen audit` on a list of functions: the largest error in units
+of the last place over all inputs tried, where it is, and how many results are not correctly rounded. 16-bit
+types are tried whole, float64 on a sample of 82,000; float32 whole unless `--sample` says otherwise.
 """
 HEADS = (
     "function",
