@@ -178,9 +178,9 @@ def test_list_in_a_pipe_is_separated_by_tabs_and_has_no_colour(built: Workshop) 
     result = built.run("list")
     assert result.exit_code == 0
     assert [line.split("\t") for line in result.output.splitlines()] == [
-        ["gate", "y = x - 1", "float16, float64", "out of date"],
-        ["third", "x = relu(x),  x = hardtanh(x, max_val=2),  y = x / 3", EVERY_DTYPE, "not built"],
-        ["twice", "x = gate(x),  y = gate(x)", EVERY_DTYPE, "out of date"],
+        ["gate", "y = x - 1", "float16, float64", "out of date", "none"],
+        ["third", "x = relu(x),  x = hardtanh(x, max_val=2),  y = x / 3", EVERY_DTYPE, "not built", "none"],
+        ["twice", "x = gate(x),  y = gate(x)", EVERY_DTYPE, "out of date", "none"],
     ]
     assert "\x1b" not in result.output
 

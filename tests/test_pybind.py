@@ -229,10 +229,10 @@ def test_check_and_list_hold_a_module_against_its_own_binding(workshop: Workshop
     workshop.run("build")
     workshop.run("build", "--binding", "pybind", "gate")
     assert workshop.run("check").exit_code == 0
-    assert workshop.run("list").output.count("\tcurrent\n") == 2
+    assert workshop.run("list").output.count("\tcurrent\t") == 2
     workshop.spec("gate", "formula: x + 2")
     assert workshop.run("check").exit_code == 1
-    assert "\tout of date\n" in workshop.run("list").output
+    assert "\tout of date\t" in workshop.run("list").output
     assert workshop.run("build", "gate").output == "changed  generated/gate.py\n"
     assert "--binding" not in Path("generated/gate.py").read_text(encoding="utf-8")
 

@@ -1,0 +1,91 @@
+"""What was the worst is never worse: the inputs that certificates name, tried again on the CPU.
+
+A part that is of another kernel than the module's is left out; `fusegen check` tells of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from kernels import GENERATED
+from kernels import extensions as extensions
+
+from fusegen.certify import certificate, subject
+from fusegen.certify.certificate import Json, Machine, kernel_digest
+from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.certify.judge import Judge
+from fusegen.certify.screen import Screen
+from fusegen.pipeline import compilation
+
+ROOM = 1.001  # errors are written down to four digits
+NAME, DTYPE = "hardsigmoid", "float16"  # of the certificate that is always there
+POINTS = ("0x1.0000000000000p+0", "0x1.4cc0000000000p+0", "0x1.1fc0000000000p+1")
+
+
+def judge(name: str) -> Judge:
+    """Of a committed module."""
+    found = subject.of_spec(compilation(ROOT / "specs" / f"{name}.yaml"), GENERATED)
+    return Judge(found, Screen(found.program, found.params), "cpu")
+
+
+def again(judge: Judge, part: Json) -> Iterator[tuple[str, float, float]]:
+    """Each worst input in words, with the error written down and the error now."""
+    for dtype, evidence in part["dtypes"].items():
+        outputs = {
+            name: found for name, found in evidence.items() if isinstance(found, dict) and "given" in found
+        }
+        for name, found in outputs.items():
+            for *point, recorded, _, _ in found["given"]["worst"]:
+                rows = judge.at(tuple(map(float.fromhex, point)), dtype)
+                [ulp] = [row[-1] for row in rows if row[0] == name]
+                yield f"{judge.subject.name} {dtype} {name} at {' '.join(point)}", float(recorded), ulp
+
+
+def rounded(real: Fraction) -> Worst:
+    """A number between 1/8 and 1, correctly rounded to float16."""
+    unit = Fraction(2) ** (math.frexp(float(real))[1] - 11)
+    got = round(real / unit) * unit
+    return Worst(POINTS, float(abs(got - real) / unit), float(got).hex(), float(real).hex())
+
+
+def synthetic(scale: float = 1.0) -> Json:
+    """A certificate of three inputs, whose errors are what they have to be, or so many times that."""
+    value = [replace(rounded((Fraction(float.fromhex(x)) + 3) / 6), inputs=(x,)) for x in POINTS]
+    slope = [replace(rounded(Fraction(1, 6)), inputs=(x,)) for x in POINTS]
+    outputs = tuple(
+        Output(name, Accuracy(tuple(replace(row, ulp=row.ulp * scale) for row in rows)))
+        for name, rows in (("value", value), ("gradient of x", slope))
+    )
+    evidence = Evidence(DTYPE, len(POINTS), False, 0, 0, outputs)
+    digest = kernel_digest((GENERATED / f"{NAME}.py").read_text(encoding="utf-8"), "cpu")
+    return certificate.with_evidence({}, NAME, "", "cpu", digest, Machine("", "", ""), evidence)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [None, *sorted(GENERATED.glob("*.certificate.json"))],
+    ids=lambda path: path.name.partition(".")[0] if path else "synthetic",
+)
+def test_no_worst_input_is_worse(path: Path | None) -> None:
+    known = certificate.read(path) if path else synthetic()
+    module = GENERATED / f"{known['name']}.py"
+    part = known.get("cpu")
+    if part is None:
+        pytest.skip(f"the certificate of {known['name']} tells nothing of the CPU")
+    if part["kernel"] != kernel_digest(module.read_text(encoding="utf-8"), "cpu"):
+        pytest.skip(f"the certificate of {known['name']} is of another kernel")
+    rows = list(again(judge(known["name"]), part))
+    assert rows
+    assert [row for row in rows if row[2] > ROOM * row[1]] == []
+
+
+def test_an_error_that_has_grown_is_seen() -> None:
+    rows = list(again(judge(NAME), synthetic(0.99)["cpu"]))
+    assert len(rows) == 2 * len(POINTS)
+    assert all(now > ROOM * recorded for _, recorded, now in rows)
