@@ -1,0 +1,131 @@
+"""What certification is for: a fault planted in the text of a module is found, whatever it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT
+from kernels import extensions as extensions
+
+from fusegen.certify import contract, enclosures, inputs, subject, sweep
+from fusegen.certify.findings import Evidence
+from fusegen.certify.judge import Judge
+from fusegen.certify.screen import Screen
+from fusegen.library import Library
+from fusegen.parse import parse_spec
+from fusegen.pipeline import Compilation
+
+SPECS = {
+    "hardsigmoid": "formula: relu6(x + 3) / 6\nreference: torch.nn.functional.hardsigmoid",
+    "relu6": "formula: relu6(x)\nreference: torch.nn.functional.relu6",
+    "softsign": "formula: x / (abs(x) + 1)",
+    "reglu": "inputs: {gate: {}, up: {}}\nformula: relu(gate) * up",
+}
+# built without optimisation and in one library, in a third of the time
+SOONER = {
+    '"-O3"': '"-O0"',
+    '"#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]': '""',
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault.
+
+    Attributes:
+        what: it is.
+        spec: of the module that has it.
+        dtype: in which it shows.
+        old, new: text of the module, before and after.
+        said: part of the sentence that tells of it.
+        near: a float32; the inputs are its neighbours.
+    """
+
+    what: str
+    spec: str
+    dtype: str
+    old: str
+    new: str
+    said: str
+    near: float = 1.0
+
+
+FURTHER = "results are not PyTorch's, and further from the real value"
+LAYOUTS = "results change with the length or the place of the tensor"
+RELU6 = "return x < 0 ? M(0) : x > 6 ? M(6) : x;"
+FORWARD, ROUNDED = "return relu6(x + 3.0f) / 6.0f;", "k < n; ++k) out[k] = T(in[k]);"
+SIGN = "soft_sign(finite_x)"
+FAULTS = (
+    # PyTorch's bits
+    Fault("a constant one place off", "hardsigmoid", "float32", "/ 6.0f", "/ 6.0000005f",
+          f"value: 54614 {FURTHER}"),
+    Fault("one wrong result", "hardsigmoid", "float32", FORWARD,
+          f"if (x == 1.00001f) return 0.666669f; {FORWARD}", f"value: 1 {FURTHER}"),
+    Fault("<= for < at a kink", "hardsigmoid", "float32", "x < 3.0f", "x <= 3.0f",
+          f"gradient of x: 1 {FURTHER}", 3.0),
+    Fault("> for >= at a kink", "relu6", "float32", "x >= 6.0f", "x > 6.0f",
+          f"gradient of x: 1 {FURTHER}", 6.0),
+    Fault("double computed in float", "hardsigmoid", "float64", "return relu6(x + 3.0) / 6.0;",
+          "return relu6(float(x) + 3.0f) / 6.0f;", FURTHER),
+    # what is special
+    Fault("a bound that takes NaN", "relu6", "bfloat16", RELU6, "return x > 6 ? M(6) : x > 0 ? x : M(0);",
+          "value at nan is 0.0, not nan; eager gives nan"),
+    Fault("-0.0 lost", "relu6", "float32", "return relu6(x);", "return relu6(x + 0.0f);",
+          "value at -0.0 is 0.0, not -0.0; eager gives -0.0"),
+    Fault("a limit lost", "softsign", "float32", "finite_above(finite_below(x))", "x",
+          "value at inf is nan, and tends to 1.0", 2.0),
+    Fault("an end passed", "softsign", "float32", SIGN, f"{SIGN} * 1.0000001f",
+          "and 1.0000001192092896, the function between", 1e10),
+    # where an element lies
+    Fault("the rest of a tile left out", "hardsigmoid", "bfloat16", ROUNDED,
+          ROUNDED.replace("n;", "n - n % 8;"), LAYOUTS),
+    Fault("the rest of a row left out", "hardsigmoid", "float32", "j < n; ++j", "j < n - n % 64; ++j",
+          LAYOUTS),
+    Fault("steps taken for a row", "hardsigmoid", "float64", "j * step[k]", "j", LAYOUTS),
+    # how near it is to the real value
+    Fault("a factor off", "softsign", "bfloat16", SIGN, f"{SIGN} * 0.99f",
+          "results are not next to the correctly rounded one"),
+    Fault("a kink of one of two inputs", "reglu", "float32", "gate <= 0.0f", "gate < 0.0f",
+          "gradient of gate errs by"),
+)  # fmt: skip
+
+
+def judged(
+    folder: Path, patch: pytest.MonkeyPatch, name: str, dtype: str, near: float, texts: dict[str, str]
+) -> Evidence:
+    """What is found of the module of a spec in which some texts are replaced."""
+    every = inputs.every
+    patch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])
+    patch.setattr(enclosures, "CHUNK", 2**14)  # in this process
+    for constant, fewer in {"EACH": 2, "ORDINARY": 2**8, "MOST_KINKS": 4}.items():
+        patch.setattr(inputs, constant, fewer)
+    bits = int(torch.tensor(near).view(torch.int32)) % 2**32
+    patch.setattr(sweep, "runs", lambda count, length: iter([bits // length * length]))
+    spec = parse_spec(f"name: {name}\nsummary: A test.\n{SPECS[name]}\n", f"{name}.yaml")
+    compiled = Compilation(spec, Library(ROOT / "specs"))
+    text = compiled.module
+    for old, new in {**SOONER, **texts}.items():
+        assert old in text
+        text = text.replace(old, new)
+    vars(compiled)["module"] = text  # so that it is what the spec says
+    (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    found = subject.of_spec(compiled, folder)
+    judge = Judge(found, Screen(found.program, found.params), "cpu")
+    return contract.judged(judge.evidence(dtype, 1), found.promise, "cpu")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
+def test_a_fault_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    found = judged(tmp_path, monkeypatch, fault.spec, fault.dtype, fault.near, {fault.old: fault.new})
+    assert any(fault.said in sentence for sentence in found.broken), found.broken
+
+
+@pytest.mark.parametrize(("spec", "dtype"), sorted({(fault.spec, fault.dtype) for fault in FAULTS}))
+def test_without_it_every_promise_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, dtype: str
+) -> None:
+    for near in {fault.near for fault in FAULTS if (fault.spec, fault.dtype) == (spec, dtype)}:
+        assert judged(tmp_path, monkeypatch, spec, dtype, near, {}).broken == ()
