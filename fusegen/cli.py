@@ -194,7 +194,13 @@ _SAMPLE = click.option(
 @click.option(
     "--resume", is_flag=True, help="Leave out what a certificate already says of the same kernel."
 )
-@click.option("--at", "at", multiple=True, metavar="X", help="Show one input only, as float.hex writes it.")
+@click.option(
+    "--at",
+    "at",
+    multiple=True,
+    metavar="X",
+    help="Show one input only, in decimals or as float.hex writes it.",
+)
 def certify(
     specs: tuple[str, ...], output: Path, device: str | None, dtypes: tuple[str, ...], sample: int | None,
     resume: bool, at: tuple[str, ...],
@@ -261,7 +267,7 @@ def _devices(device: str | None) -> tuple[str, ...]:
 
 def _hexadecimal(text: str) -> float:
     try:
-        return float.fromhex(text)
+        return float.fromhex(text) if "x" in text.lower() else float(text)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{text!r} is not a number", param_hint="--at") from None
 
