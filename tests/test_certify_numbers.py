@@ -413,15 +413,7 @@ def times_pi(x: Tensor) -> Reals:
     return exact.reals(hi, middle - (hi - high) + low, torch.zeros_like(hi), (x,), torch.float32)
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        "above 1",
-        "small",
-        "below -1",
-        "overflowing",
-    ],
-)
+@pytest.mark.parametrize("run", STARTS)
 def test_the_sums_of_a_sweep_are_those_of_every_input(
     monkeypatch: pytest.MonkeyPatch, times: Screen, run: str
 ) -> None:
