@@ -121,6 +121,19 @@ def _mish_curvature(x: Any) -> Any:
     return _sech2(_softplus(x)) * (own - outer)
 
 
+def _tanh_of_exp(x: Any) -> Any:
+    return mpmath.tanh(mpmath.exp(min(x, 20)))  # 1 to a hundred million digits
+
+
+def _tanh_of_exp_slope(x: Any) -> Any:
+    return mpmath.exp(x) * _sech2(mpmath.exp(x)) if x < 20 else mpf(0)
+
+
+def _tanh_of_exp_curvature(x: Any) -> Any:
+    t = mpmath.exp(min(x, 20))
+    return _tanh_of_exp_slope(x) * (1 - 2 * t * mpmath.tanh(t))
+
+
 def _comparison(holds: Callable[[Any, Any], bool]) -> Primitive:
     """As the condition between its own two arguments."""
     return Primitive(
@@ -215,6 +228,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "tanh_shrink": Primitive(lambda x: x - mpmath.tanh(x), (lambda x: mpmath.tanh(x) ** 2,)),
     "finite_below": Primitive(lambda x: x, (_ONE,)),
     "finite_above": Primitive(lambda x: x, (_ONE,)),
+    "tanh_of_exp": Primitive(_tanh_of_exp, (_tanh_of_exp_slope,)),
+    "tanh_of_exp_slope": Primitive(_tanh_of_exp_slope, (_tanh_of_exp_curvature,)),
     "tanh_softplus": Primitive(lambda x: mpmath.tanh(_softplus(x)), (_mish_slope,)),
     "tanh_softplus_slope": Primitive(_mish_slope, (_mish_curvature,)),
     "gauss": Primitive(lambda x: mpmath.exp(-x * x), (lambda x: -2 * x * mpmath.exp(-x * x),)),

@@ -132,6 +132,8 @@ VALUES: dict[str, Callable[..., float]] = {
     "tanh_shrink": lambda x: x - math.tanh(x),
     "tanh_softplus": lambda x: math.tanh(max(x, 0.0) + math.log1p(math.exp(-abs(x)))),
     "tanh_softplus_slope": lambda x: 1 - math.tanh(abs(x)),
+    "tanh_of_exp": lambda x: math.tanh(math.exp(min(x, 10.0))),
+    "tanh_of_exp_slope": lambda x: math.exp(min(x, 10.0)) * 4 * _slope(2 * math.exp(min(x, 10.0))),
     "gauss": _bell, "normal": _bell,
     "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "by_width": lambda narrow, wide: wide,
     "rounded": lambda x: x,

@@ -101,6 +101,7 @@ GRADIENTS: dict[str, Gradient] = {
     "soft_sign": Gradient(lambda g, y, x: (g * call("square", call("reciprocal", call("abs", x) + 1)),)),
     "tanh_shrink": Gradient(lambda g, y, x: (g * call("square", call("tanh", x)),)),
     "tanh_softplus": Gradient(lambda g, y, x: (g * call("tanh_softplus_slope", x),)),
+    "tanh_of_exp": Gradient(lambda g, y, x: (g * call("tanh_of_exp_slope", x),)),
     "sigmoid": Gradient(lambda g, y, x: (g * call("sigmoid_slope", x),)),
     "softplus": Gradient(lambda g, y, x: (g * call("sigmoid", x),)),
 }

@@ -215,6 +215,12 @@ _ROWS = (
        body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
        " const M r = M(1) / (n + (x > 0 ? M(2) * e * e : M(2)));"
        " return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) * (r * r);", written=False),
+    Op("tanh_of_exp", _X, lambda x: sympy.tanh(sympy.exp(x)), _always(0, 1), written=False,
+       body="return {m}tanh({m}exp(x));"),
+    # above 10 it is 0 in every type, and exp(x) soon infinite; near 4 it errs by exp(x) units
+    Op("tanh_of_exp_slope", _X, lambda x: sympy.exp(x) / sympy.cosh(sympy.exp(x)) ** 2, _always(0, 1),
+       body="const M t = {m}exp(x > M(10) ? M(10) : x), e = {m}exp(M(-2) * t), r = M(1) / (M(1) + e); "
+       "return t * (M(4) * e) * (r * r);", written=False),
     Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False,
        body="const M s = x * x, rest = {m}fma(x, x, -s), y = {m}exp(-s);"
        " return y > 0 ? y - y * rest : y;"),

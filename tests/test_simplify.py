@@ -263,6 +263,7 @@ def test_a_form_is_proved_over_the_reals(form: Rule) -> None:
         ("x / (1 + abs(x))", "soft_sign(x)"),
         ("y * exp(x) + y * x * 3", "y * (exp(x) + x * 3)"),
         ("y / x * exp(y) * x", "y * exp(y)"),
+        ("x * tanh(exp(2 * x))", "x * tanh_of_exp(2 * x)"),
         ("softplus(tanh(x))", "softplus(tanh(x))"),
         ("y / (abs(x) + 1)", "y / (abs(x) + 1)"),
         ("x / (abs(x) + 2)", "x / (abs(x) + 2)"),

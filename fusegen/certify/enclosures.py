@@ -242,6 +242,13 @@ def _tanh_softplus_slope(x: arb_series) -> arb_series:
     return _mul(_sech2(_softplus(x)), _sigmoid(x))
 
 
+def _tanh_of_exp_slope(x: arb_series) -> arb_series:
+    if x[0] > 20:  # both it and its slope are below 2^-(10^9) in size
+        tiny = (arb(2) ** -(10**8)).union(-(arb(2) ** -(10**8)))
+        return _lift(tiny, tiny * x[1])
+    return _mul(_sech2(x.exp()), x.exp())
+
+
 def _gauss(x: arb_series) -> arb_series:
     return (-x * x).exp()
 
@@ -303,6 +310,8 @@ ROWS: dict[str, Row] = {
     "tanh_shrink": lambda x: x - _tanh(x),
     "tanh_softplus": lambda x: _tanh(_softplus(x)),
     "tanh_softplus_slope": _tanh_softplus_slope,
+    "tanh_of_exp": lambda x: _tanh(x.exp()),
+    "tanh_of_exp_slope": _tanh_of_exp_slope,
     "gauss": _gauss,
     "normal": lambda x: _gauss(x * _lift(arb(0.5).sqrt())) * _lift((2 * arb.pi()).rsqrt()),
     "finite_below": lambda x: x,

@@ -15,7 +15,8 @@ _K = Name("k_")  # a number
 FORMS = (
     # one exponential instead of three functions; nothing cancels where tanh is near 1
     Rule("tanh of softplus", call("tanh", call("softplus", _A)), call("tanh_softplus", _A)),
-    # one whole, whose slope is no difference
+    # one whole, whose slope is no difference, and never 0 times infinity
+    Rule("tanh of exp", call("tanh", call("exp", _A)), call("tanh_of_exp", _A)),
     Rule("softsign", _A / (call("abs", _A) + 1), call("soft_sign", _A)),
     Rule("softsign", _A / (1 + call("abs", _A)), call("soft_sign", _A)),
     Rule("tanhshrink", _A - call("tanh", _A), call("tanh_shrink", _A)),
