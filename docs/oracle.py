@@ -112,6 +112,10 @@ def _tied(a: Any, b: Any) -> Any:
     return mpf(1) / 2 if a == b else mpf(a > b)
 
 
+def _ndtr(x: Any) -> Any:
+    return _erfc(-x / mpmath.sqrt(2)) / 2
+
+
 def _mish_slope(x: Any) -> Any:
     return _sech2(_softplus(x)) * _sigmoid(x)
 
@@ -217,7 +221,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "tanh": Primitive(mpmath.tanh, (_sech2,)),
     "erf": Primitive(mpmath.erf, (_bell,)),
     "erfc": Primitive(_erfc, (lambda x: -_bell(x),), (26.5, 27.2, 32.0)),
-    "ndtr": Primitive(lambda x: _erfc(-x / mpmath.sqrt(2)) / 2, (_density,), (-32.0, -38.5)),
+    "ndtr": Primitive(_ndtr, (_density,), (-32.0, -38.5)),
     "sigmoid": Primitive(_sigmoid, (lambda x: _sech2(x / 2) / 4,), (-745.0, 710.0)),
     "softplus": Primitive(_softplus, (_sigmoid,)),
     "sigmoid_slope": Primitive(
@@ -228,6 +232,18 @@ PRIMITIVES: dict[str, Primitive] = {
     "tanh_shrink": Primitive(lambda x: x - mpmath.tanh(x), (lambda x: mpmath.tanh(x) ** 2,)),
     "finite_below": Primitive(lambda x: x, (_ONE,)),
     "finite_above": Primitive(lambda x: x, (_ONE,)),
+    "times_ndtr": Primitive(lambda x: x * _ndtr(x), (lambda x: _ndtr(x) + x * _density(x),)),
+    "times_ndtr_slope": Primitive(
+        lambda x: _ndtr(x) + x * _density(x), (lambda x: (2 - x * x) * _density(x),)
+    ),
+    "times_tanh_softplus": Primitive(
+        lambda x: x * mpmath.tanh(_softplus(x)),
+        (lambda x: mpmath.tanh(_softplus(x)) + x * _mish_slope(x),),
+    ),
+    "times_tanh_softplus_slope": Primitive(
+        lambda x: mpmath.tanh(_softplus(x)) + x * _mish_slope(x),
+        (lambda x: 2 * _mish_slope(x) + x * _mish_curvature(x),),
+    ),
     "tanh_of_exp": Primitive(_tanh_of_exp, (_tanh_of_exp_slope,)),
     "tanh_of_exp_slope": Primitive(_tanh_of_exp_slope, (_tanh_of_exp_curvature,)),
     "tanh_softplus": Primitive(lambda x: mpmath.tanh(_softplus(x)), (_mish_slope,)),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, substitute
 
-INFINITY = math.inf
+INFINITY, ROOT_TWO = math.inf, math.sqrt(2)
 LARGEST, LARGE = 2.0**1022, 1e200
 SIDES = ((-1.0, "finite_below"), (1.0, "finite_above"))
 
@@ -126,6 +126,10 @@ VALUES: dict[str, Callable[..., float]] = {
     "log2": lambda x: _log(x, math.log2), "log1p": lambda x: -INFINITY if x == -1 else math.log1p(x),
     "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "erf": math.erf, "erfc": math.erfc,
     "ndtr": lambda x: math.erfc(-x / math.sqrt(2)) / 2, "sigmoid": _logistic,
+    "times_tanh_softplus": lambda x: x * math.tanh(max(x, 0.0) + math.log1p(math.exp(-abs(x)))),
+    "times_tanh_softplus_slope": lambda x: _logistic(x) + 0 * min(x, 0.0),  # near enough at infinity
+    "times_ndtr": lambda x: x * (math.erfc(-x / ROOT_TWO) / 2),
+    "times_ndtr_slope": lambda x: math.erfc(-x / ROOT_TWO) / 2 + x * _bell(x / ROOT_TWO) / 2.5,
     "softplus": lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
     "sigmoid_slope": _slope, "tanh_slope": lambda x: 4 * _slope(2 * x),
     "soft_sign": lambda x: x / (abs(x) + 1),

@@ -98,6 +98,8 @@ GRADIENTS: dict[str, Gradient] = {
     "erfc": Gradient(lambda g, y, x: (-g * (_TWO_OVER_ROOT_PI * call("gauss", x)),),
                      eager=lambda g, y, x: (-_TWO_OVER_ROOT_PI * call("exp", -call("square", x)) * g,)),
     "ndtr": Gradient(lambda g, y, x: (g * call("normal", x),)),
+    "times_tanh_softplus": Gradient(lambda g, y, x: (g * call("times_tanh_softplus_slope", x),)),
+    "times_ndtr": Gradient(lambda g, y, x: (g * call("times_ndtr_slope", x),)),
     "soft_sign": Gradient(lambda g, y, x: (g * call("square", call("reciprocal", call("abs", x) + 1)),)),
     "tanh_shrink": Gradient(lambda g, y, x: (g * call("square", call("tanh", x)),)),
     "tanh_softplus": Gradient(lambda g, y, x: (g * call("tanh_softplus_slope", x),)),

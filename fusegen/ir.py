@@ -5,7 +5,7 @@
     Kernel = inputs, parameters, lets in order, results
 
 Below `lower` this is all there is: constants are floats of the math type, every operation is a row of
-`ops.OPS`, and each rounds once, in the order written here.
+`ops.ROWS`, and each rounds once, in the order written here, unless it gives two words.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation of `ops.OPS` applied to its arguments."""
+    """An operation of `ops.ROWS` applied to its arguments."""
 
     op: str
     args: tuple[Expr, ...]
@@ -68,10 +68,11 @@ Expr = Const | Ref | Call
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A named intermediate value."""
+    """A named intermediate value, of one word or two."""
 
     name: str
     value: Expr
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class Op:
         notation: how mathematics writes it, `{0}` being the first argument.
         written: whether a formula may name it; the others come from symbols or from the compiler.
         boolean: whether its value is a condition.
+        wide: whether it takes one word or two and gives two; then its body is over X, either M or Two<M>.
     """
 
     name: str
@@ -58,11 +59,17 @@ class Op:
     notation: str = ""
     written: bool = True
     boolean: bool = False
+    wide: bool = False
 
     @property
     def signature(self) -> str:
         """How a call is written, for example ``clamp(x, min, max)``."""
         return f"{self.name}({', '.join(self.args)})"
+
+
+_PER_ROOT_TAU = (
+    "words(M(0.39894228040143268), sizeof(M) == 8 ? M(-2.4923272022777433e-17) : M(-1.13351701e-08))"
+)
 
 
 def _always(low: int | float, high: int | float) -> Callable[..., Interval]:
@@ -81,6 +88,11 @@ def _rsqrt(a: Interval) -> Interval:
     return between(0, interval.INFINITY) if a.low > 0 else REALS  # at -0.0 it is -inf
 
 
+def _mish_slope(x: Any) -> Any:
+    own = sympy.tanh(sympy.log(1 + sympy.exp(x)))
+    return own + x * (1 - own**2) / (1 + sympy.exp(-x))
+
+
 def _piecewise(condition: Any, a: Any, b: Any) -> Any:
     return sympy.Piecewise((a, condition), (b, True))
 
@@ -93,17 +105,28 @@ _INF = interval.INFINITY
 _X = ("x",)
 _ZERO, _SIX = between(0, 0), between(6, 6)
 
-# exp(-x^2 / 2), with the rounding of the square mended
-_BELL = ("const M s = x * x, rest = {m}fma(x, x, -s), e = {m}exp(M(-0.5) * s); "
-         "const M bell = e > 0 ? e - e * (M(0.5) * rest) : e; ")  # fmt: skip
-# In float, polynomials that are minimax in the relative error: log1p(e) / e, and the normal distribution's
-# tail over its density times t, where t = 1 / (1 + |x| / 4) (in the manner of Cody 1969, Math. Comp. 23).
-_LOG1P = (1.0, -0.4999990165233612, 0.3332996368408203, -0.24954132735729218, 0.19675935804843903,
-          -0.1530558466911316, 0.10603640973567963, -0.056959398090839386, 0.01985139027237892,
-          -0.0032440091017633677)  # fmt: skip
-_MILLS = (0.09974633157253265, 0.0995214581489563, 0.09528784453868866, 0.07301288098096848,
-          0.08385100960731506, 0.017735116183757782, 0.022610414773225784, 0.05587983876466751,
-          -0.06453732401132584, 0.016892435029149055)  # fmt: skip
+_E = "const Wide<X> e = exponential(minus_size(x)); "
+# tanh(softplus(v)) is n / d, where n = u^2 + 2 u, u = e^v and d = n + 2; it is 1 soon
+_U = (
+    "const M most = sizeof(M) == 8 ? M(40) : M(20); "
+    "const Wide<X> u = exponential(v > most ? X(most) : v), n = quadratic(u), d = n + M(2); "
+)
+# Φ(-|x|), lifted as exp(t) is
+_TAIL = "const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x); "
+# In float, polynomials that are minimax in the relative error: of log1p(e) = e - e^2 / 2 + e^3 p(e), of the
+# normal distribution's tail over exp(-x^2 / 2) as k p(k), where k = 1 / (1 + |x| / 4) (in the manner of
+# Cody 1969, Math. Comp. 23), of tanh(x) = x + x^3 p(x^2) and of erf(x) = 2 x / sqrt(pi) + x^3 p(x^2).
+_LOG1P = (0.3333309292793274, -0.24993328750133514, 0.19926466047763824, -0.16228903830051422,
+          0.12680786848068237, -0.08593566715717316, 0.04431314766407013, -0.014689257368445396,
+          0.002277808031067252)  # fmt: skip
+_MILLS = (0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
+          0.08385130017995834, 0.017734583467245102, 0.02261105738580227, 0.05587935820221901,
+          -0.06453712284564972, 0.01689239591360092)  # fmt: skip
+_ERF = (-0.37612637877464294, 0.11283770948648453, -0.026864048093557358, 0.005214054137468338,
+        -0.0008310915436595678, 9.185887029161677e-05)  # fmt: skip
+_TANH = (-0.33333298563957214, 0.13331958651542664, -0.053786683827638626, 0.02080538496375084,
+         -0.005905868019908667)  # fmt: skip
+_ASYMPTOTIC = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0, -135135.0, 2027025.0, -34459425.0)
 
 # (x - tanh(x)) / x^3 by powers of x^2, up to |x| = 1.25; in double above.
 _TANH_SHRINK = (0.3333333432674408, -0.1333332657814026, 0.05396692827343941, -0.021858293563127518,
@@ -182,22 +205,22 @@ _ROWS = (
     Op("erf", _X, sympy.erf, _always(-1, 1), libm="erf"),
     Op("erfc", _X, sympy.erfc, _always(0, 2), libm="erfc"),
     Op("ndtr", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, _always(0, 1), notation="Φ({0})",
-       body="if constexpr (sizeof(M) == 8) return M(0.5) * {m}erfc(x * M(-0.70710678118654752)); "
-       + _BELL + f"const M c[] = {_constants(_MILLS)}; "
-       "const M t = M(1) / {m}fma(M(0.25), {m}fabs(x), M(1)); "
-       "const M y = bell * t * polynomial(c, t); return x < 0 ? y : M(1) - y;"),
-    Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1),
-       body="const M e = {m}exp(-{m}fabs(x)); return (x < 0 ? e : M(1)) / (M(1) + e);"),
-    Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF),
-       body="const M e = {m}exp(-{m}fabs(x)), high = x < 0 ? M(0) : x; "
-       "if constexpr (sizeof(M) == 8) return high + {m}log1p(e); "
-       f"const M c[] = {_constants(_LOG1P)}; return high + e * polynomial(c, e);"),
-    # forms and slopes of others in which nothing cancels; products, as a tiny dividend divides slowly
+       body=_TAIL + "const Wide<X> y = tail * lift_back(t); return x < M(0) ? y : one_plus(-y);",
+       wide=True),
+    Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1), wide=True,
+       body=_E + "return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));"),
+    Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF), wide=True,
+       body=_E + "const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x); const M s = M(e); "
+       "if constexpr (sizeof(M) == 8) return high + {m}log1p(s); "
+       f"const M c[] = {_constants(_LOG1P)}, cubic = s * (s * (s * polynomial(c, s))); "
+       "return high + (e + (product(s, M(-0.5) * s) + cubic));"),
+    # forms and slopes of others in which nothing cancels
     Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
-       body="const M e = {m}exp(-{m}fabs(x)), r = M(1) / (M(1) + e); return e * (r * r);", written=False),
+       body=_E + "const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e)); return e * r * r;",
+       written=False, wide=True),
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
-       body="const M e = {m}exp(M(-2) * {m}fabs(x)), r = M(1) / (M(1) + e); return M(4) * e * (r * r);",
-       written=False),
+       body="const Wide<X> e = exponential(minus_size(x) * M(2)); "
+       "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return e * r * r;", written=False, wide=True),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
        body="return x / ({m}fabs(x) + M(1));"),
     # 0 in front, as a difference is no -0
@@ -208,24 +231,40 @@ _ROWS = (
        f"const M c[] = {_constants(_TANH_SHRINK)}; "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(c, s)) : far;"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
-       body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
-       " return n * (M(1) / (n + (x > 0 ? M(2) * e * e : M(2))));"),
+       body="const X v = x; " + _U + "return ratio(n, d);", wide=True),
     Op("tanh_softplus_slope", _X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
        / ((1 + sympy.exp(x)) ** 2 + 1) ** 2, _always(0, 1),
-       body="const M e = {m}exp(-{m}fabs(x)), n = x > 0 ? M(1) + M(2) * e : e * (e + M(2));"
-       " const M r = M(1) / (n + (x > 0 ? M(2) * e * e : M(2)));"
-       " return M(4) * e * (M(1) + e) * (x > 0 ? e : M(1)) * (r * r);", written=False),
+       body=_E + "const Wide<X> n = x > M(0) ? one_plus(e + e) : e * (e + M(2)); "
+       "const Wide<X> r = ratio(Wide<X>(M(2)), n + (x > M(0) ? (e + e) * e : Wide<X>(M(2)))); "
+       "return e * one_plus(e) * (x > M(0) ? e : Wide<X>(M(1))) * (r * r);", written=False, wide=True),
     Op("tanh_of_exp", _X, lambda x: sympy.tanh(sympy.exp(x)), _always(0, 1), written=False,
-       body="return {m}tanh({m}exp(x));"),
-    # above 10 it is 0 in every type, and exp(x) soon infinite; near 4 it errs by exp(x) units
+       body="return tanh_of_two(exponential(x > M(10) ? X(M(10)) : x));", wide=True),
+    # above 10 it is 0 in every type, and exp(x) soon infinite
     Op("tanh_of_exp_slope", _X, lambda x: sympy.exp(x) / sympy.cosh(sympy.exp(x)) ** 2, _always(0, 1),
-       body="const M t = {m}exp(x > M(10) ? M(10) : x), e = {m}exp(M(-2) * t), r = M(1) / (M(1) + e); "
-       "return t * (M(4) * e) * (r * r);", written=False),
-    Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False,
-       body="const M s = x * x, rest = {m}fma(x, x, -s), y = {m}exp(-s);"
-       " return y > 0 ? y - y * rest : y;"),
+       body="const Wide<X> t = exponential(x > M(10) ? X(M(10)) : x), e = exponential(t * M(-2)); "
+       "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return t * e * (r * r);",
+       written=False, wide=True),
+    Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False, wide=True,
+       body="const Wide<X> t = -product(x, x); return exponential(lifted(t)) * lift_back(t);"),
     Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
-       body=_BELL + "return M(0.39894228040143268) * bell;", written=False),
+       body="const Wide<X> t = product(x, x) * M(-0.5); "
+       f"return exponential(lifted(t)) * {_PER_ROOT_TAU} * lift_back(t);", written=False, wide=True),
+    # products with a tail that may be too small for a float
+    Op("times_tanh_softplus", _X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
+       lambda a: interval.multiply(a, between(0, 1)), notation="{0} tanh(softplus({0}))", written=False,
+       wide=True, body="const X v = lifted(x); " + _U + "return M(x * ratio(n, d)) * lift_back(x);"),
+    Op("times_tanh_softplus_slope", _X, _mish_slope, _always(-1, 2),
+       written=False, wide=True,
+       body="const X v = lifted(x); " + _U + "const Wide<X> r = ratio(Wide<X>(M(2)), d); "
+       "const M s = M(u), near = x > most ? most : M(x), slope = s * (s + M(1)) * (M(r) * M(r)); "
+       "return M(n * r * M(0.5) + near * slope) * lift_back(x);"),
+    Op("times_ndtr", _X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
+       lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False, wide=True,
+       body=_TAIL + "return x < M(0) ? x * tail * lift_back(t) : x * one_plus(-tail);"),
+    Op("times_ndtr_slope", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
+       + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(-1, 2), written=False, wide=True,
+       body=_TAIL + f"const Wide<X> near = exponential(lifted(t)) * {_PER_ROOT_TAU} * x; "
+       "return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;"),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
     Op("finite_below", _X, lambda x: x, lambda a: interval.maximum(a, between(-_INF, -(2**126))),
        body="if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x; "
@@ -246,9 +285,52 @@ _ROWS = (
 # fmt: on
 
 OPS = {row.name: row for row in _ROWS}
+
+# What kernels compute with besides: numbers of two words, and what is too small to be one.
+WORDS = {row.name: row for row in (
+    Op("words", ("hi", "lo"), lambda hi, lo: hi + lo, interval.add),
+    Op("product", ("a", "b"), lambda a, b: a * b, interval.multiply),
+    Op("sum", ("a", "b"), lambda a, b: a + b, interval.add),
+    Op("narrow", _X, lambda x: x, lambda a: a),
+    Op("lifted", _X, lambda x: x, lambda a: a),
+    Op("lift_back", _X, lambda x: sympy.Integer(1), _always(0, 1)),
+    Op("exp_of_two", _X, sympy.exp, _always(0, _INF), wide=True,
+       body="const M y = {m}exp(x.hi); return {{y, y * x.lo}};"),
+    # Φ(-|x|) in double, and its asymptotic expansion over exp(-x^2 / 2)
+    Op("half_erfc", _X, lambda x: sympy.erfc(sympy.Abs(x) / sympy.sqrt(2)) / 2, _always(0, 1), wide=True,
+       body="const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17)); "
+       "return {{M(0.5) * {m}erfc(z.hi), M(-0.56418958354775628) * z.lo * {m}exp(-z.hi * z.hi)}};"),
+    Op("mills", _X, lambda x: sympy.erfc(x / sympy.sqrt(2)) * sympy.exp(x**2 / 2) / 2, _always(0, 1),
+       body=f"const M q = M(1) / (x * x), c[] = {_constants(_ASYMPTOTIC)}; "
+       "return M(0.39894228040143268) / x * polynomial(c, q);"),
+    Op("ndtr_tail", _X, lambda x: sympy.erfc(sympy.Abs(x) / sympy.sqrt(2)) / 2, _always(0, _INF), wide=True,
+       body="const M size = {m}fabs(M(x)), s = size > M(64) ? M(64) : size; "
+       "const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5))); "
+       "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "
+       f"const M c[] = {_constants(_MILLS)}; "
+       "const M d = {m}fma(M(0.25), s, M(1)), k = inverse(d); "
+       "const M rest = {m}fma(-k, d, M(1)) - k * {m}fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k); "
+       "return bell * {m}fma(-rest * (s + M(4)), {m}fma(s, y, M(-0.39894228)), y);"),  # k is off by rest
+    Op("erf_of_two", _X, sympy.erf, _always(-1, 1), wide=True,
+       body="const M v = M(x), s = v * v; if constexpr (sizeof(M) == 8) return {m}erf(v); "
+       "const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08)); "
+       f"const M c[] = {_constants(_ERF)}; "
+       "const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s))); "
+       "const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08))); "
+       "const Wide<X> far = one_plus(-(tail + tail)); "
+       "return s < M(0.64) ? near : x < M(0) ? -far : far;"),
+    Op("tanh_of_two", _X, sympy.tanh, _always(-1, 1), wide=True,
+       body="const M v = M(x), s = v * v; "
+       f"const M c[] = {_constants(_TANH)}, fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
+       "const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s); "
+       "const Wide<X> near = ordered_sum(v, v * (s * bend)); "
+       "const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "
+       "return s < M(0.36) ? near : x < M(0) ? -far : far;"),
+)}  # fmt: skip
+ROWS = OPS | WORDS
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
 TRANSCENDENTAL = frozenset(
-    _APPROXIMATED | {r.name for r in _ROWS if re.search("{m}[et]", r.body)}
+    _APPROXIMATED | {r.name for r in _ROWS if re.search("{m}[et]|exponential|_tail", r.body)}
 )  # exp, erfc, tanh
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",

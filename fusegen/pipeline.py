@@ -36,7 +36,7 @@ from fusegen.lower import lower, notes, uniforms
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
 from fusegen.printers.approximations import approximates, approximations
-from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform
+from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform, wide
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
@@ -117,7 +117,7 @@ class Compilation:
         """The kernels of a device, forward and then backward, one per math type; each checked."""
         named = zip(("forward", "backward"), self.programs, strict=True)
         kernels = [
-            lower(f"{self.spec.name}_{which}", program, device, math)
+            lower(f"{self.spec.name}_{which}", program, device, math, self.precise)
             for which, program in named
             for math in maths(self.spec.dtypes)
         ]
@@ -130,6 +130,11 @@ class Compilation:
     def arithmetic(self) -> bool:
         """Whether this is one of PyTorch's kernels that approximate nothing, so that it gives its bits."""
         return aten_gradient(self.eager) is not None and is_arithmetic(self.composed, self.derived)
+
+    @cached_property
+    def precise(self) -> bool:
+        """Whether kernels compute in two words: what approximates, if the spec is accurate."""
+        return self.spec.numerics == "accurate" and not is_arithmetic(*self.programs)
 
     @cached_property
     def texts(self) -> render.Texts:
@@ -154,6 +159,7 @@ class Compilation:
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(kernels[Device.CUDA]),
             vectorised=vectorised(kernels[Device.CPU]),
+            two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
             eager_gradient=statements(self.derived, several=True) if from_output or self.arithmetic else (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fusegen.ir import Call, Const, Expr, Kernel, Ref, expressions, held, parts
-from fusegen.ops import OPS
+from fusegen.ops import ROWS
 
 
 def broken_law(kernel: Kernel) -> str | None:
@@ -52,11 +52,11 @@ def _held_exactly(kernel: Kernel) -> bool:
 def _conditions_stand_in_where(kernel: Kernel) -> bool:
     for call in _calls(kernel):
         for index, arg in enumerate(call.args):
-            condition = isinstance(arg, Call) and OPS[arg.op].boolean
+            condition = isinstance(arg, Call) and ROWS[arg.op].boolean
             if condition != (call.op == "where" and index == 0):
                 return False
     values = (expr for expr in expressions(kernel) if isinstance(expr, Call))
-    return not any(OPS[value.op].boolean for value in values)
+    return not any(ROWS[value.op].boolean for value in values)
 
 
 LAWS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (
@@ -64,9 +64,9 @@ LAWS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (
     ("every name is declared once", _names_are_distinct),
     ("every name is declared before it is used", _defined_before_use),
     ("every let is used", _lets_are_used),
-    ("every operation is a row of ops.OPS", lambda k: all(c.op in OPS for c in _calls(k))),
+    ("every operation is a row of ops.ROWS", lambda k: all(c.op in ROWS for c in _calls(k))),
     ("every operation has its number of arguments",
-     lambda k: all(len(c.args) == len(OPS[c.op].args) for c in _calls(k))),
+     lambda k: all(len(c.args) == len(ROWS[c.op].args) for c in _calls(k))),
     ("no constant is NaN", lambda k: all(e.value == e.value for e in _all(k) if isinstance(e, Const))),
     ("the math type holds every constant exactly", _held_exactly),
     ("a condition stands in a where, and nowhere else", _conditions_stand_in_where),

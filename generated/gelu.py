@@ -3,8 +3,8 @@
 #
 #   y = x · Φ(x)
 #
-# Forward: 3 operations an element: 1 finite_below, 1 mul, 1 ndtr.
-# Gradient: 7 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 add, 1 ndtr, 1 normal.
+# Forward: 2 operations an element: 1 finite_below, 1 times_ndtr.
+# Gradient: 4 operations an element: 1 finite_above, 1 finite_below, 1 mul, 1 times_ndtr_slope.
 # Its evidence, once certified, lies beside it in gelu.certificate.json.
 """The input times the probability that a standard normal variable lies below it.
 
@@ -30,37 +30,63 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
-__device__ __forceinline__ Approximate ndtr(Approximate x) {
+__device__ __forceinline__ Approximate times_ndtr(Approximate x) {
   const float c[] = {-1.4623193740844727f, 0.7155240178108215f, 0.33131253719329834f, -0.14030638337135315f, 0.5570431351661682f, -0.9834111928939819f, 0.6207029223442078f, -0.13854536414146423f};
   const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f));
   const float y = t * ex4(fmaf(-0.36067376022224085f * x.v, x.v, polynomial(c, t)));
-  return x.v < 0.0f ? y : 1.0f - y;
+  return x.v * (x.v < 0.0f ? y : 1.0f - y);
 }
 
-__device__ __forceinline__ Approximate normal(Approximate x) {
-  return 0.3989422804014327f * ex4(-0.36067376022224085f * x.v * x.v);
+__device__ __forceinline__ Approximate times_ndtr_slope(Approximate x) {
+  const float c[] = {-1.4623193740844727f, 0.7155240178108215f, 0.33131253719329834f, -0.14030638337135315f, 0.5570431351661682f, -0.9834111928939819f, 0.6207029223442078f, -0.13854536414146423f};
+  const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f));
+  const float y = t * ex4(fmaf(-0.36067376022224085f * x.v, x.v, polynomial(c, t)));
+  const float bell = 0.3989422804014327f * ex4(-0.36067376022224085f * x.v * x.v);
+  return (x.v < 0.0f ? y : 1.0f - y) + x.v * bell;
 }
 
 }  // namespace approximate
 
 namespace {
 
-template <typename M>
-__device__ __forceinline__ M ndtr(M x) {
-  if constexpr (sizeof(M) == 8) return M(0.5) * erfc(x * M(-0.70710678118654752));
-  const M s = x * x, rest = fma(x, x, -s), e = exp(M(-0.5) * s);
-  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528784453868866), M(0.07301288098096848), M(0.08385100960731506), M(0.017735116183757782), M(0.022610414773225784), M(0.05587983876466751), M(-0.06453732401132584), M(0.016892435029149055)};
-  const M t = M(1) / fma(M(0.25), fabs(x), M(1));
-  const M y = bell * t * polynomial(c, t);
-  return x < 0 ? y : M(1) - y;
+template <typename X>
+__device__ __forceinline__ Wide<X> half_erfc(X x) {
+  using M = Word<X>;
+  const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
+  return {M(0.5) * erfc(z.hi), M(-0.56418958354775628) * z.lo * exp(-z.hi * z.hi)};
 }
 
 template <typename M>
-__device__ __forceinline__ M normal(M x) {
-  const M s = x * x, rest = fma(x, x, -s), e = exp(M(-0.5) * s);
-  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
-  return M(0.39894228040143268) * bell;
+__device__ __forceinline__ M mills(M x) {
+  const M q = M(1) / (x * x), c[] = {M(1.0), M(-1.0), M(3.0), M(-15.0), M(105.0), M(-945.0), M(10395.0), M(-135135.0), M(2027025.0), M(-34459425.0)};
+  return M(0.39894228040143268) / x * polynomial(c, q);
+}
+
+template <typename X>
+__device__ __forceinline__ Wide<X> ndtr_tail(X x) {
+  using M = Word<X>;
+  const M size = fabs(M(x)), s = size > M(64) ? M(64) : size;
+  const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
+  if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
+  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
+  const M d = fma(M(0.25), s, M(1)), k = inverse(d);
+  const M rest = fma(-k, d, M(1)) - k * fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k);
+  return bell * fma(-rest * (s + M(4)), fma(s, y, M(-0.39894228)), y);
+}
+
+template <typename X>
+__device__ __forceinline__ Wide<X> times_ndtr(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  return x < M(0) ? x * tail * lift_back(t) : x * one_plus(-tail);
+}
+
+template <typename X>
+__device__ __forceinline__ Wide<X> times_ndtr_slope(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> near = exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ? M(-2.4923272022777433e-17) : M(-1.13351701e-08)) * x;
+  return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;
 }
 
 template <typename M>
@@ -79,24 +105,24 @@ __device__ __forceinline__ M finite_above(M x) {
 template <typename M>
 __device__ __forceinline__ M gelu_forward(M x) {
   const M finite_x = finite_below(x);
-  return finite_x * ndtr(finite_x);
+  return times_ndtr(finite_x);
 }
 
 __device__ __forceinline__ double gelu_forward(double x) {
   const double finite_x = finite_below(x);
-  return finite_x * ndtr(finite_x);
+  return times_ndtr(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 __device__ __forceinline__ M gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
-  return grad * (ndtr(finite_x) + finite_x * normal(finite_x));
+  return grad * times_ndtr_slope(finite_x);
 }
 
 __device__ __forceinline__ double gelu_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
-  return grad * (ndtr(finite_x) + finite_x * normal(finite_x));
+  return grad * times_ndtr_slope(finite_x);
 }
 
 struct Forward {
@@ -141,7 +167,7 @@ inline float exp(float x) {
   const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
   const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
   const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
-  const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);
+  const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);
   return x == x ? y : x;
 }
 inline double exp(double x) { return std::exp(x); }
@@ -150,22 +176,44 @@ inline double exp(double x) { return std::exp(x); }
 
 namespace {
 
-template <typename M>
-inline M ndtr(M x) {
-  if constexpr (sizeof(M) == 8) return M(0.5) * math::erfc(x * M(-0.70710678118654752));
-  const M s = x * x, rest = math::fma(x, x, -s), e = math::exp(M(-0.5) * s);
-  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528784453868866), M(0.07301288098096848), M(0.08385100960731506), M(0.017735116183757782), M(0.022610414773225784), M(0.05587983876466751), M(-0.06453732401132584), M(0.016892435029149055)};
-  const M t = M(1) / math::fma(M(0.25), math::fabs(x), M(1));
-  const M y = bell * t * polynomial(c, t);
-  return x < 0 ? y : M(1) - y;
+template <typename X>
+inline Wide<X> half_erfc(X x) {
+  using M = Word<X>;
+  const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
+  return {M(0.5) * math::erfc(z.hi), M(-0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi)};
 }
 
 template <typename M>
-inline M normal(M x) {
-  const M s = x * x, rest = math::fma(x, x, -s), e = math::exp(M(-0.5) * s);
-  const M bell = e > 0 ? e - e * (M(0.5) * rest) : e;
-  return M(0.39894228040143268) * bell;
+inline M mills(M x) {
+  const M q = M(1) / (x * x), c[] = {M(1.0), M(-1.0), M(3.0), M(-15.0), M(105.0), M(-945.0), M(10395.0), M(-135135.0), M(2027025.0), M(-34459425.0)};
+  return M(0.39894228040143268) / x * polynomial(c, q);
+}
+
+template <typename X>
+inline Wide<X> ndtr_tail(X x) {
+  using M = Word<X>;
+  const M size = math::fabs(M(x)), s = size > M(64) ? M(64) : size;
+  const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
+  if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
+  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
+  const M d = math::fma(M(0.25), s, M(1)), k = inverse(d);
+  const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k);
+  return bell * math::fma(-rest * (s + M(4)), math::fma(s, y, M(-0.39894228)), y);
+}
+
+template <typename X>
+inline Wide<X> times_ndtr(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  return x < M(0) ? x * tail * lift_back(t) : x * one_plus(-tail);
+}
+
+template <typename X>
+inline Wide<X> times_ndtr_slope(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> near = exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ? M(-2.4923272022777433e-17) : M(-1.13351701e-08)) * x;
+  return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;
 }
 
 template <typename M>
@@ -183,23 +231,23 @@ inline M finite_above(M x) {
 // y = x · Φ(x)
 inline float gelu_forward(float x) {
   const float finite_x = finite_below(x);
-  return finite_x * ndtr(finite_x);
+  return times_ndtr(finite_x);
 }
 
 inline double gelu_forward(double x) {
   const double finite_x = finite_below(x);
-  return finite_x * ndtr(finite_x);
+  return times_ndtr(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 inline float gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
-  return grad * (ndtr(finite_x) + finite_x * normal(finite_x));
+  return grad * times_ndtr_slope(finite_x);
 }
 
 inline double gelu_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
-  return grad * (ndtr(finite_x) + finite_x * normal(finite_x));
+  return grad * times_ndtr_slope(finite_x);
 }
 
 struct Forward {
@@ -409,20 +457,230 @@ Params<M> params(const Call<N>&) {
 }
 """
 
+ARITHMETIC_SOURCE = r"""
+#include <cstring>
+#ifdef __CUDACC__
+#define ANYWHERE __device__ __forceinline__
+#else
+#define ANYWHERE inline
+#endif
+
+namespace {
+
+using std::fma;
+using std::exp;
+using std::fabs;
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+ANYWHERE M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#ifdef __CUDACC__
+#pragma unroll
+#else
+#pragma GCC unroll 16
+#endif
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
+// 2^n in float, for an n from -126 to 127.
+template <typename M>
+ANYWHERE M power_of_two(int32_t n) {
+  const uint32_t bits = uint32_t(n + 127) << 23;
+  M y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// Two words, hi + lo, not added up: what is computed in them rounds once, where it is stored. A lo of NaN,
+// which comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi
+// 2005, SIAM J. Sci. Comput. 26.
+template <typename M>
+struct Two {
+  ANYWHERE Two(M hi, M lo = 0) : hi(hi), lo(lo) {}
+  ANYWHERE operator M() const {
+    const M y = hi + lo;
+    return y < hi || y > hi ? y : hi;  // of -0, that
+  }
+  M hi, lo;
+};
+
+template <typename X>
+struct Words {
+  using one = X;
+  using two = Two<X>;
+};
+template <typename M>
+struct Words<Two<M>> {
+  using one = M;
+  using two = Two<M>;
+};
+template <typename X>
+using Word = typename Words<X>::one;
+template <typename X>
+using Wide = typename Words<X>::two;
+
+template <typename M>
+ANYWHERE bool operator<(Two<M> a, M b) { return a.hi < b; }
+template <typename M>
+ANYWHERE bool operator>(Two<M> a, M b) { return a.hi > b; }
+template <typename M>
+ANYWHERE Two<M> operator-(Two<M> a) { return {-a.hi, -a.lo}; }
+
+// A number of two words.
+template <typename M>
+ANYWHERE Two<M> words(M hi, M lo) {
+  return {hi, lo};
+}
+
+// a b and a + b exactly, of single words.
+template <typename M>
+ANYWHERE Two<M> product(M a, M b) {
+  const M p = a * b;
+  return {p, fma(a, b, -p)};
+}
+template <typename M>
+ANYWHERE Two<M> sum(M a, M b) {
+  const M s = a + b, t = s - a;
+  return {s, (a - (s - t)) + (b - t)};
+}
+// a + b exactly, of a b no larger than a; -0 and 0 give -0.
+template <typename M>
+ANYWHERE Two<M> ordered_sum(M a, M b) {
+  const M s = a + b, hi = s == a ? a : s;
+  return {hi, b - (hi - a)};
+}
+// 1 + a, of an a from -1 to 2^23.
+template <typename M>
+ANYWHERE Two<M> one_plus(Two<M> a) {
+  const M s = M(1) + a.hi;
+  return {s, (a.hi - (s - M(1))) + a.lo};
+}
+template <typename M>
+ANYWHERE Two<M> operator+(Two<M> a, M b) {
+  const Two<M> s = sum(a.hi, b);
+  return {s.hi, s.lo + a.lo};
+}
+template <typename M>
+ANYWHERE Two<M> operator+(M a, Two<M> b) { return b + a; }
+template <typename M>
+ANYWHERE Two<M> operator+(Two<M> a, Two<M> b) {
+  const Two<M> s = sum(a.hi, b.hi);
+  return {s.hi, s.lo + (a.lo + b.lo)};
+}
+template <typename M>
+ANYWHERE Two<M> operator-(Two<M> a, M b) { return a + -b; }
+template <typename M>
+ANYWHERE Two<M> operator-(M a, Two<M> b) { return -b + a; }
+template <typename M>
+ANYWHERE Two<M> operator-(Two<M> a, Two<M> b) { return a + -b; }
+template <typename M>
+ANYWHERE Two<M> operator*(Two<M> a, M b) {
+  const Two<M> p = product(a.hi, b);
+  return {p.hi, fma(a.lo, b, p.lo)};
+}
+template <typename M>
+ANYWHERE Two<M> operator*(M a, Two<M> b) { return b * a; }
+template <typename M>
+ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
+  const Two<M> p = product(a.hi, b.hi);
+  return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
+}
+// 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE M inverse(M x) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(M) == 4) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+  }
+#endif
+  return M(1) / x;
+}
+template <typename M>
+ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
+// a^2 + 2 a, of an a from 0.
+template <typename M>
+ANYWHERE Two<M> quadratic(Two<M> a) {
+  const M twice = a.hi + a.hi, y = fma(a.hi, a.hi, twice);
+  return {y, fma(a.lo, twice + M(2), fma(a.hi, a.hi, twice - y))};
+}
+// a / b, of a b from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE Two<M> ratio(Two<M> a, Two<M> b) {
+  const M r = inverse(b.hi), q = a.hi * r;
+  const M rest = fma(-q, b.lo, fma(-q, b.hi, a.hi) + a.lo);
+  return {q, rest * r};
+}
+// -|x|
+template <typename M>
+ANYWHERE M minus_size(M x) { return -fabs(x); }
+template <typename M>
+ANYWHERE Two<M> minus_size(Two<M> x) { return x < M(0) ? x : -x; }
+
+// The n of n + 1.5 2^23 in float.
+template <typename M>
+ANYWHERE int32_t integer(M shifted) {
+  int32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return bits - 0x4b400000;
+}
+
+// e^(x + rest) for an x of at most 88 in float. With n the integer next to x / ln 2, x - n ln 2 lies between
+// -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
+template <typename M>
+ANYWHERE Two<M> exponential(M x, M rest) {
+  if constexpr (sizeof(M) == 8) {
+    const M y = exp(x);
+    return {y, y * rest};
+  } else {
+    const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+    const float v = x <= -104.0f ? -104.0f : x;  // it is 0 there
+    const float shifted = fma(v, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+    const float r = fma(n, -0.693145752f, v) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
+    const float more = fma(r * r, polynomial(c, r), r), one = 1.0f + more;
+    const int32_t half = integer(shifted) >> 1;  // 2^n in two factors, as it may be subnormal
+    const float size = power_of_two<M>(half) * power_of_two<M>(integer(shifted) - half);
+    return {one * size, (more - (one - 1.0f)) * size};
+  }
+}
+template <typename M>
+ANYWHERE Two<M> exponential(M x) {
+  return exponential(x, M(0));
+}
+template <typename M>
+ANYWHERE Two<M> exponential(Two<M> x) {
+  return exponential(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
+}
+
+// Where e^x is tiny, a larger power, so that nothing is lost before it is multiplied: x + 37, since e^-37 is
+// all but a float, or x + 86 in double. The sum is exact.
+template <typename M>
+ANYWHERE M lifted(M x) {
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? x + M(86) : x;
+  return x < M(-64) ? x + M(37) : x;
+}
+template <typename M>
+ANYWHERE Two<M> lifted(Two<M> x) {
+  return {lifted(x.hi), x.lo};
+}
+// What takes the lift back, as a factor.
+template <typename X>
+ANYWHERE Word<X> lift_back(X x) {
+  using M = Word<X>;
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
+  return x < M(-64) ? M(8.53304763e-17) : M(1);
+}
+
+}  // namespace
+"""
+
 CUDA_PRELUDE = r"""
 #include <algorithm>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-__device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#pragma unroll
-  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
-  return y;
-}
 
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
 // place are far below half a unit of the result's.
@@ -469,11 +727,30 @@ struct Approximate {
   float v;
 };
 
+// Enough for 16 bits without second words.
+__device__ __forceinline__ Approximate words(Approximate hi, Approximate) { return hi; }
+__device__ __forceinline__ Approximate product(Approximate a, Approximate b) { return a * b; }
+__device__ __forceinline__ Approximate sum(Approximate a, Approximate b) { return a + b; }
+__device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b) { return a + b; }
+__device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
+__device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
+__device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
+__device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
+__device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
+__device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
+__device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
+
 }  // namespace approximate
 
 using approximate::Approximate;
 
 namespace {
+
+template <>
+struct Words<Approximate> {
+  using one = Approximate;
+  using two = Approximate;
+};
 
 __device__ __forceinline__ float load(float v) { return v; }
 __device__ __forceinline__ float load(__half v) { return __half2float(v); }
@@ -668,23 +945,6 @@ inline float load(float v) { return v; }
 inline float load(c10::Half v) { return v; }
 inline float load(c10::BFloat16 v) { return v; }
 inline double load(double v) { return v; }
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-inline M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#pragma GCC unroll 16
-  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
-  return y;
-}
-
-// 2^k, for a k from -126 to 127.
-inline float power_of_two(int k) {
-  const int32_t bits = (k + 127) << 23;
-  float y;
-  std::memcpy(&y, &bits, sizeof(y));
-  return y;
-}
 
 // A walk over the tensors, one row of the innermost dimension after the other.
 template <typename T, int N>
@@ -1077,8 +1337,8 @@ CPU_ISA = {
 }
 CUDA_FLAGS = ["-O3", "--fmad=false"]  # every operation rounds once, as written
 BINDING_TEXTS = [CALL_SOURCE, LAYOUT_SOURCE, BINDING_SOURCE]
-CPU_TEXTS = [*BINDING_TEXTS, CPU_PRELUDE, CPU_SOURCE]
-CUDA_TEXT = CALL_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
+CPU_TEXTS = [*BINDING_TEXTS, ARITHMETIC_SOURCE, CPU_PRELUDE, CPU_SOURCE]
+CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
 
 
 class Explained:

@@ -3,8 +3,8 @@
 #
 #   y = x · sigmoid(2 · √(2 / π) · (u + 0.044715 · u³)),  u = min(max(x, -30), 30)
 #
-# Forward: 8 operations an element: 1 finite_below, 1 clamp, 3 mul, 1 sigmoid, 1 add, 1 cube.
-# Gradient: 21 operations an element: 1 clamp, 9 mul, 3 add, 1 cube, 1 sigmoid_slope, 1 sigmoid, 2 where, 1 ge, 1 le, 1 square.
+# Forward: 15 operations an element: 1 finite_below, 1 clamp, 5 mul, 2 words, 1 add, 1 product, 1 narrow, 1 sigmoid, 1 lifted, 1 lift_back.
+# Gradient: 30 operations an element: 1 clamp, 11 mul, 4 words, 3 add, 1 product, 1 sigmoid_slope, 1 lifted, 1 sigmoid, 2 where, 1 ge, 1 le, 1 narrow, 1 square, 1 lift_back.
 # Its evidence, once certified, lies beside it in gelu_tanh.certificate.json.
 """GELU in its approximation by a hyperbolic tangent, written as the sigmoid it equals.
 
@@ -55,21 +55,19 @@ __device__ __forceinline__ M square(M x) {
   return x * x;
 }
 
-template <typename M>
-__device__ __forceinline__ M cube(M x) {
-  return x * x * x;
+template <typename X>
+__device__ __forceinline__ Wide<X> sigmoid(X x) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(x));
+  return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
-template <typename M>
-__device__ __forceinline__ M sigmoid(M x) {
-  const M e = exp(-fabs(x));
-  return (x < 0 ? e : M(1)) / (M(1) + e);
-}
-
-template <typename M>
-__device__ __forceinline__ M sigmoid_slope(M x) {
-  const M e = exp(-fabs(x)), r = M(1) / (M(1) + e);
-  return e * (r * r);
+template <typename X>
+__device__ __forceinline__ Wide<X> sigmoid_slope(X x) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e));
+  return e * r * r;
 }
 
 template <typename M>
@@ -84,13 +82,15 @@ template <typename M>
 __device__ __forceinline__ M gelu_tanh_forward(M x) {
   const M finite_x = finite_below(x);
   const M u = clamp(finite_x, M(-30.0f), M(30.0f));
-  return finite_x * sigmoid(1.5957692f * (u + 0.044715f * cube(u)));
+  const Wide<M> t = words(M(1.5957692f), M(-4.534068e-08f)) * (u + words(M(0.044715f), M(1.5461444e-09f)) * (product(u, u) * u));
+  return M(finite_x * sigmoid(lifted(t))) * lift_back(t);
 }
 
 __device__ __forceinline__ double gelu_tanh_forward(double x) {
   const double finite_x = finite_below(x);
   const double u = clamp(finite_x, -30.0, 30.0);
-  return finite_x * sigmoid(1.5957691216057308 * (u + 0.044715 * cube(u)));
+  const Wide<double> t = words(1.5957691216057308, -9.96930880911092e-17) * (u + words(0.044715, 2.1960211427085595e-18) * (product(u, u) * u));
+  return double(finite_x * sigmoid(lifted(t))) * lift_back(t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -99,16 +99,16 @@ __device__ __forceinline__ double gelu_tanh_forward(double x) {
 template <typename M>
 __device__ __forceinline__ M gelu_tanh_backward(M grad, M x) {
   const M u = clamp(x, M(-30.0f), M(30.0f));
-  const M t4 = 1.5957692f * (u + 0.044715f * cube(u));
-  const M grad_t3 = grad * x * sigmoid_slope(t4) * 1.5957692f;
-  return grad * sigmoid(t4) + (x >= -30.0f ? (x <= 30.0f ? grad_t3 + grad_t3 * 0.044715f * (3.0f * square(u)) : 0.0f) : 0.0f);
+  const Wide<M> t4 = words(M(1.5957692f), M(-4.534068e-08f)) * (u + words(M(0.044715f), M(1.5461444e-09f)) * (product(u, u) * u));
+  const Wide<M> grad_t3_lifted = grad * x * sigmoid_slope(lifted(t4)) * words(M(1.5957692f), M(-4.534068e-08f));
+  return grad * sigmoid(t4) + (x >= -30.0f ? (x <= 30.0f ? M(grad_t3_lifted + grad_t3_lifted * words(M(0.044715f), M(1.5461444e-09f)) * (3.0f * square(u))) * lift_back(t4) : 0.0f) : 0.0f);
 }
 
 __device__ __forceinline__ double gelu_tanh_backward(double grad, double x) {
   const double u = clamp(x, -30.0, 30.0);
-  const double t4 = 1.5957691216057308 * (u + 0.044715 * cube(u));
-  const double grad_t3 = grad * x * sigmoid_slope(t4) * 1.5957691216057308;
-  return grad * sigmoid(t4) + (x >= -30.0 ? (x <= 30.0 ? grad_t3 + grad_t3 * 0.044715 * (3.0 * square(u)) : 0.0) : 0.0);
+  const Wide<double> t4 = words(1.5957691216057308, -9.96930880911092e-17) * (u + words(0.044715, 2.1960211427085595e-18) * (product(u, u) * u));
+  const Wide<double> grad_t3_lifted = grad * x * sigmoid_slope(lifted(t4)) * words(1.5957691216057308, -9.96930880911092e-17);
+  return grad * sigmoid(t4) + (x >= -30.0 ? (x <= 30.0 ? double(grad_t3_lifted + grad_t3_lifted * words(0.044715, 2.1960211427085595e-18) * (3.0 * square(u))) * lift_back(t4) : 0.0) : 0.0);
 }
 
 struct Forward {
@@ -138,24 +138,6 @@ extern "C" const char* gelu_tanh_backward_launch(const Call<3>& call) { return l
 """
 
 CPU_SOURCE = r"""
-namespace math {
-
-using std::fabs;
-
-inline float exp(float x) {
-  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
-  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
-  t = t < 89.0f ? t : 89.0f;
-  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
-  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
-  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
-  const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);
-  return x == x ? y : x;
-}
-inline double exp(double x) { return std::exp(x); }
-
-}  // namespace math
-
 namespace {
 
 template <typename M>
@@ -169,21 +151,19 @@ inline M square(M x) {
   return x * x;
 }
 
-template <typename M>
-inline M cube(M x) {
-  return x * x * x;
+template <typename X>
+inline Wide<X> sigmoid(X x) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(x));
+  return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
-template <typename M>
-inline M sigmoid(M x) {
-  const M e = math::exp(-math::fabs(x));
-  return (x < 0 ? e : M(1)) / (M(1) + e);
-}
-
-template <typename M>
-inline M sigmoid_slope(M x) {
-  const M e = math::exp(-math::fabs(x)), r = M(1) / (M(1) + e);
-  return e * (r * r);
+template <typename X>
+inline Wide<X> sigmoid_slope(X x) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e));
+  return e * r * r;
 }
 
 template <typename M>
@@ -197,13 +177,15 @@ inline M finite_below(M x) {
 inline float gelu_tanh_forward(float x) {
   const float finite_x = finite_below(x);
   const float u = clamp(finite_x, -30.0f, 30.0f);
-  return finite_x * sigmoid(1.5957692f * (u + 0.044715f * cube(u)));
+  const Wide<float> t = words(1.5957692f, -4.534068e-08f) * (u + words(0.044715f, 1.5461444e-09f) * (product(u, u) * u));
+  return float(finite_x * sigmoid(lifted(t))) * lift_back(t);
 }
 
 inline double gelu_tanh_forward(double x) {
   const double finite_x = finite_below(x);
   const double u = clamp(finite_x, -30.0, 30.0);
-  return finite_x * sigmoid(1.5957691216057308 * (u + 0.044715 * cube(u)));
+  const Wide<double> t = words(1.5957691216057308, -9.96930880911092e-17) * (u + words(0.044715, 2.1960211427085595e-18) * (product(u, u) * u));
+  return double(finite_x * sigmoid(lifted(t))) * lift_back(t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -211,16 +193,16 @@ inline double gelu_tanh_forward(double x) {
 // Power 2: u² is u².
 inline float gelu_tanh_backward(float grad, float x) {
   const float u = clamp(x, -30.0f, 30.0f);
-  const float t4 = 1.5957692f * (u + 0.044715f * cube(u));
-  const float grad_t3 = grad * x * sigmoid_slope(t4) * 1.5957692f;
-  return grad * sigmoid(t4) + (x >= -30.0f ? (x <= 30.0f ? grad_t3 + grad_t3 * 0.044715f * (3.0f * square(u)) : 0.0f) : 0.0f);
+  const Wide<float> t4 = words(1.5957692f, -4.534068e-08f) * (u + words(0.044715f, 1.5461444e-09f) * (product(u, u) * u));
+  const Wide<float> grad_t3_lifted = grad * x * sigmoid_slope(lifted(t4)) * words(1.5957692f, -4.534068e-08f);
+  return grad * sigmoid(t4) + (x >= -30.0f ? (x <= 30.0f ? float(grad_t3_lifted + grad_t3_lifted * words(0.044715f, 1.5461444e-09f) * (3.0f * square(u))) * lift_back(t4) : 0.0f) : 0.0f);
 }
 
 inline double gelu_tanh_backward(double grad, double x) {
   const double u = clamp(x, -30.0, 30.0);
-  const double t4 = 1.5957691216057308 * (u + 0.044715 * cube(u));
-  const double grad_t3 = grad * x * sigmoid_slope(t4) * 1.5957691216057308;
-  return grad * sigmoid(t4) + (x >= -30.0 ? (x <= 30.0 ? grad_t3 + grad_t3 * 0.044715 * (3.0 * square(u)) : 0.0) : 0.0);
+  const Wide<double> t4 = words(1.5957691216057308, -9.96930880911092e-17) * (u + words(0.044715, 2.1960211427085595e-18) * (product(u, u) * u));
+  const Wide<double> grad_t3_lifted = grad * x * sigmoid_slope(lifted(t4)) * words(1.5957691216057308, -9.96930880911092e-17);
+  return grad * sigmoid(t4) + (x >= -30.0 ? (x <= 30.0 ? double(grad_t3_lifted + grad_t3_lifted * words(0.044715, 2.1960211427085595e-18) * (3.0 * square(u))) * lift_back(t4) : 0.0) : 0.0);
 }
 
 struct Forward {
@@ -430,20 +412,230 @@ Params<M> params(const Call<N>&) {
 }
 """
 
+ARITHMETIC_SOURCE = r"""
+#include <cstring>
+#ifdef __CUDACC__
+#define ANYWHERE __device__ __forceinline__
+#else
+#define ANYWHERE inline
+#endif
+
+namespace {
+
+using std::fma;
+using std::exp;
+using std::fabs;
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+ANYWHERE M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#ifdef __CUDACC__
+#pragma unroll
+#else
+#pragma GCC unroll 16
+#endif
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
+// 2^n in float, for an n from -126 to 127.
+template <typename M>
+ANYWHERE M power_of_two(int32_t n) {
+  const uint32_t bits = uint32_t(n + 127) << 23;
+  M y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// Two words, hi + lo, not added up: what is computed in them rounds once, where it is stored. A lo of NaN,
+// which comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi
+// 2005, SIAM J. Sci. Comput. 26.
+template <typename M>
+struct Two {
+  ANYWHERE Two(M hi, M lo = 0) : hi(hi), lo(lo) {}
+  ANYWHERE operator M() const {
+    const M y = hi + lo;
+    return y < hi || y > hi ? y : hi;  // of -0, that
+  }
+  M hi, lo;
+};
+
+template <typename X>
+struct Words {
+  using one = X;
+  using two = Two<X>;
+};
+template <typename M>
+struct Words<Two<M>> {
+  using one = M;
+  using two = Two<M>;
+};
+template <typename X>
+using Word = typename Words<X>::one;
+template <typename X>
+using Wide = typename Words<X>::two;
+
+template <typename M>
+ANYWHERE bool operator<(Two<M> a, M b) { return a.hi < b; }
+template <typename M>
+ANYWHERE bool operator>(Two<M> a, M b) { return a.hi > b; }
+template <typename M>
+ANYWHERE Two<M> operator-(Two<M> a) { return {-a.hi, -a.lo}; }
+
+// A number of two words.
+template <typename M>
+ANYWHERE Two<M> words(M hi, M lo) {
+  return {hi, lo};
+}
+
+// a b and a + b exactly, of single words.
+template <typename M>
+ANYWHERE Two<M> product(M a, M b) {
+  const M p = a * b;
+  return {p, fma(a, b, -p)};
+}
+template <typename M>
+ANYWHERE Two<M> sum(M a, M b) {
+  const M s = a + b, t = s - a;
+  return {s, (a - (s - t)) + (b - t)};
+}
+// a + b exactly, of a b no larger than a; -0 and 0 give -0.
+template <typename M>
+ANYWHERE Two<M> ordered_sum(M a, M b) {
+  const M s = a + b, hi = s == a ? a : s;
+  return {hi, b - (hi - a)};
+}
+// 1 + a, of an a from -1 to 2^23.
+template <typename M>
+ANYWHERE Two<M> one_plus(Two<M> a) {
+  const M s = M(1) + a.hi;
+  return {s, (a.hi - (s - M(1))) + a.lo};
+}
+template <typename M>
+ANYWHERE Two<M> operator+(Two<M> a, M b) {
+  const Two<M> s = sum(a.hi, b);
+  return {s.hi, s.lo + a.lo};
+}
+template <typename M>
+ANYWHERE Two<M> operator+(M a, Two<M> b) { return b + a; }
+template <typename M>
+ANYWHERE Two<M> operator+(Two<M> a, Two<M> b) {
+  const Two<M> s = sum(a.hi, b.hi);
+  return {s.hi, s.lo + (a.lo + b.lo)};
+}
+template <typename M>
+ANYWHERE Two<M> operator-(Two<M> a, M b) { return a + -b; }
+template <typename M>
+ANYWHERE Two<M> operator-(M a, Two<M> b) { return -b + a; }
+template <typename M>
+ANYWHERE Two<M> operator-(Two<M> a, Two<M> b) { return a + -b; }
+template <typename M>
+ANYWHERE Two<M> operator*(Two<M> a, M b) {
+  const Two<M> p = product(a.hi, b);
+  return {p.hi, fma(a.lo, b, p.lo)};
+}
+template <typename M>
+ANYWHERE Two<M> operator*(M a, Two<M> b) { return b * a; }
+template <typename M>
+ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
+  const Two<M> p = product(a.hi, b.hi);
+  return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
+}
+// 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE M inverse(M x) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(M) == 4) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+  }
+#endif
+  return M(1) / x;
+}
+template <typename M>
+ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
+// a^2 + 2 a, of an a from 0.
+template <typename M>
+ANYWHERE Two<M> quadratic(Two<M> a) {
+  const M twice = a.hi + a.hi, y = fma(a.hi, a.hi, twice);
+  return {y, fma(a.lo, twice + M(2), fma(a.hi, a.hi, twice - y))};
+}
+// a / b, of a b from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE Two<M> ratio(Two<M> a, Two<M> b) {
+  const M r = inverse(b.hi), q = a.hi * r;
+  const M rest = fma(-q, b.lo, fma(-q, b.hi, a.hi) + a.lo);
+  return {q, rest * r};
+}
+// -|x|
+template <typename M>
+ANYWHERE M minus_size(M x) { return -fabs(x); }
+template <typename M>
+ANYWHERE Two<M> minus_size(Two<M> x) { return x < M(0) ? x : -x; }
+
+// The n of n + 1.5 2^23 in float.
+template <typename M>
+ANYWHERE int32_t integer(M shifted) {
+  int32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return bits - 0x4b400000;
+}
+
+// e^(x + rest) for an x of at most 88 in float. With n the integer next to x / ln 2, x - n ln 2 lies between
+// -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
+template <typename M>
+ANYWHERE Two<M> exponential(M x, M rest) {
+  if constexpr (sizeof(M) == 8) {
+    const M y = exp(x);
+    return {y, y * rest};
+  } else {
+    const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+    const float v = x <= -104.0f ? -104.0f : x;  // it is 0 there
+    const float shifted = fma(v, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+    const float r = fma(n, -0.693145752f, v) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
+    const float more = fma(r * r, polynomial(c, r), r), one = 1.0f + more;
+    const int32_t half = integer(shifted) >> 1;  // 2^n in two factors, as it may be subnormal
+    const float size = power_of_two<M>(half) * power_of_two<M>(integer(shifted) - half);
+    return {one * size, (more - (one - 1.0f)) * size};
+  }
+}
+template <typename M>
+ANYWHERE Two<M> exponential(M x) {
+  return exponential(x, M(0));
+}
+template <typename M>
+ANYWHERE Two<M> exponential(Two<M> x) {
+  return exponential(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
+}
+
+// Where e^x is tiny, a larger power, so that nothing is lost before it is multiplied: x + 37, since e^-37 is
+// all but a float, or x + 86 in double. The sum is exact.
+template <typename M>
+ANYWHERE M lifted(M x) {
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? x + M(86) : x;
+  return x < M(-64) ? x + M(37) : x;
+}
+template <typename M>
+ANYWHERE Two<M> lifted(Two<M> x) {
+  return {lifted(x.hi), x.lo};
+}
+// What takes the lift back, as a factor.
+template <typename X>
+ANYWHERE Word<X> lift_back(X x) {
+  using M = Word<X>;
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
+  return x < M(-64) ? M(8.53304763e-17) : M(1);
+}
+
+}  // namespace
+"""
+
 CUDA_PRELUDE = r"""
 #include <algorithm>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-__device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#pragma unroll
-  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
-  return y;
-}
 
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
 // place are far below half a unit of the result's.
@@ -490,11 +682,30 @@ struct Approximate {
   float v;
 };
 
+// Enough for 16 bits without second words.
+__device__ __forceinline__ Approximate words(Approximate hi, Approximate) { return hi; }
+__device__ __forceinline__ Approximate product(Approximate a, Approximate b) { return a * b; }
+__device__ __forceinline__ Approximate sum(Approximate a, Approximate b) { return a + b; }
+__device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b) { return a + b; }
+__device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
+__device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
+__device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
+__device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
+__device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
+__device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
+__device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
+
 }  // namespace approximate
 
 using approximate::Approximate;
 
 namespace {
+
+template <>
+struct Words<Approximate> {
+  using one = Approximate;
+  using two = Approximate;
+};
 
 __device__ __forceinline__ float load(float v) { return v; }
 __device__ __forceinline__ float load(__half v) { return __half2float(v); }
@@ -689,23 +900,6 @@ inline float load(float v) { return v; }
 inline float load(c10::Half v) { return v; }
 inline float load(c10::BFloat16 v) { return v; }
 inline double load(double v) { return v; }
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-inline M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#pragma GCC unroll 16
-  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
-  return y;
-}
-
-// 2^k, for a k from -126 to 127.
-inline float power_of_two(int k) {
-  const int32_t bits = (k + 127) << 23;
-  float y;
-  std::memcpy(&y, &bits, sizeof(y));
-  return y;
-}
 
 // A walk over the tensors, one row of the innermost dimension after the other.
 template <typename T, int N>
@@ -1098,8 +1292,8 @@ CPU_ISA = {
 }
 CUDA_FLAGS = ["-O3", "--fmad=false"]  # every operation rounds once, as written
 BINDING_TEXTS = [CALL_SOURCE, LAYOUT_SOURCE, BINDING_SOURCE]
-CPU_TEXTS = [*BINDING_TEXTS, CPU_PRELUDE, CPU_SOURCE]
-CUDA_TEXT = CALL_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
+CPU_TEXTS = [*BINDING_TEXTS, ARITHMETIC_SOURCE, CPU_PRELUDE, CPU_SOURCE]
+CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
 
 
 class Explained:

@@ -313,20 +313,48 @@ Params<M> params(const Call<N>& call) {
 }
 """
 
+ARITHMETIC_SOURCE = r"""
+#include <cstring>
+#ifdef __CUDACC__
+#define ANYWHERE __device__ __forceinline__
+#else
+#define ANYWHERE inline
+#endif
+
+namespace {
+
+using std::fma;
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+ANYWHERE M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#ifdef __CUDACC__
+#pragma unroll
+#else
+#pragma GCC unroll 16
+#endif
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
+// 2^n in float, for an n from -126 to 127.
+template <typename M>
+ANYWHERE M power_of_two(int32_t n) {
+  const uint32_t bits = uint32_t(n + 127) << 23;
+  M y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+}  // namespace
+"""
+
 CUDA_PRELUDE = r"""
 #include <algorithm>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-__device__ __forceinline__ M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#pragma unroll
-  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
-  return y;
-}
 
 
 namespace {
@@ -524,23 +552,6 @@ inline float load(float v) { return v; }
 inline float load(c10::Half v) { return v; }
 inline float load(c10::BFloat16 v) { return v; }
 inline double load(double v) { return v; }
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-inline M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#pragma GCC unroll 16
-  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
-  return y;
-}
-
-// 2^k, for a k from -126 to 127.
-inline float power_of_two(int k) {
-  const int32_t bits = (k + 127) << 23;
-  float y;
-  std::memcpy(&y, &bits, sizeof(y));
-  return y;
-}
 
 // A walk over the tensors, one row of the innermost dimension after the other.
 template <typename T, int N>
@@ -934,8 +945,8 @@ CPU_ISA = {
 }
 CUDA_FLAGS = ["-O3", "--fmad=false"]  # every operation rounds once, as written
 BINDING_TEXTS = [CALL_SOURCE, LAYOUT_SOURCE, BINDING_SOURCE]
-CPU_TEXTS = [*BINDING_TEXTS, CPU_PRELUDE, CPU_SOURCE]
-CUDA_TEXT = CALL_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
+CPU_TEXTS = [*BINDING_TEXTS, ARITHMETIC_SOURCE, CPU_PRELUDE, CPU_SOURCE]
+CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
 
 
 class Explained:

@@ -169,7 +169,13 @@ def test_every_output_is_judged_and_nothing_else_changes() -> None:
 
 HERE = Machine("x86_64 AVX2", "2.13.0", "c++ 12.2.0")
 THERE = dataclasses.replace(HERE, torch="2.11.0")
-TEXTS = {"CALL_SOURCE": "call", "CPU_PRELUDE": "load", "CPU_SOURCE": "relu", "CUDA_SOURCE": "gpu"}
+TEXTS = {
+    "CALL_SOURCE": "call",
+    "ARITHMETIC_SOURCE": "fma",
+    "CPU_PRELUDE": "load",
+    "CPU_SOURCE": "relu",
+    "CUDA_SOURCE": "gpu",
+}
 MODULE = "".join(f'{name} = r"""\n{text}"""\n' for name, text in TEXTS.items())
 RICH = evidence(
     undecided=1,

@@ -108,7 +108,7 @@ def compiled(folder: Path, name: str, text: str, instances: int) -> None:
         if any(f"of_{slow}" in entry for slow in SLOW_SINE):
             assert sum(map(int, spills)) <= 24, (entry, chip)
         elif DOUBLE.search(entry):
-            assert int(frame) <= 8, (entry, chip)  # ptxas may save a register around a division
+            assert int(frame) <= 32, (entry, chip)  # ptxas may save registers around a division or erfc
         else:
             assert (frame, *spills) == ("0", "0", "0"), (entry, chip)
     texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.ptx")]
@@ -143,7 +143,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             encoding="utf-8",
         )
         sources = compilation(spec).sources
-        texts[of] = sources["call"] + sources["cuda_prelude"] + sources["cuda"]
+        texts[of] = "".join(sources[part] for part in ("call", "arithmetic", "cuda_prelude", "cuda"))
     nvcc(folder, "formulas", grouped(texts), "-O3", "--fmad=false", "-arch=compute_90", "-ptx")
     return kernels((folder / "formulas").read_text(encoding="utf-8"))
 

@@ -45,6 +45,7 @@ TORCH: dict[str, Function] = {
     "ndtr": torch.special.ndtr, "sigmoid": torch.sigmoid,
     "softplus": lambda x: F.softplus(x, threshold=100.0),
     "soft_sign": F.softsign, "tanh_shrink": F.tanhshrink, "tanh_of_exp": lambda x: torch.tanh(torch.exp(x)),
+    "times_ndtr": lambda x: x * torch.special.ndtr(x), "times_tanh_softplus": F.mish,
     "tanh_softplus": lambda x: torch.tanh(F.softplus(x, threshold=100.0)),
 }  # fmt: skip
 # and what only the compiler writes
@@ -56,6 +57,10 @@ COMPUTED: dict[str, Function] = TORCH | {
     "sigmoid_slope": lambda x: torch.exp(-abs(x)) / (1 + torch.exp(-abs(x))).square(),
     "tanh_slope": lambda x: 4 * torch.exp(-2 * abs(x)) / (1 + torch.exp(-2 * abs(x))).square(),
     "tanh_softplus_slope": lambda x: _mish_slope(torch.exp(-abs(x)), x > 0),
+    "times_ndtr_slope": lambda x: torch.special.ndtr(x) + x * COMPUTED["normal"](x),
+    "times_tanh_softplus_slope": lambda x: (
+        TORCH["tanh_softplus"](x) + x * COMPUTED["tanh_softplus_slope"](x)
+    ),
     "tanh_of_exp_slope": lambda x: (t := x.clamp(max=10).exp()) / t.cosh().square(),
     "gauss": lambda x: torch.exp(-x * x), "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(math.tau),
     "pi": lambda: torch.tensor(math.pi, dtype=torch.float64),
@@ -142,6 +147,8 @@ def test_every_operation_has_a_gradient() -> None:
         "tanh_slope",
         "tanh_softplus_slope",
         "tanh_of_exp_slope",
+        "times_ndtr_slope",
+        "times_tanh_softplus_slope",
         "gauss",
         "normal",
         "fma",
@@ -185,6 +192,7 @@ UNUSUAL: dict[str, Callable[..., Tensor]] = {
     "expm1": lambda x: x.isinf(),
     "erf": lambda x: x.isinf(), "erfc": lambda x: x.isinf(), "ndtr": lambda x: x.isinf(),
     "tanh_softplus": lambda x: x.isinf(), "tanh_of_exp": lambda x: x > 6,
+    "times_ndtr": lambda x: x.isinf(), "times_tanh_softplus": lambda x: x.isinf(),
     "saturate": torch.isnan,  # which PyTorch's vectorized kernel on the CPU gives no gradient
 }  # fmt: skip
 

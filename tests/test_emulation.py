@@ -124,8 +124,7 @@ def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
 
 def emulated(module: ModuleType, name: str, folder: Path, params: int = 0) -> Emulated:
     """The library that g++ makes of a module's CUDA text; only the launch is rewritten."""
-    text = module.CALL_SOURCE + module.CUDA_PRELUDE + module.CUDA_SOURCE
-    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", text)
+    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", module.CUDA_TEXT)
     assert launches == 1
     counts = shapes(module)
     assert len(counts) == 2

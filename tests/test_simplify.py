@@ -257,7 +257,9 @@ def test_a_form_is_proved_over_the_reals(form: Rule) -> None:
 @pytest.mark.parametrize(
     ("formula", "after"),
     [
-        ("x * tanh(softplus(x))", "x * tanh_softplus(x)"),
+        ("x * tanh(softplus(x))", "times_tanh_softplus(x)"),
+        ("y * tanh(softplus(x))", "y * tanh_softplus(x)"),
+        ("x * ndtr(x)", "times_ndtr(x)"),
         ("tanh(softplus(relu(x) + y)) - 1", "tanh_softplus(relu(x) + y) - 1"),
         ("x / (abs(x) + 1)", "soft_sign(x)"),
         ("x / (1 + abs(x))", "soft_sign(x)"),

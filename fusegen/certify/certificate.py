@@ -18,8 +18,8 @@ from fusegen.certify.findings import Accuracy, Alien, Evidence, Output, Special,
 
 FORMAT = 1
 PARTS = {
-    "cpu": ("CALL_SOURCE", "CPU_PRELUDE", "CPU_SOURCE"),
-    "cuda": ("CALL_SOURCE", "CUDA_PRELUDE", "CUDA_SOURCE"),
+    "cpu": ("CALL_SOURCE", "ARITHMETIC_SOURCE", "CPU_PRELUDE", "CPU_SOURCE"),
+    "cuda": ("CALL_SOURCE", "ARITHMETIC_SOURCE", "CUDA_PRELUDE", "CUDA_SOURCE"),
 }
 Json = dict[str, Any]
 

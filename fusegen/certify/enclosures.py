@@ -253,6 +253,10 @@ def _gauss(x: arb_series) -> arb_series:
     return (-x * x).exp()
 
 
+def _normal(x: arb_series) -> arb_series:
+    return _gauss(x * _lift(arb(0.5).sqrt())) * _lift((2 * arb.pi()).rsqrt())
+
+
 ROWS: dict[str, Row] = {
     # symbols
     "add": lambda a, b: a + b,
@@ -310,10 +314,14 @@ ROWS: dict[str, Row] = {
     "tanh_shrink": lambda x: x - _tanh(x),
     "tanh_softplus": lambda x: _tanh(_softplus(x)),
     "tanh_softplus_slope": _tanh_softplus_slope,
+    "times_ndtr": lambda x: _mul(x, _ndtr(x)),
+    "times_ndtr_slope": lambda x: _ndtr(x) + _mul(x, _normal(x)),
+    "times_tanh_softplus": lambda x: _mul(x, _tanh(_softplus(x))),
+    "times_tanh_softplus_slope": lambda x: _tanh(_softplus(x)) + _mul(x, _tanh_softplus_slope(x)),
     "tanh_of_exp": lambda x: _tanh(x.exp()),
     "tanh_of_exp_slope": _tanh_of_exp_slope,
     "gauss": _gauss,
-    "normal": lambda x: _gauss(x * _lift(arb(0.5).sqrt())) * _lift((2 * arb.pi()).rsqrt()),
+    "normal": _normal,
     "finite_below": lambda x: x,
     "finite_above": lambda x: x,
     # what PyTorch's own kernels compute with: over the real numbers nothing rounds

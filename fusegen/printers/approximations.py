@@ -14,8 +14,8 @@ Recipes, section 6.2; ex2.approx and rcp.approx as the PTX ISA describes them.
 from __future__ import annotations
 
 from fusegen.ir import Device, Kernel, operations
-from fusegen.ops import OPS, TRANSCENDENTAL
-from fusegen.printers.cpp import ROUNDED
+from fusegen.ops import OPS, ROWS, TRANSCENDENTAL
+from fusegen.printers.cpp import ROUNDED, called
 
 _LOG1P = (
     0.9999998211860657,
@@ -67,6 +67,18 @@ def _constants(coefficients: tuple[float, ...]) -> str:
     return f"const float c[] = {{{', '.join(f'{c!r}f' for c in coefficients)}}}; "
 
 
+_NDTR_OF = (
+    _constants(_NDTR) + "const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f)); "
+    f"const float y = t * ex4(fmaf({-_LOG4_E / 2}f * x.v, x.v, polynomial(c, t))); "
+)
+_MISH_OF = (
+    f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)); "
+    "const float n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f); "
+    "const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f)); "
+)
+_MISH_SLOPE = "const float slope = (x.v > 0.0f ? e : 1.0f) * (4.0f * e) * (1.0f + e) * (r * r); "
+_NORMAL = f"{1 / _ROOT_TAU}f * ex4({-_LOG4_E / 2}f * x.v * x.v)"
+
 # fmt: off
 BODIES: dict[str, str] = {
     "exp": f"return ex4({_LOG4_E}f * x.v);",
@@ -75,26 +87,28 @@ BODIES: dict[str, str] = {
     "erfc": _constants(_ERFC) + "const float z = fabsf(x.v), t = rcp(fmaf(0.5f, z, 1.0f)); "
             f"const float y = t * ex4(fmaf(-{_LOG4_E}f * z, z, polynomial(c, t))); "
             "return x.v < 0.0f ? 2.0f - y : y;",
-    "ndtr": _constants(_NDTR) + "const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f)); "
-            f"const float y = t * ex4(fmaf({-_LOG4_E / 2}f * x.v, x.v, polynomial(c, t))); "
-            "return x.v < 0.0f ? y : 1.0f - y;",
-    "normal": f"return {1 / _ROOT_TAU}f * ex4({-_LOG4_E / 2}f * x.v * x.v);",
+    "exp_of_two": f"return ex4({_LOG4_E}f * x.v);",
+    "ndtr": _NDTR_OF + "return x.v < 0.0f ? y : 1.0f - y;",
+    "times_ndtr": _NDTR_OF + "return x.v * (x.v < 0.0f ? y : 1.0f - y);",
+    "times_ndtr_slope": _NDTR_OF + f"const float bell = {_NORMAL}; "
+                        "return (x.v < 0.0f ? y : 1.0f - y) + x.v * bell;",
+    "normal": f"return {_NORMAL};",
     "gauss": f"return ex4(-{_LOG4_E}f * x.v * x.v);",
     "softplus": _constants(_LOG1P) + f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)); "
                 "return (x.v < 0.0f ? 0.0f : x.v) + e * polynomial(c, e);",
     "sigmoid": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
                "return x.v < 0.0f ? e * r : r;",
     "sigmoid_slope": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); return e * r * r;",
+    "erf_of_two": "return erff(x.v);",
+    "tanh_of_two": "return tanhf(x.v);",
     "tanh_slope": f"const float e = ex4({-2 * _LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
                   "return 4.0f * e * r * r;",
     "tanh_shrink": _constants(_TANH_SHRINK) + "const float s = x.v * x.v; "
                    "return s < 1.5625f ? 0.0f + x.v * (s * polynomial(c, s)) : x.v - tanhf(x.v);",
-    "tanh_softplus": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) "
-                     ": e * (e + 2.0f); return n * rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));",
-    "tanh_softplus_slope": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), n = x.v > 0.0f "
-                           "? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f); "
-                           "const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f)); "
-                           "return (x.v > 0.0f ? e : 1.0f) * (4.0f * e) * (1.0f + e) * (r * r);",
+    "tanh_softplus": _MISH_OF + "return n * r;",
+    "times_tanh_softplus": _MISH_OF + "return x.v * (n * r);",
+    "tanh_softplus_slope": _MISH_OF + _MISH_SLOPE + "return slope;",
+    "times_tanh_softplus_slope": _MISH_OF + _MISH_SLOPE + "return n * r + x.v * slope;",
 }
 LIBRARY = ("fabs", "exp2", "tanh", "log", "log2", "log1p", "sin", "cos", "erf", "sqrt", "pow", "fma")
 # fmt: on
@@ -111,11 +125,12 @@ def approximations(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     if not approximates(kernels):
         return ()
     used = {name for kernel in kernels for name in operations(kernel)}
-    bodies = " ".join(OPS[name].body for name in used - set(BODIES))
-    called = used | {row.name for row in OPS.values() if row.libm and f"}}{row.libm}(" in bodies}
-    spelt = {OPS[name].libm or name for name in called}
+    used = set(BODIES) & used | called(used - set(BODIES))
+    bodies = " ".join(ROWS[name].body for name in used - set(BODIES))
+    found = used | {row.name for row in OPS.values() if row.libm and f"}}{row.libm}(" in bodies}
+    spelt = {ROWS[name].libm or name for name in found}
     own = tuple(
-        _function(OPS[name].libm or name, ("x",), body) for name, body in BODIES.items() if name in called
+        _function(ROWS[name].libm or name, ("x",), body) for name, body in BODIES.items() if name in found
     )
     library = tuple(
         _function(row.libm, row.args, f"return {row.libm}f({', '.join(f'{arg}.v' for arg in row.args)});")

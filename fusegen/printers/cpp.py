@@ -7,15 +7,18 @@ parentheses, since a + (b + c) is not (a + b) + c in floating point.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
-from fusegen.ops import ATOM, COMPARE, OPS, SELECT, UNARY, Op
+from fusegen.ops import ATOM, COMPARE, OPS, ROWS, SELECT, UNARY, WORDS, Op
 
 GENERIC = "M"  # float, or Approximate where the tensor's elements have 16 bits
 ROUNDED = "rounded"  # eager's rounding between two operations
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
+NARROW = "narrow"  # two words added up
 DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
 
 
@@ -33,6 +36,8 @@ LANGUAGES = {
 }
 
 
+FUNCTIONS = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body)  # in the order of their calls
+CALLS, WORD = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b")
 HOST = Language("inline", "std::")
 
 
@@ -65,7 +70,7 @@ class CppPrinter:
 
     @visit.register
     def _(self, expr: Call) -> tuple[str, int]:
-        op = OPS[expr.op]
+        op = ROWS[expr.op]
         match expr.args:
             case (operand,) if op.infix:
                 return op.infix + self.expr(operand, ATOM), op.strength
@@ -87,6 +92,8 @@ class CppPrinter:
         """How a function of the table is called."""
         if op.name in TYPED:
             return f"{op.name}<T>"
+        if op.name == NARROW:
+            return self.kind
         return self.language.library + op.libm if op.libm else op.name
 
     def definition(self) -> str:
@@ -94,7 +101,10 @@ class CppPrinter:
         kernel, kind = self.kernel, self.kind
         arguments = [f"{kind} {name}" for name in (*kernel.inputs, *kernel.params)]
         values = [self.expr(result) for result in kernel.results]
-        lines = [f"  const {kind} {let.name} = {self.expr(let.value)};" for let in kernel.lets]
+        lines = [
+            f"  const {f'Wide<{kind}>' if let.wide else kind} {let.name} = {self.expr(let.value)};"
+            for let in kernel.lets
+        ]
         if len(values) == 1:
             returned, lines = kind, [*lines, f"  return {values[0]};"]
         else:
@@ -128,9 +138,21 @@ def uniform(let: Let) -> str:
 
 def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The definitions of the table's own functions that kernels of one device call, in table order."""
-    used = {name for kernel in kernels for name in operations(kernel)}
+    used = called(name for kernel in kernels for name in operations(kernel))
     language = LANGUAGES[kernels[0].device]
-    return tuple(_function(op, language) for op in OPS.values() if op.name in used and op.body)
+    return tuple(_function(op, language) for op in FUNCTIONS if op.name in used)
+
+
+def wide(kernel: Kernel) -> bool:
+    """Whether a kernel computes in two words anywhere."""
+    return any(ROWS[name].wide or name in WORDS for name in operations(kernel))
+
+
+def called(names: Iterable[str]) -> frozenset[str]:
+    """These operations, and those that their bodies call."""
+    found = frozenset(names)
+    more = {name for op in found for name in CALLS.findall(ROWS[op].body) if name in ROWS}
+    return found if more <= found else called(found | more)
 
 
 def literal(value: float, kind: Math) -> str:
@@ -149,7 +171,9 @@ def literal(value: float, kind: Math) -> str:
 
 
 def _function(op: Op, language: Language) -> str:
-    arguments = ", ".join(f"M {arg}" for arg in op.args)
+    given, returned = ("X", "Wide<X>") if op.wide else (GENERIC, GENERIC)
+    arguments = ", ".join(f"{given} {arg}" for arg in op.args)
     body = op.body.format(m=language.library).replace("; ", ";\n  ")
-    head = f"template <typename M>\n{language.qualifier} M {op.name}({arguments}) {{"
-    return f"{head}\n  {body}\n}}"
+    lines = ["using M = Word<X>;", body] if op.wide and WORD.search(body) else [body]
+    head = f"template <typename {given}>\n{language.qualifier} {returned} {op.name}({arguments}) {{"
+    return "\n".join([head, *(f"  {line}" for line in lines), "}"])

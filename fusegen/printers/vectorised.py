@@ -10,7 +10,8 @@ polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
 from __future__ import annotations
 
 from fusegen.ir import Kernel, operations
-from fusegen.ops import OPS
+from fusegen.ops import OPS, ROWS
+from fusegen.printers.cpp import called
 
 _EXP = (
     1.0,
@@ -47,7 +48,7 @@ BODIES: dict[str, tuple[str, ...]] = {
         "const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer",
         "const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two",
         "const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal",
-        "const float y = polynomial(c, r) * power_of_two(half) * power_of_two(k - half);",
+        "const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);",
         "return x == x ? y : x;",
     ),
     "expm1": (
@@ -67,14 +68,14 @@ BODIES: dict[str, tuple[str, ...]] = {
 
 def vectorised(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The declarations in the namespace `math` that kernels need, each function's after those it calls."""
-    used = {name for kernel in kernels for name in operations(kernel)}
-    called = {row.libm for row in OPS.values() if row.libm and row.name in used}
-    called |= {row.libm for row in OPS.values() for name in used if f"{{m}}{row.libm}(" in OPS[name].body}
-    called -= {""}
-    if called & set(BODIES):
-        called.add("exp")
-    standard = tuple(f"using std::{name};" for name in sorted(called - set(BODIES)))
-    return (*standard, *(_definition(name) for name in BODIES if name in called))
+    used = called(name for kernel in kernels for name in operations(kernel))
+    found = {row.libm for row in OPS.values() if row.libm and row.name in used}
+    found |= {row.libm for row in OPS.values() for name in used if f"{{m}}{row.libm}(" in ROWS[name].body}
+    found -= {""}
+    if found & set(BODIES):
+        found.add("exp")
+    standard = tuple(f"using std::{name};" for name in sorted(found - set(BODIES)))
+    return (*standard, *(_definition(name) for name in BODIES if name in found))
 
 
 def _definition(name: str) -> str:

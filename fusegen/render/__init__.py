@@ -40,11 +40,13 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "uniforms": texts.uniforms,
         "approximations": texts.approximations,
         "rounds": texts.rounds,
+        "two_words": texts.two_words,
         "dtypes": python.either(spec.dtypes),
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
     }
     return {
         "call": fill("call.h.j2", shared),
+        "arithmetic": fill("arithmetic.h.j2", shared),
         "layout": fill("layout.cpp.j2", shared),
         "cuda_prelude": fill("prelude.cu.j2", shared),
         "cuda": _kernels(Device.CUDA, texts, shared),

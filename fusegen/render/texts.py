@@ -55,6 +55,7 @@ class Texts:
         uniforms: C++ statements for those of them that are computed from parameters.
         approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
         vectorised: the functions of the math library on the CPU.
+        two_words: whether kernels compute in two words.
         rounds: whether operations are followed by eager's rounding.
         eager: Python lines that compute the same by PyTorch's own operations.
         eager_gradient: likewise for the gradient, where these operations say it; else it is eager's own.
@@ -71,6 +72,7 @@ class Texts:
     uniforms: tuple[str, ...]
     approximations: tuple[str, ...]
     vectorised: tuple[str, ...]
+    two_words: bool
     rounds: bool
     eager: tuple[str, ...]
     eager_gradient: tuple[str, ...]

@@ -21,6 +21,9 @@ FORMS = (
     Rule("softsign", _A / (1 + call("abs", _A)), call("soft_sign", _A)),
     Rule("tanhshrink", _A - call("tanh", _A), call("tanh_shrink", _A)),
     Rule("one minus tanh's slope", _G - _G * call("tanh_slope", _A), _G * call("square", call("tanh", _A))),
+    # products that keep a tail's digits, and their slope
+    Rule("x times tanh of softplus", _A * call("tanh_softplus", _A), call("times_tanh_softplus", _A)),
+    Rule("x times Phi", _A * call("ndtr", _A), call("times_ndtr", _A)),
     # fewer products
     Rule("common factor", _G * _A + _G * _B * _C, _G * (_A + _B * _C)),
     # a small factor first, so that the product does not overflow before it

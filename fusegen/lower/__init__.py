@@ -1,0 +1,65 @@
+"""The border: a `Program` over the reals becomes a `Kernel` of floats, for one device and math type.
+
+Numbers are rounded twice, to float64 and then to the math type, because that is how PyTorch receives a
+Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x times the rounded 1 / 6
+(ATen's div_true_kernel_cuda), on the CPU it is a true division.
+"""
+
+from __future__ import annotations
+
+from fusegen.ir import Device, Kernel, Let, Math
+from fusegen.lower.border import Border
+from fusegen.lower.tails import unlost
+from fusegen.lower.words import Precise
+from fusegen.ops import on_host
+from fusegen.term import Apply, Number, Program, Term, names, walk
+
+
+def lower(name: str, program: Program, device: Device, math: Math, precise: bool = False) -> Kernel:
+    """The kernel that computes a program on a device in a math type.
+
+    Args:
+        name: the name of the function.
+        program: simplified, so that every part without names is one number.
+        device: what it runs on.
+        math: the type of its values.
+        precise: whether what approximates is computed in two words.
+    """
+    program = unlost(program) if precise else program
+    uniform = {let.name for let in uniforms(program)}
+    scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))
+    own = [let for let in program.lets if let.name not in uniform]
+    border = Border(scalars, device, math)
+    if precise:
+        border = Precise(scalars, device, math, own, program.results)
+    lets = tuple(border.let(let) for let in own)
+    results = tuple(border.expr(result) for result in program.results)
+    read = {name for term in (*(let.term for let in own), *program.results) for name in names(term)}
+    params = tuple(scalar for scalar in scalars if scalar in read)
+    return Kernel(name, device, math, program.inputs, params, lets, results)
+
+
+def uniforms(program: Program) -> tuple[Let, ...]:
+    """The lets that read parameters only: computed once a call, in double, as PyTorch computes scalars."""
+    scalars = set(program.params)
+    found: list[Let] = []
+    border = Border(program.params, Device.CPU, Math.DOUBLE)
+    for let in program.lets:
+        if set(names(let.term)) <= scalars and on_host(let.term):
+            scalars.add(let.name)
+            found.append(Let(let.name, border.expr(let.term)))
+    return tuple(found)
+
+
+def notes(program: Program, device: Device) -> tuple[str, ...]:
+    """What lowering changes on a device that a reader of its kernel should know."""
+    once = {let.name for let in uniforms(program)}
+    terms = [*(let.term for let in program.lets if let.name not in once), *program.results]
+    divides = any(_divides_by_number(part) for term in terms for part in walk(term))
+    if device is Device.CUDA and divides:
+        return ("Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.",)
+    return ()
+
+
+def _divides_by_number(term: Term) -> bool:
+    return isinstance(term, Apply) and term.op == "div" and isinstance(term.args[1], Number)

@@ -1,0 +1,69 @@
+"""What each operation of a term is to a kernel that computes in single words."""
+
+from __future__ import annotations
+
+from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
+from fusegen.term import Apply, Name, Number, Term
+from fusegen.term import Let as Named
+
+
+class Border:
+    """Terms to expressions, for a device and a math type."""
+
+    def __init__(self, params: tuple[str, ...], device: Device, math: Math) -> None:
+        """Take the names of what is the same for every element."""
+        self.params, self.device, self.math = params, device, math
+
+    def let(self, let: Named) -> Let:
+        """A named value."""
+        return Let(let.name, self.expr(let.term))
+
+    def expr(self, term: Term) -> Expr:
+        """The expression of a term."""
+        match term:
+            case Number(value):
+                return Const(held(float(value), self.math))
+            case Name(name):
+                return Ref(name)
+            case Apply("by_width", (_, wide)) if self.device is Device.CPU:
+                return self.expr(wide)
+            case Apply("rounded", (Apply() as step,)):
+                return Call("rounded", (self.eager_step(step),))
+            case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
+                return Call("mul", (self.expr(left), Const(held(1.0 / float(value), self.math))))
+            case Apply(op, args):
+                return Call(op, tuple(self.expr(arg) for arg in args))
+            case _:
+                raise AssertionError("compose has replaced every call of a spec")
+
+    def eager_step(self, step: Apply) -> Expr:
+        """One operation as eager runs it, where that is not what the operation says.
+
+        A number over a tensor is the tensor's reciprocal, rounded, times the number (Tensor.__rtruediv__);
+        on the CPU, a number added to a 16-bit tensor is first rounded to that type (ATen's add_kernel).
+        """
+        match step:
+            case Apply("cube", (base,)) if (
+                self.device is Device.CUDA
+            ):  # pow_scalar_tensor_impl rounds b * b
+                return Call(
+                    "mul", (Call("rounded", (Call("square", (self.expr(base),)),)), self.expr(base))
+                )
+            case Apply("reciprocal", (Apply("square") as square,)) if self.device is Device.CUDA:
+                return Call("reciprocal", (Call("rounded", (self.expr(square),)),))
+            case Apply("div", (left, right)) if self.is_scalar(left) and not self.is_scalar(right):
+                reciprocal = Call("rounded", (Call("reciprocal", (self.expr(right),)),))
+                return Call("mul", (reciprocal, self.expr(left)))
+            case Apply("add" | "sub" as op, args) if self.device is Device.CPU:
+                return Call(op, tuple(self.stored(arg) for arg in args))
+            case _:
+                return self.expr(step)
+
+    def stored(self, term: Term) -> Expr:
+        """A term that eager rounds where it is a number."""
+        value = self.expr(term)
+        return Call("rounded", (value,)) if self.is_scalar(term) else value
+
+    def is_scalar(self, term: Term) -> bool:
+        """Whether a term is a Python number to eager."""
+        return isinstance(term, Number) or (isinstance(term, Name) and term.name in self.params)

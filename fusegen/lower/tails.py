@@ -1,0 +1,140 @@
+"""Products of something large with what is too small for a float.
+
+sigmoid(x) falls like e^x, so that at -90 it has lost most of its digits, and x sigmoid(x) would have lost
+them too. What falls so is computed where it is e^37 times as large (`lifted`), and the whole product is
+taken back by one factor (`lift_back`).
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from fusegen.interval import REALS, Interval, point
+from fusegen.ops import ROWS
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, rebuild
+
+# what is c e^x (1 + o(2^-40)) for an x of at most -27
+TAILED = frozenset(
+    ("exp", "sigmoid", "sigmoid_slope", "softplus", "tanh_softplus", "tanh_softplus_slope", "tanh_of_exp",
+     "tanh_of_exp_slope")
+)  # fmt: skip
+# what is c x (1 + o(2^-24)), and what is c (1 + o(2^-24)), for an x of at most e^-27
+LINEAR, LEVEL = frozenset(("erf", "tanh", "expm1")), frozenset(("gauss",))
+LEAST = -64  # where lifting begins in float; in double it is further down
+
+
+def unlost(program: Program) -> Program:
+    """The program with each product that such a tail is part of lifted as a whole."""
+    lift = _Lift(program)
+    for let in program.lets:
+        lift.step(let)
+    results = tuple(map(lift.whole, program.results))
+    return Program(program.inputs, program.params, needed(lift.lets, results), results)
+
+
+class _Lift:
+    """The program's steps so far, what their values may be, and which of them exist lifted."""
+
+    def __init__(self, program: Program) -> None:
+        self.ranges = dict.fromkeys((*program.inputs, *program.params), REALS)
+        self.moving = set(program.inputs)  # what differs from element to element
+        self.grad = Name(program.inputs[0]) if program.inputs[0].startswith("grad") else None
+        self.taken = {*self.ranges, *(let.name for let in program.lets)}
+        self.lets: list[Let] = []
+        self.lifted: dict[str, Term] = {}  # by name, what the argument of its tail is
+
+    def step(self, let: Let) -> None:
+        """Add a step, after one that is the same lifted if it is a tail."""
+        self.ranges[let.name] = self.range(let.term)
+        if self.moving & set(names(let.term)):
+            self.moving.add(let.name)
+        found = self.tail(let.term)
+        if found is not None:
+            term, self.lifted[let.name] = found
+            self.lets.append(Let(_name(let.name), term))
+        self.lets.append(Let(let.name, self.whole(let.term)))
+
+    def argument(self, term: Term) -> Name:
+        """The name of a tail's argument, which is needed twice."""
+        term = self.whole(term)
+        if isinstance(term, Name):
+            return term
+        known = next((let.name for let in self.lets if let.term == term), None)
+        if known is None:
+            known = next(name for k in count() if (name := f"t{k or ''}") not in self.taken)
+            self.taken.add(known)
+            self.ranges[known] = self.range(term)
+            self.moving.add(known)
+            self.lets.append(Let(known, term))
+        return Name(known)
+
+    def whole(self, term: Term) -> Term:
+        """A term with every product with a tail in it lifted and taken back, as late as can be."""
+        found = self.tail(term) if isinstance(term, Apply) and self.multiplies(term) else None
+        return found[0] * call("lift_back", found[1]) if found else rebuild(term, self.whole)
+
+    def multiplies(self, term: Term) -> bool:
+        """Whether a product in a term has two factors, numbers and the incoming gradient aside."""
+        match term:
+            case Apply("mul", (a, b)):
+                counted = not any(isinstance(part, Number) or part == self.grad for part in (a, b))
+                return counted or self.multiplies(a) or self.multiplies(b)
+            case Apply("div", (a, b)):
+                return not isinstance(b, Number) or self.multiplies(a)
+            case Apply("neg" | "add" | "sub", args):
+                return any(map(self.multiplies, args))
+        return False
+
+    def tail(self, term: Term) -> tuple[Term, Term] | None:
+        """The term lifted, and the argument of its tail, if it falls as one does."""
+        match term:
+            case Name(name) if name in self.lifted:
+                return Name(_name(name)), self.lifted[name]
+            case Apply(op, (x,)) if op in TAILED and self.reaches(x):
+                argument = self.argument(x)
+                return call(op, call("lifted", argument)), argument
+            case Apply(op, (x,)) if op in LINEAR or op == "neg":
+                found = self.tail(x)
+                return found and (call(op, found[0]), found[1])
+            case Apply("mul", (a, b)):
+                if (found := self.tail(a)) is not None:
+                    return found[0] * self.along(b, found[1]), found[1]
+                if (found := self.tail(b)) is not None:
+                    return self.along(a, found[1]) * found[0], found[1]
+            case Apply("div", (a, b)) if (found := self.tail(a)) is not None:
+                return found[0] / self.whole(b), found[1]
+            case Apply("add" | "sub" as op, (a, b)):
+                first, second = self.tail(a), self.tail(b)
+                if first is not None and second is not None and first[1] == second[1]:
+                    return call(op, first[0], second[0]), first[1]
+        return None
+
+    def reaches(self, term: Term) -> bool:
+        """Whether the argument of a tail differs from element to element and reaches down to it."""
+        return bool(self.moving & set(names(term))) and self.range(term).low < LEAST
+
+    def along(self, term: Term, argument: Term) -> Term:
+        """Another factor of a lifted product: a level function of the same tail takes it lifted."""
+        match term:
+            case Apply("mul", (a, b)):
+                return self.along(a, argument) * self.along(b, argument)
+            case Apply(op, (x,)) if op in LEVEL:
+                found = self.tail(x)
+                if found is not None and found[1] == argument:
+                    return call(op, found[0])
+        return self.whole(term)
+
+    def range(self, term: Term) -> Interval:
+        """An interval that holds every value of a term."""
+        match term:
+            case Number(value):
+                return point(value)
+            case Name(name):
+                return self.ranges[name]
+            case Apply(op, args):
+                return ROWS[op].range(*map(self.range, args))
+        raise AssertionError("compose has replaced every call of a spec")
+
+
+def _name(name: str) -> str:
+    return f"{name}_lifted"
