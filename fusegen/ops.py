@@ -106,10 +106,11 @@ _X = ("x",)
 _ZERO, _SIX = between(0, 0), between(6, 6)
 
 _E = "const Wide<X> e = exponential(minus_size(x)); "
-# tanh(softplus(v)) is n / d, where n = u^2 + 2 u, u = e^v and d = n + 2; it is 1 soon
-_U = (
-    "const M most = sizeof(M) == 8 ? M(40) : M(20); "
-    "const Wide<X> u = exponential(v > most ? X(most) : v), n = quadratic(u), d = n + M(2); "
+# tanh(softplus(x)) is n / d, where n = u^2 + 2 u, u = e^x and d = n + 2; it is 1 soon
+_MOST = "const M most = sizeof(M) == 8 ? M(40) : M(20); "
+_U = _MOST + (
+    "const Two<M> u = exponential<false>(lifted(bounded(x, M(-125), most))), n = quadratic(u), "
+    "d = plus_two(n); "
 )
 # Φ(-|x|), lifted as exp(t) is
 _TAIL = "const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x); "
@@ -231,7 +232,8 @@ _ROWS = (
        f"const M c[] = {_constants(_TANH_SHRINK)}; "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(c, s)) : far;"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
-       body="const X v = x; " + _U + "return ratio(n, d);", wide=True),
+       body=_MOST + "const Wide<X> n = quadratic(exponential(x > most ? X(most) : x)); "
+       "return ratio(n, plus_two(n));", wide=True),
     Op("tanh_softplus_slope", _X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
        / ((1 + sympy.exp(x)) ** 2 + 1) ** 2, _always(0, 1),
        body=_E + "const Wide<X> n = x > M(0) ? one_plus(e + e) : e * (e + M(2)); "
@@ -251,12 +253,11 @@ _ROWS = (
        f"return exponential(lifted(t)) * {_PER_ROOT_TAU} * lift_back(t);", written=False, wide=True),
     # products with a tail that may be too small for a float
     Op("times_tanh_softplus", _X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
-       lambda a: interval.multiply(a, between(0, 1)), notation="{0} tanh(softplus({0}))", written=False,
-       wide=True, body="const X v = lifted(x); " + _U + "return M(x * ratio(n, d)) * lift_back(x);"),
-    Op("times_tanh_softplus_slope", _X, _mish_slope, _always(-1, 2),
-       written=False, wide=True,
-       body="const X v = lifted(x); " + _U + "const Wide<X> r = ratio(Wide<X>(M(2)), d); "
-       "const M s = M(u), near = x > most ? most : M(x), slope = s * (s + M(1)) * (M(r) * M(r)); "
+       lambda a: interval.multiply(a, between(0, 1)), written=False, notation="{0} tanh(softplus({0}))",
+       body=_U + "return M(x * ratio(n, d)) * lift_back(x);"),
+    Op("times_tanh_softplus_slope", _X, _mish_slope, _always(-1, 2), written=False,
+       body=_U + "const Two<M> r = ratio(Two<M>(M(2)), d); "
+       "const M s = M(u), near = x > most ? most : x, slope = s * (s + M(1)) * (M(r) * M(r)); "
        "return M(n * r * M(0.5) + near * slope) * lift_back(x);"),
     Op("times_ndtr", _X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
        lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False, wide=True,
@@ -294,6 +295,8 @@ WORDS = {row.name: row for row in (
     Op("narrow", _X, lambda x: x, lambda a: a),
     Op("lifted", _X, lambda x: x, lambda a: a),
     Op("lift_back", _X, lambda x: sympy.Integer(1), _always(0, 1)),
+    Op("gate", ("x", "t"), lambda x, t: x / (1 + sympy.exp(-t)),
+       lambda x, t: interval.multiply(x, between(0, 1))),
     Op("exp_of_two", _X, sympy.exp, _always(0, _INF), wide=True,
        body="const M y = {m}exp(x.hi); return {{y, y * x.lo}};"),
     # Φ(-|x|) in double, and its asymptotic expansion over exp(-x^2 / 2)

@@ -484,7 +484,7 @@ ANYWHERE M polynomial(const M (&c)[N], M x) {
   return y;
 }
 
-// 2^n in float, for an n from -126 to 127.
+// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
 template <typename M>
 ANYWHERE M power_of_two(int32_t n) {
   const uint32_t bits = uint32_t(n + 127) << 23;
@@ -606,6 +606,12 @@ ANYWHERE Two<M> quadratic(Two<M> a) {
   const M twice = a.hi + a.hi, y = fma(a.hi, a.hi, twice);
   return {y, fma(a.lo, twice + M(2), fma(a.hi, a.hi, twice - y))};
 }
+// a + 2, of an a from 0.
+template <typename M>
+ANYWHERE Two<M> plus_two(Two<M> a) {
+  const M s = a.hi + M(2);
+  return {s, (a.hi - (s - M(2))) + a.lo};
+}
 // a / b, of a b from 2^-100 to 2^100.
 template <typename M>
 ANYWHERE Two<M> ratio(Two<M> a, Two<M> b) {
@@ -627,31 +633,32 @@ ANYWHERE int32_t integer(M shifted) {
   return bits - 0x4b400000;
 }
 
-// e^(x + rest) for an x of at most 88 in float. With n the integer next to x / ln 2, x - n ln 2 lies between
-// -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
-template <typename M>
+// e^(x + rest). With n the integer next to x / ln 2, x - n ln 2 lies between -0.35 and 0.35, where a minimax
+// polynomial errs by 2^-27. In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which
+// give 0 and infinity.
+template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
     return {y, y * rest};
   } else {
     const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-    const float v = x <= -104.0f ? -104.0f : x;  // it is 0 there
+    const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there
     const float shifted = fma(v, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
     const float r = fma(n, -0.693145752f, v) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
     const float more = fma(r * r, polynomial(c, r), r), one = 1.0f + more;
-    const int32_t half = integer(shifted) >> 1;  // 2^n in two factors, as it may be subnormal
-    const float size = power_of_two<M>(half) * power_of_two<M>(integer(shifted) - half);
+    const int32_t k = integer(shifted), half = SUBNORMAL ? k >> 1 : 0;
+    const float size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(k - half) : power_of_two<M>(k);
     return {one * size, (more - (one - 1.0f)) * size};
   }
 }
-template <typename M>
+template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x) {
-  return exponential(x, M(0));
+  return exponential<SUBNORMAL>(x, M(0));
 }
-template <typename M>
+template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(Two<M> x) {
-  return exponential(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
+  return exponential<SUBNORMAL>(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
 }
 
 // Where e^x is tiny, a larger power, so that nothing is lost before it is multiplied: x + 37, since e^-37 is
@@ -671,6 +678,27 @@ ANYWHERE Word<X> lift_back(X x) {
   using M = Word<X>;
   if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
   return x < M(-64) ? M(8.53304763e-17) : M(1);
+}
+
+// x, or the least or the most that is as good as what is beyond them; double needs no least.
+template <typename M>
+ANYWHERE M bounded(M x, M least, M most) {
+  const M v = x <= least && sizeof(M) == 4 ? least : x;
+  return v >= most ? most : v;
+}
+template <typename M>
+ANYWHERE Two<M> bounded(Two<M> x, M least, M most) {
+  const M v = bounded(x.hi, least, most);
+  return {v, v == x.hi ? x.lo : M(0)};
+}
+
+// x / (1 + e^-t), which is x sigmoid(t).
+template <typename X>
+ANYWHERE Word<X> gate(Word<X> x, X t) {
+  using M = Word<X>;
+  const Two<M> d = one_plus(exponential<false>(-lifted(bounded(t, M(-126), M(87)))));
+  const M r = inverse(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
+  return (y == y ? y : q) * lift_back(t);  // a q of 0 or infinity leaves no rest
 }
 
 }  // namespace
@@ -735,8 +763,13 @@ __device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b)
 __device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
 __device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
 __device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
+__device__ __forceinline__ Approximate plus_two(Approximate a) { return a + 2.0f; }
 __device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
 __device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
+__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
+  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
+  return x.v * (t.v < 0.0f ? e * r : r);
+}
 __device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
 __device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
 

@@ -333,7 +333,7 @@ ANYWHERE M polynomial(const M (&c)[N], M x) {
   return y;
 }
 
-// 2^n in float, for an n from -126 to 127.
+// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
 template <typename M>
 ANYWHERE M power_of_two(int32_t n) {
   const uint32_t bits = uint32_t(n + 127) << 23;

@@ -3,8 +3,8 @@
 #
 #   y = x · erf(softplus(x))
 #
-# Forward: 8 operations an element: 1 finite_below, 2 mul, 1 narrow, 1 erf_of_two, 1 softplus, 1 lifted, 1 lift_back.
-# Gradient: 17 operations an element: 1 finite_above, 1 finite_below, 1 softplus, 2 lifted, 5 mul, 1 narrow, 1 add, 1 erf_of_two, 1 words, 1 gauss, 1 sigmoid, 1 lift_back.
+# Forward: 8 operations an element: 1 finite_below, 2 mul, 1 erf, 1 narrow, 1 softplus, 1 lifted, 1 lift_back.
+# Gradient: 18 operations an element: 1 finite_above, 1 finite_below, 1 softplus, 2 lifted, 5 mul, 2 narrow, 1 add, 1 erf, 1 words, 1 gauss, 1 sigmoid, 1 lift_back.
 # Its evidence, once certified, lies beside it in serf.certificate.json.
 """The input times the error function of its softplus.
 
@@ -45,51 +45,13 @@ __device__ __forceinline__ Approximate sigmoid(Approximate x) {
   return x.v < 0.0f ? e * r : r;
 }
 
-__device__ __forceinline__ Approximate erf_of_two(Approximate x) {
+__device__ __forceinline__ Approximate erf(Approximate x) {
   return erff(x.v);
 }
 
 }  // namespace approximate
 
 namespace {
-
-template <typename X>
-__device__ __forceinline__ Wide<X> half_erfc(X x) {
-  using M = Word<X>;
-  const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
-  return {M(0.5) * erfc(z.hi), M(-0.56418958354775628) * z.lo * exp(-z.hi * z.hi)};
-}
-
-template <typename M>
-__device__ __forceinline__ M mills(M x) {
-  const M q = M(1) / (x * x), c[] = {M(1.0), M(-1.0), M(3.0), M(-15.0), M(105.0), M(-945.0), M(10395.0), M(-135135.0), M(2027025.0), M(-34459425.0)};
-  return M(0.39894228040143268) / x * polynomial(c, q);
-}
-
-template <typename X>
-__device__ __forceinline__ Wide<X> ndtr_tail(X x) {
-  using M = Word<X>;
-  const M size = fabs(M(x)), s = size > M(64) ? M(64) : size;
-  const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
-  if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
-  const M d = fma(M(0.25), s, M(1)), k = inverse(d);
-  const M rest = fma(-k, d, M(1)) - k * fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k);
-  return bell * fma(-rest * (s + M(4)), fma(s, y, M(-0.39894228)), y);
-}
-
-template <typename X>
-__device__ __forceinline__ Wide<X> erf_of_two(X x) {
-  using M = Word<X>;
-  const M v = M(x), s = v * v;
-  if constexpr (sizeof(M) == 8) return erf(v);
-  const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08));
-  const M c[] = {M(-0.37612637877464294), M(0.11283770948648453), M(-0.026864048093557358), M(0.005214054137468338), M(-0.0008310915436595678), M(9.185887029161677e-05)};
-  const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s)));
-  const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08)));
-  const Wide<X> far = one_plus(-(tail + tail));
-  return s < M(0.64) ? near : x < M(0) ? -far : far;
-}
 
 template <typename X>
 __device__ __forceinline__ Wide<X> sigmoid(X x) {
@@ -131,12 +93,12 @@ __device__ __forceinline__ M finite_above(M x) {
 template <typename M>
 __device__ __forceinline__ M serf_forward(M x) {
   const M finite_x = finite_below(x);
-  return M(finite_x * erf_of_two(softplus(lifted(finite_x)))) * lift_back(finite_x);
+  return finite_x * erf(M(softplus(lifted(finite_x)))) * lift_back(finite_x);
 }
 
 __device__ __forceinline__ double serf_forward(double x) {
   const double finite_x = finite_below(x);
-  return double(finite_x * erf_of_two(softplus(lifted(finite_x)))) * lift_back(finite_x);
+  return finite_x * erf(double(softplus(lifted(finite_x)))) * lift_back(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -144,13 +106,13 @@ template <typename M>
 __device__ __forceinline__ M serf_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
   const Wide<M> t_lifted = softplus(lifted(finite_x));
-  return M(grad * (erf_of_two(t_lifted) + finite_x * (words(M(1.1283792f), M(-5.8635383e-08f)) * gauss(t_lifted) * sigmoid(lifted(finite_x))))) * lift_back(finite_x);
+  return M(grad * (erf(M(t_lifted)) + finite_x * (words(M(1.1283792f), M(-5.8635383e-08f)) * gauss(t_lifted) * sigmoid(lifted(finite_x))))) * lift_back(finite_x);
 }
 
 __device__ __forceinline__ double serf_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
   const Wide<double> t_lifted = softplus(lifted(finite_x));
-  return double(grad * (erf_of_two(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) * sigmoid(lifted(finite_x))))) * lift_back(finite_x);
+  return double(grad * (erf(double(t_lifted)) + finite_x * (1.1283791670955126 * gauss(t_lifted) * sigmoid(lifted(finite_x))))) * lift_back(finite_x);
 }
 
 struct Forward {
@@ -542,7 +504,7 @@ ANYWHERE M polynomial(const M (&c)[N], M x) {
   return y;
 }
 
-// 2^n in float, for an n from -126 to 127.
+// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
 template <typename M>
 ANYWHERE M power_of_two(int32_t n) {
   const uint32_t bits = uint32_t(n + 127) << 23;
@@ -664,6 +626,12 @@ ANYWHERE Two<M> quadratic(Two<M> a) {
   const M twice = a.hi + a.hi, y = fma(a.hi, a.hi, twice);
   return {y, fma(a.lo, twice + M(2), fma(a.hi, a.hi, twice - y))};
 }
+// a + 2, of an a from 0.
+template <typename M>
+ANYWHERE Two<M> plus_two(Two<M> a) {
+  const M s = a.hi + M(2);
+  return {s, (a.hi - (s - M(2))) + a.lo};
+}
 // a / b, of a b from 2^-100 to 2^100.
 template <typename M>
 ANYWHERE Two<M> ratio(Two<M> a, Two<M> b) {
@@ -685,31 +653,32 @@ ANYWHERE int32_t integer(M shifted) {
   return bits - 0x4b400000;
 }
 
-// e^(x + rest) for an x of at most 88 in float. With n the integer next to x / ln 2, x - n ln 2 lies between
-// -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
-template <typename M>
+// e^(x + rest). With n the integer next to x / ln 2, x - n ln 2 lies between -0.35 and 0.35, where a minimax
+// polynomial errs by 2^-27. In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which
+// give 0 and infinity.
+template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
     return {y, y * rest};
   } else {
     const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-    const float v = x <= -104.0f ? -104.0f : x;  // it is 0 there
+    const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there
     const float shifted = fma(v, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
     const float r = fma(n, -0.693145752f, v) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
     const float more = fma(r * r, polynomial(c, r), r), one = 1.0f + more;
-    const int32_t half = integer(shifted) >> 1;  // 2^n in two factors, as it may be subnormal
-    const float size = power_of_two<M>(half) * power_of_two<M>(integer(shifted) - half);
+    const int32_t k = integer(shifted), half = SUBNORMAL ? k >> 1 : 0;
+    const float size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(k - half) : power_of_two<M>(k);
     return {one * size, (more - (one - 1.0f)) * size};
   }
 }
-template <typename M>
+template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x) {
-  return exponential(x, M(0));
+  return exponential<SUBNORMAL>(x, M(0));
 }
-template <typename M>
+template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(Two<M> x) {
-  return exponential(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
+  return exponential<SUBNORMAL>(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
 }
 
 // Where e^x is tiny, a larger power, so that nothing is lost before it is multiplied: x + 37, since e^-37 is
@@ -729,6 +698,27 @@ ANYWHERE Word<X> lift_back(X x) {
   using M = Word<X>;
   if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
   return x < M(-64) ? M(8.53304763e-17) : M(1);
+}
+
+// x, or the least or the most that is as good as what is beyond them; double needs no least.
+template <typename M>
+ANYWHERE M bounded(M x, M least, M most) {
+  const M v = x <= least && sizeof(M) == 4 ? least : x;
+  return v >= most ? most : v;
+}
+template <typename M>
+ANYWHERE Two<M> bounded(Two<M> x, M least, M most) {
+  const M v = bounded(x.hi, least, most);
+  return {v, v == x.hi ? x.lo : M(0)};
+}
+
+// x / (1 + e^-t), which is x sigmoid(t).
+template <typename X>
+ANYWHERE Word<X> gate(Word<X> x, X t) {
+  using M = Word<X>;
+  const Two<M> d = one_plus(exponential<false>(-lifted(bounded(t, M(-126), M(87)))));
+  const M r = inverse(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
+  return (y == y ? y : q) * lift_back(t);  // a q of 0 or infinity leaves no rest
 }
 
 }  // namespace
@@ -793,8 +783,13 @@ __device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b)
 __device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
 __device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
 __device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
+__device__ __forceinline__ Approximate plus_two(Approximate a) { return a + 2.0f; }
 __device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
 __device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
+__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
+  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
+  return x.v * (t.v < 0.0f ? e * r : r);
+}
 __device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
 __device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
 

@@ -70,8 +70,17 @@ class _Lift:
 
     def whole(self, term: Term) -> Term:
         """A term with every product with a tail in it lifted and taken back, as late as can be."""
+        match term:
+            case Apply("mul", (a, Apply("sigmoid", (t,)))) if self.gates(a, t):
+                return call("gate", self.whole(a), self.argument(t))
+            case Apply("mul", (Apply("sigmoid", (t,)), a)) if self.gates(a, t):
+                return call("gate", self.whole(a), self.argument(t))
         found = self.tail(term) if isinstance(term, Apply) and self.multiplies(term) else None
         return found[0] * call("lift_back", found[1]) if found else rebuild(term, self.whole)
+
+    def gates(self, term: Term, argument: Term) -> bool:
+        """Whether the product of a term with a sigmoid is one to compute as a whole."""
+        return not isinstance(term, Number) and term != self.grad and self.reaches(argument)
 
     def multiplies(self, term: Term) -> bool:
         """Whether a product in a term has two factors, numbers and the incoming gradient aside."""

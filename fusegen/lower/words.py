@@ -21,7 +21,7 @@ from fusegen.term import Let as Named
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
 OF_TWO = {"exp": "exp_of_two", "erf": "erf_of_two", "tanh": "tanh_of_two"}
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
-ARGUMENTS = (*OF_TWO, "lifted", "lift_back")  # take two words
+ARGUMENTS = (*OF_TWO, "lifted", "lift_back", "gate")  # take two words
 LEAST = 2.0**-140  # of a second word that is worth its place
 
 Words = tuple[Expr, bool]  # an expression, and whether it is of two words
@@ -122,14 +122,20 @@ class Precise(Border):
     def function(self, term: Apply) -> Words:
         """A function: some take two words, and some of these give two."""
         op = term.op
-        if op in OF_TWO and (op != "exp" or self.words(term.args[0], True)[1]):
+        if op in OF_TWO and self.is_of_two(op, term.args[0]):
             return self.called(OF_TWO[op], term.args[0]), True
+        if op == "gate":
+            return Call(op, (self.single(term.args[0]), self.words(term.args[1], True)[0])), False
         if op == "lifted":
             value, wide = self.words(term.args[0], True)
             return Call(op, (value,)), wide
         if ROWS[op].wide:
             return self.called(op, term.args[0]), True
         return Call(op, tuple(map(self.single, term.args))), False
+
+    def is_of_two(self, op: str, argument: Term) -> bool:
+        """Whether a function of the math library takes two words; CUDA's own erf and tanh need none."""
+        return self.words(argument, True)[1] if op == "exp" else self.device is Device.CPU
 
     def called(self, op: str, argument: Term) -> Call:
         """A function of an argument that may be of two words."""

@@ -145,7 +145,7 @@ def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
 
 def wide(kernel: Kernel) -> bool:
     """Whether a kernel computes in two words anywhere."""
-    return any(ROWS[name].wide or name in WORDS for name in operations(kernel))
+    return any(ROWS[op].wide or op in WORDS or "Two<" in ROWS[op].body for op in operations(kernel))
 
 
 def called(names: Iterable[str]) -> frozenset[str]:
