@@ -211,10 +211,11 @@ _ROWS = (
     Op("sigmoid", _X, lambda x: 1 / (1 + sympy.exp(-x)), _always(0, 1), wide=True,
        body=_E + "return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));"),
     Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF), wide=True,
-       body=_E + "const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x); const M s = M(e); "
+       body=_E + "const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x); const M s = e.hi; "
        "if constexpr (sizeof(M) == 8) return high + {m}log1p(s); "
        f"const M c[] = {_constants(_LOG1P)}, cubic = s * (s * (s * polynomial(c, s))); "
-       "return high + (e + (product(s, M(-0.5) * s) + cubic));"),
+       "const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi); "
+       "return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));"),
     # forms and slopes of others in which nothing cancels
     Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
        body=_E + "const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e)); return e * r * r;",
@@ -260,8 +261,10 @@ _ROWS = (
        "const M s = M(u), near = x > most ? most : x, slope = s * (s + M(1)) * (M(r) * M(r)); "
        "return M(n * r * M(0.5) + near * slope) * lift_back(x);"),
     Op("times_ndtr", _X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
-       lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False, wide=True,
-       body=_TAIL + "return x < M(0) ? x * tail * lift_back(t) : x * one_plus(-tail);"),
+       lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False,
+       body="const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x); const M q = x * tail.lo; "
+       "const M below = {m}fma(x, tail.hi, q) * lift_back(t), above = {m}fma(-x, tail.hi, x - q); "
+       "return x > M(0) ? (above == above ? above : x) : below;"),
     Op("times_ndtr_slope", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(-1, 2), written=False, wide=True,
        body=_TAIL + f"const Wide<X> near = exponential(lifted(t)) * {_PER_ROOT_TAU} * x; "
@@ -302,7 +305,7 @@ WORDS = {row.name: row for row in (
     # Φ(-|x|) in double, and its asymptotic expansion over exp(-x^2 / 2)
     Op("half_erfc", _X, lambda x: sympy.erfc(sympy.Abs(x) / sympy.sqrt(2)) / 2, _always(0, 1), wide=True,
        body="const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17)); "
-       "return {{M(0.5) * {m}erfc(z.hi), M(-0.56418958354775628) * z.lo * {m}exp(-z.hi * z.hi)}};"),
+       "return {{M(0.5) * {m}erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * {m}exp(-z.hi * z.hi)}};"),
     Op("mills", _X, lambda x: sympy.erfc(x / sympy.sqrt(2)) * sympy.exp(x**2 / 2) / 2, _always(0, 1),
        body=f"const M q = M(1) / (x * x), c[] = {_constants(_ASYMPTOTIC)}; "
        "return M(0.39894228040143268) / x * polynomial(c, q);"),

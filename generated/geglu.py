@@ -53,7 +53,7 @@ template <typename X>
 __device__ __forceinline__ Wide<X> half_erfc(X x) {
   using M = Word<X>;
   const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
-  return {M(0.5) * erfc(z.hi), M(-0.56418958354775628) * z.lo * exp(-z.hi * z.hi)};
+  return {M(0.5) * erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * exp(-z.hi * z.hi)};
 }
 
 template <typename M>
@@ -74,11 +74,12 @@ __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
   return bell * fma(-rest * (s + M(4)), fma(s, y, M(-0.39894228)), y);
 }
 
-template <typename X>
-__device__ __forceinline__ Wide<X> times_ndtr(X x) {
-  using M = Word<X>;
-  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  return x < M(0) ? x * tail * lift_back(t) : x * one_plus(-tail);
+template <typename M>
+__device__ __forceinline__ M times_ndtr(M x) {
+  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const M q = x * tail.lo;
+  const M below = fma(x, tail.hi, q) * lift_back(t), above = fma(-x, tail.hi, x - q);
+  return x > M(0) ? (above == above ? above : x) : below;
 }
 
 template <typename X>
@@ -176,7 +177,7 @@ template <typename X>
 inline Wide<X> half_erfc(X x) {
   using M = Word<X>;
   const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
-  return {M(0.5) * math::erfc(z.hi), M(-0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi)};
+  return {M(0.5) * math::erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi)};
 }
 
 template <typename M>
@@ -197,11 +198,12 @@ inline Wide<X> ndtr_tail(X x) {
   return bell * math::fma(-rest * (s + M(4)), math::fma(s, y, M(-0.39894228)), y);
 }
 
-template <typename X>
-inline Wide<X> times_ndtr(X x) {
-  using M = Word<X>;
-  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  return x < M(0) ? x * tail * lift_back(t) : x * one_plus(-tail);
+template <typename M>
+inline M times_ndtr(M x) {
+  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const M q = x * tail.lo;
+  const M below = math::fma(x, tail.hi, q) * lift_back(t), above = math::fma(-x, tail.hi, x - q);
+  return x > M(0) ? (above == above ? above : x) : below;
 }
 
 template <typename X>
@@ -637,7 +639,7 @@ template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
-    return {y, y * rest};
+    return {y, y > 0 ? y * rest : 0};
   } else {
     const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
     const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there

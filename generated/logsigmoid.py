@@ -57,10 +57,11 @@ __device__ __forceinline__ Wide<X> softplus(X x) {
   using M = Word<X>;
   const Wide<X> e = exponential(minus_size(x));
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
-  const M s = M(e);
+  const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + log1p(s);
   const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
-  return high + (e + (product(s, M(-0.5) * s) + cubic));
+  const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
+  return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }
 
 // y = -softplus(-x)
@@ -132,10 +133,11 @@ inline Wide<X> softplus(X x) {
   using M = Word<X>;
   const Wide<X> e = exponential(minus_size(x));
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
-  const M s = M(e);
+  const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + math::log1p(s);
   const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
-  return high + (e + (product(s, M(-0.5) * s) + cubic));
+  const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
+  return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }
 
 // y = -softplus(-x)
@@ -548,7 +550,7 @@ template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
-    return {y, y * rest};
+    return {y, y > 0 ? y * rest : 0};
   } else {
     const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
     const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there

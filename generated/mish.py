@@ -558,7 +558,7 @@ template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
-    return {y, y * rest};
+    return {y, y > 0 ? y * rest : 0};
   } else {
     const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
     const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there

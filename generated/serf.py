@@ -65,10 +65,11 @@ __device__ __forceinline__ Wide<X> softplus(X x) {
   using M = Word<X>;
   const Wide<X> e = exponential(minus_size(x));
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
-  const M s = M(e);
+  const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + log1p(s);
   const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
-  return high + (e + (product(s, M(-0.5) * s) + cubic));
+  const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
+  return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }
 
 template <typename X>
@@ -174,7 +175,7 @@ template <typename X>
 inline Wide<X> half_erfc(X x) {
   using M = Word<X>;
   const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
-  return {M(0.5) * math::erfc(z.hi), M(-0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi)};
+  return {M(0.5) * math::erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi)};
 }
 
 template <typename M>
@@ -220,10 +221,11 @@ inline Wide<X> softplus(X x) {
   using M = Word<X>;
   const Wide<X> e = exponential(minus_size(x));
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
-  const M s = M(e);
+  const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + math::log1p(s);
   const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
-  return high + (e + (product(s, M(-0.5) * s) + cubic));
+  const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
+  return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }
 
 template <typename X>
@@ -660,7 +662,7 @@ template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
-    return {y, y * rest};
+    return {y, y > 0 ? y * rest : 0};
   } else {
     const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
     const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there

@@ -80,19 +80,21 @@ class _Lift:
 
     def gates(self, term: Term, argument: Term) -> bool:
         """Whether the product of a term with a sigmoid is one to compute as a whole."""
-        return not isinstance(term, Number) and term != self.grad and self.reaches(argument)
+        return self.large(term) and self.reaches(argument)
 
     def multiplies(self, term: Term) -> bool:
-        """Whether a product in a term has two factors, numbers and the incoming gradient aside."""
+        """Whether a product in a term has two factors, what is uniform and the incoming gradient aside."""
         match term:
-            case Apply("mul", (a, b)):
-                counted = not any(isinstance(part, Number) or part == self.grad for part in (a, b))
+            case Apply("mul" | "div" as op, (a, b)):
+                counted = self.large(b) and (op == "div" or self.large(a))
                 return counted or self.multiplies(a) or self.multiplies(b)
-            case Apply("div", (a, b)):
-                return not isinstance(b, Number) or self.multiplies(a)
             case Apply("neg" | "add" | "sub", args):
                 return any(map(self.multiplies, args))
         return False
+
+    def large(self, term: Term) -> bool:
+        """Whether a factor differs from element to element, and not as the incoming gradient does."""
+        return term != self.grad and bool(self.moving & set(names(term)))
 
     def tail(self, term: Term) -> tuple[Term, Term] | None:
         """The term lifted, and the argument of its tail, if it falls as one does."""
