@@ -586,7 +586,7 @@ ANYWHERE Word<X> gate(Word<X> x, X t) {
   using M = Word<X>;
   const Two<M> d = one_plus(exponential<false>(-lifted(bounded(t, M(-126), M(87)))));
   const M r = inverse(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
-  return (y == y ? y : q) * lift_back(t);  // a q of 0 or infinity leaves no rest
+  return (y < q || y > q ? y : q) * lift_back(t);  // a q of 0 or infinity leaves no rest
 }
 
 }  // namespace

@@ -81,3 +81,28 @@ def test_what_has_pytorchs_bits_keeps_its_nan() -> None:
     compiled = compilation(Path(ROOT / "specs" / "hardswish.yaml"))
     assert compiled.settled == (compiled.simplified[0], compiled.gradient[0])
     assert function("hardswish")(torch.tensor([-math.inf]))[0].isnan()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "silu",
+        "mish",
+        "gelu",
+        "gelu_tanh",
+        "quick_gelu",
+        "serf",
+        "tanh_exp",
+        "tanh",
+        "lecun_tanh",
+        "elu",
+        "selu",
+    ],
+)
+def test_a_zero_keeps_its_sign(name: str, dtype: torch.dtype) -> None:
+    """A value of two words is hi + lo, and -0 + 0 would be 0."""
+    x = torch.tensor([0.0, -0.0] * 20, dtype=dtype)
+    y = function(name)(x)
+    assert not y.any()
+    assert y.signbit().tolist() == [False, True] * 20

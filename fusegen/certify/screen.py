@@ -31,7 +31,8 @@ from fusegen import render
 from fusegen.term import Apply, Name, Number, Program, Term, call
 
 TEMPLATE = "screen.cpp.j2"
-CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-std=c++17", "-w")
+CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+             "-std=c++17", "-w")  # fmt: skip
 CUDA_FLAGS = ("-O3", "--fmad=false", "-std=c++17", "-w")
 BUCKETS, ROOM = 512, 2**20
 ONE = Number(Fraction(1))
