@@ -101,6 +101,15 @@ def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args:
     return Op(name, args or ("a", "b"), real, range_, infix, strength, written=False, **more)
 
 
+def _word(name: str, *args: str, range_: Any, body: str = "", wide: bool | None = None) -> Op:
+    gives_two = bool(body) if wide is None else wide
+    return Op(name, args, _no_function, range_, body=body, written=False, wide=gives_two)
+
+
+def _no_function(*_: Any) -> Any:
+    raise AssertionError("no formula holds it")
+
+
 _INF = interval.INFINITY
 _X = ("x",)
 _ZERO, _SIX = between(0, 0), between(6, 6)
@@ -127,7 +136,13 @@ _ERF = (-0.37612637877464294, 0.11283770948648453, -0.026864048093557358, 0.0052
         -0.0008310915436595678, 9.185887029161677e-05)  # fmt: skip
 _TANH = (-0.33333298563957214, 0.13331958651542664, -0.053786683827638626, 0.02080538496375084,
          -0.005905868019908667)  # fmt: skip
-_ASYMPTOTIC = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0, -135135.0, 2027025.0, -34459425.0)
+# The same tail in double from 25 to 39, by powers of (|x| - 32) / 7; it is 0 beyond.
+_MILLS_FAR = (0.012454807005573594, -0.002719193561543745, 0.0005930927436513156,
+              -0.00012923664591724435, 2.813393841730016e-05, -6.118688880279523e-06,
+              1.3294450357627637e-06, -2.885811037574175e-07, 6.258234034284736e-08,
+              -1.3558583736995122e-08, 2.9347754604053426e-09, -6.351735268968079e-10,
+              1.3722459061959175e-10, -2.90408504117585e-11, 6.26281968197227e-12,
+              -1.679465889571381e-12, 3.6134757122700257e-13)  # fmt: skip
 
 # (x - tanh(x)) / x^3 by powers of x^2, up to |x| = 1.25; in double above.
 _TANH_SHRINK = (0.3333333432674408, -0.1333332657814026, 0.05396692827343941, -0.021858293563127518,
@@ -290,48 +305,54 @@ _ROWS = (
 
 OPS = {row.name: row for row in _ROWS}
 
-# What kernels compute with besides: numbers of two words, and what is too small to be one.
+# What kernels compute with besides: numbers of two words, and what is too small to be one. None stands in a
+# formula, so that none has a real function.
 WORDS = {row.name: row for row in (
-    Op("words", ("hi", "lo"), lambda hi, lo: hi + lo, interval.add),
-    Op("product", ("a", "b"), lambda a, b: a * b, interval.multiply),
-    Op("sum", ("a", "b"), lambda a, b: a + b, interval.add),
-    Op("narrow", _X, lambda x: x, lambda a: a),
-    Op("lifted", _X, lambda x: x, lambda a: a),
-    Op("lift_back", _X, lambda x: sympy.Integer(1), _always(0, 1)),
-    Op("gate", ("x", "t"), lambda x, t: x / (1 + sympy.exp(-t)),
-       lambda x, t: interval.multiply(x, between(0, 1))),
-    Op("exp_of_two", _X, sympy.exp, _always(0, _INF), wide=True,
-       body="const M y = {m}exp(x.hi); return {{y, y * x.lo}};"),
-    # Φ(-|x|) in double, and its asymptotic expansion over exp(-x^2 / 2)
-    Op("half_erfc", _X, lambda x: sympy.erfc(sympy.Abs(x) / sympy.sqrt(2)) / 2, _always(0, 1), wide=True,
-       body="const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17)); "
-       "return {{M(0.5) * {m}erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * {m}exp(-z.hi * z.hi)}};"),
-    Op("mills", _X, lambda x: sympy.erfc(x / sympy.sqrt(2)) * sympy.exp(x**2 / 2) / 2, _always(0, 1),
-       body=f"const M q = M(1) / (x * x), c[] = {_constants(_ASYMPTOTIC)}; "
-       "return M(0.39894228040143268) / x * polynomial(c, q);"),
-    Op("ndtr_tail", _X, lambda x: sympy.erfc(sympy.Abs(x) / sympy.sqrt(2)) / 2, _always(0, _INF), wide=True,
-       body="const M size = {m}fabs(M(x)), s = size > M(64) ? M(64) : size; "
-       "const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5))); "
-       "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "
-       f"const M c[] = {_constants(_MILLS)}; "
-       "const M d = {m}fma(M(0.25), s, M(1)), k = inverse(d); "
-       "const M rest = {m}fma(-k, d, M(1)) - k * {m}fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k); "
-       "return bell * {m}fma(-rest * (s + M(4)), {m}fma(s, y, M(-0.39894228)), y);"),  # k is off by rest
-    Op("erf_of_two", _X, sympy.erf, _always(-1, 1), wide=True,
-       body="const M v = M(x), s = v * v; if constexpr (sizeof(M) == 8) return {m}erf(v); "
-       "const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08)); "
-       f"const M c[] = {_constants(_ERF)}; "
-       "const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s))); "
-       "const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08))); "
-       "const Wide<X> far = one_plus(-(tail + tail)); "
-       "return s < M(0.64) ? near : x < M(0) ? -far : far;"),
-    Op("tanh_of_two", _X, sympy.tanh, _always(-1, 1), wide=True,
-       body="const M v = M(x), s = v * v; "
-       f"const M c[] = {_constants(_TANH)}, fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
-       "const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s); "
-       "const Wide<X> near = ordered_sum(v, v * (s * bend)); "
-       "const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "
-       "return s < M(0.36) ? near : x < M(0) ? -far : far;"),
+    _word("words", "hi", "lo", range_=interval.add),
+    _word("product", "a", "b", range_=interval.multiply),
+    _word("sum", "a", "b", range_=interval.add),
+    _word("narrow", "x", range_=lambda a: a),
+    _word("lifted", "x", range_=lambda a: a),
+    _word("lift_back", "x", range_=_always(0, 1)),
+    _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1))),
+    _word("square_of_two", "x", range_=interval.square, body="return product(x, x);"),
+    _word("cube_of_two", "x", range_=lambda a: interval.multiply(interval.square(a), a),
+          body="return product(x, x) * x;"),
+    _word("exp_of_two", "x", range_=_always(0, _INF),
+          body="const M y = {m}exp(x.hi); return {{y, y * x.lo}};"),
+    # Φ(-|x|) in double, and over exp(-x^2 / 2) far out
+    _word("half_erfc", "x", range_=_always(0, 1),
+          body="const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17)); "
+          "const Wide<X> z = -minus_size(x) * root; "
+          "const M rest = M(0) - M(0.56418958354775628) * z.lo * {m}exp(-z.hi * z.hi); "
+          "return {{M(0.5) * {m}erfc(z.hi), rest}};"),
+    _word("mills", "x", range_=_always(0, 1), wide=False,
+          body=f"const M c[] = {_constants(_MILLS_FAR)}; "
+          "return polynomial(c, (x - M(32)) * M(0.14285714285714286));"),
+    _word("ndtr_tail", "x", range_=_always(0, _INF),
+          body="const M size = {m}fabs(M(x)), s = size > M(39) ? M(39) : size; "
+          "const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5))); "
+          "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "
+          f"const M c[] = {_constants(_MILLS)}; "
+          "const M d = {m}fma(M(0.25), s, M(1)), k = inverse(d); "
+          "const M rest = {m}fma(-k, d, M(1)) - k * {m}fma(M(0.25), s, M(1) - d); "
+          "const M y = k * polynomial(c, k); "
+          "return bell * {m}fma(-rest * (s + M(4)), {m}fma(s, y, M(-0.39894228)), y);"),  # k is off by rest
+    _word("erf_of_two", "x", range_=_always(-1, 1),
+          body="const M v = M(x), s = v * v; if constexpr (sizeof(M) == 8) return {m}erf(v); "
+          "const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08)); "
+          f"const M c[] = {_constants(_ERF)}; "
+          "const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s))); "
+          "const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08))); "
+          "const Wide<X> far = one_plus(-(tail + tail)); "
+          "return s < M(0.64) ? near : x < M(0) ? -far : far;"),
+    _word("tanh_of_two", "x", range_=_always(-1, 1),
+          body="const M v = M(x), s = v * v; "
+          f"const M c[] = {_constants(_TANH)}, fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
+          "const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s); "
+          "const Wide<X> near = ordered_sum(v, v * (s * bend)); "
+          "const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "
+          "return s < M(0.36) ? near : x < M(0) ? -far : far;"),
 )}  # fmt: skip
 ROWS = OPS | WORDS
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}

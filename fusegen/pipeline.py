@@ -49,6 +49,8 @@ from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
+WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once."
+
 
 @dataclass(frozen=True)
 class Compilation:
@@ -115,10 +117,10 @@ class Compilation:
 
     def kernels(self, device: Device) -> tuple[Kernel, ...]:
         """The kernels of a device, forward and then backward, one per math type; each checked."""
-        named = zip(("forward", "backward"), self.programs, strict=True)
+        named = zip(("forward", "backward"), self.programs, (None, self.derived.inputs[0]), strict=True)
         kernels = [
-            lower(f"{self.spec.name}_{which}", program, device, math, self.precise)
-            for which, program in named
+            lower(f"{self.spec.name}_{which}", program, device, math, self.precise, incoming)
+            for which, program, incoming in named
             for math in maths(self.spec.dtypes)
         ]
         for kernel in kernels:
@@ -184,7 +186,13 @@ class Compilation:
             inputs=program.inputs,
             outputs=outputs,
             notes={
-                device: (*said, *map(dump.rewrite, rewrites), *notes(program, device)) for device in Device
+                device: (
+                    *said,
+                    *map(dump.rewrite, rewrites),
+                    *notes(program, device),
+                    *(WIDE for _ in filter(wide, kernels(device)[:1])),
+                )
+                for device in Device
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},

@@ -39,6 +39,14 @@ __device__ __forceinline__ Approximate expm1(Approximate x) {
   return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : ex2(1.4426950408889634f * x.v) - 1.0f;
 }
 
+__device__ __forceinline__ Approximate lifted(Approximate x) {
+  return x;
+}
+
+__device__ __forceinline__ Approximate lift_back(Approximate x) {
+  return 1.0f;
+}
+
 }  // namespace approximate
 
 namespace {
@@ -54,6 +62,7 @@ __device__ __forceinline__ double elu_forward(double x, double alpha) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ M elu_backward(M grad, M x, M alpha) {
   return x > 0.0f ? grad : grad * alpha * exp(lifted(x)) * lift_back(x);
@@ -125,6 +134,7 @@ inline double elu_forward(double x, double alpha) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float elu_backward(float grad, float x, float alpha) {
   return x > 0.0f ? grad : grad * alpha * math::exp(lifted(x)) * lift_back(x);
 }
@@ -312,7 +322,8 @@ class InPlace(torch.autograd.Function):
         return gradient, None, *others
 
 
-# From here on every module is alike: what a call holds, how elements are read, the operator, the build.
+# From here on every module is alike: what a call holds, the arithmetic, how elements are read, the operator, the
+# build.
 
 CALL_SOURCE = r"""
 #include <cmath>
@@ -476,6 +487,9 @@ ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
   const Two<M> p = product(a.hi, b.hi);
   return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
 }
+template <typename M>
+ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
+
 // 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
 template <typename M>
 ANYWHERE M inverse(M x) {
@@ -487,8 +501,6 @@ ANYWHERE M inverse(M x) {
 #endif
   return M(1) / x;
 }
-template <typename M>
-ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
 // a^2 + 2 a, of an a from 0.
 template <typename M>
 ANYWHERE Two<M> quadratic(Two<M> a) {
@@ -644,24 +656,6 @@ struct Approximate {
   float v;
 };
 
-// Enough for 16 bits without second words.
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate) { return hi; }
-__device__ __forceinline__ Approximate product(Approximate a, Approximate b) { return a * b; }
-__device__ __forceinline__ Approximate sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
-__device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
-__device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
-__device__ __forceinline__ Approximate plus_two(Approximate a) { return a + 2.0f; }
-__device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
-__device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
-__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
-  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
-  return x.v * (t.v < 0.0f ? e * r : r);
-}
-__device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
-__device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
-
 }  // namespace approximate
 
 using approximate::Approximate;
@@ -733,9 +727,10 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
+// for six blocks on a processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);

@@ -52,25 +52,28 @@ namespace {
 template <typename X>
 __device__ __forceinline__ Wide<X> half_erfc(X x) {
   using M = Word<X>;
-  const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
-  return {M(0.5) * erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * exp(-z.hi * z.hi)};
+  const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17));
+  const Wide<X> z = -minus_size(x) * root;
+  const M rest = M(0) - M(0.56418958354775628) * z.lo * exp(-z.hi * z.hi);
+  return {M(0.5) * erfc(z.hi), rest};
 }
 
 template <typename M>
 __device__ __forceinline__ M mills(M x) {
-  const M q = M(1) / (x * x), c[] = {M(1.0), M(-1.0), M(3.0), M(-15.0), M(105.0), M(-945.0), M(10395.0), M(-135135.0), M(2027025.0), M(-34459425.0)};
-  return M(0.39894228040143268) / x * polynomial(c, q);
+  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156), M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06), M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09), M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12), M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
+  return polynomial(c, (x - M(32)) * M(0.14285714285714286));
 }
 
 template <typename X>
 __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
-  const M size = fabs(M(x)), s = size > M(64) ? M(64) : size;
+  const M size = fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
   const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
   const M d = fma(M(0.25), s, M(1)), k = inverse(d);
-  const M rest = fma(-k, d, M(1)) - k * fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k);
+  const M rest = fma(-k, d, M(1)) - k * fma(M(0.25), s, M(1) - d);
+  const M y = k * polynomial(c, k);
   return bell * fma(-rest * (s + M(4)), fma(s, y, M(-0.39894228)), y);
 }
 
@@ -97,6 +100,7 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // y = gelu(gate) · up
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ M geglu_forward(M gate, M up) {
   const M finite_gate = finite_below(gate);
@@ -109,6 +113,7 @@ __device__ __forceinline__ double geglu_forward(double gate, double up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ void geglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
@@ -176,25 +181,28 @@ namespace {
 template <typename X>
 inline Wide<X> half_erfc(X x) {
   using M = Word<X>;
-  const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
-  return {M(0.5) * math::erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi)};
+  const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17));
+  const Wide<X> z = -minus_size(x) * root;
+  const M rest = M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi);
+  return {M(0.5) * math::erfc(z.hi), rest};
 }
 
 template <typename M>
 inline M mills(M x) {
-  const M q = M(1) / (x * x), c[] = {M(1.0), M(-1.0), M(3.0), M(-15.0), M(105.0), M(-945.0), M(10395.0), M(-135135.0), M(2027025.0), M(-34459425.0)};
-  return M(0.39894228040143268) / x * polynomial(c, q);
+  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156), M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06), M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09), M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12), M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
+  return polynomial(c, (x - M(32)) * M(0.14285714285714286));
 }
 
 template <typename X>
 inline Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
-  const M size = math::fabs(M(x)), s = size > M(64) ? M(64) : size;
+  const M size = math::fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
   const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
   const M d = math::fma(M(0.25), s, M(1)), k = inverse(d);
-  const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k);
+  const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d);
+  const M y = k * polynomial(c, k);
   return bell * math::fma(-rest * (s + M(4)), math::fma(s, y, M(-0.39894228)), y);
 }
 
@@ -221,6 +229,7 @@ inline M finite_below(M x) {
 }
 
 // y = gelu(gate) · up
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float geglu_forward(float gate, float up) {
   const float finite_gate = finite_below(gate);
   return times_ndtr(finite_gate) * up;
@@ -232,6 +241,7 @@ inline double geglu_forward(double gate, double up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline void geglu_backward(float grad, float gate, float up, float* out) {
   const float finite_gate = finite_below(gate);
   out[0] = grad * up * times_ndtr_slope(finite_gate);
@@ -425,7 +435,8 @@ class Split(torch.autograd.Function):
         return gradient, None
 
 
-# From here on every module is alike: what a call holds, how elements are read, the operator, the build.
+# From here on every module is alike: what a call holds, the arithmetic, how elements are read, the operator, the
+# build.
 
 CALL_SOURCE = r"""
 #include <cmath>
@@ -586,6 +597,9 @@ ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
   const Two<M> p = product(a.hi, b.hi);
   return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
 }
+template <typename M>
+ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
+
 // 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
 template <typename M>
 ANYWHERE M inverse(M x) {
@@ -597,8 +611,6 @@ ANYWHERE M inverse(M x) {
 #endif
   return M(1) / x;
 }
-template <typename M>
-ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
 // a^2 + 2 a, of an a from 0.
 template <typename M>
 ANYWHERE Two<M> quadratic(Two<M> a) {
@@ -754,24 +766,6 @@ struct Approximate {
   float v;
 };
 
-// Enough for 16 bits without second words.
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate) { return hi; }
-__device__ __forceinline__ Approximate product(Approximate a, Approximate b) { return a * b; }
-__device__ __forceinline__ Approximate sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
-__device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
-__device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
-__device__ __forceinline__ Approximate plus_two(Approximate a) { return a + 2.0f; }
-__device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
-__device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
-__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
-  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
-  return x.v * (t.v < 0.0f ? e * r : r);
-}
-__device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
-__device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
-
 }  // namespace approximate
 
 using approximate::Approximate;
@@ -843,9 +837,10 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
+// for six blocks on a processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);

@@ -30,6 +30,19 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
+__device__ __forceinline__ Approximate lifted(Approximate x) {
+  return x;
+}
+
+__device__ __forceinline__ Approximate lift_back(Approximate x) {
+  return 1.0f;
+}
+
+__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
+  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
+  return x.v * (t.v < 0.0f ? e * r : r);
+}
+
 __device__ __forceinline__ Approximate sigmoid(Approximate x) {
   const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
   return x.v < 0.0f ? e * r : r;
@@ -60,6 +73,7 @@ __device__ __forceinline__ Wide<X> sigmoid_slope(X x) {
 }
 
 // y = a · sigmoid(b)
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ M glu_forward(M a, M b) {
   return gate(a, b);
@@ -70,6 +84,7 @@ __device__ __forceinline__ double glu_forward(double a, double b) {
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ void glu_backward(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
@@ -126,6 +141,7 @@ inline Wide<X> sigmoid_slope(X x) {
 }
 
 // y = a · sigmoid(b)
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float glu_forward(float a, float b) {
   return gate(a, b);
 }
@@ -135,6 +151,7 @@ inline double glu_forward(double a, double b) {
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline void glu_backward(float grad, float a, float b, float* out) {
   out[0] = grad * sigmoid(b);
   out[1] = float(grad * a * sigmoid_slope(lifted(b))) * lift_back(b);
@@ -326,7 +343,8 @@ class Split(torch.autograd.Function):
         return gradient, None
 
 
-# From here on every module is alike: what a call holds, how elements are read, the operator, the build.
+# From here on every module is alike: what a call holds, the arithmetic, how elements are read, the operator, the
+# build.
 
 CALL_SOURCE = r"""
 #include <cmath>
@@ -487,6 +505,9 @@ ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
   const Two<M> p = product(a.hi, b.hi);
   return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
 }
+template <typename M>
+ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
+
 // 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
 template <typename M>
 ANYWHERE M inverse(M x) {
@@ -498,8 +519,6 @@ ANYWHERE M inverse(M x) {
 #endif
   return M(1) / x;
 }
-template <typename M>
-ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
 // a^2 + 2 a, of an a from 0.
 template <typename M>
 ANYWHERE Two<M> quadratic(Two<M> a) {
@@ -655,24 +674,6 @@ struct Approximate {
   float v;
 };
 
-// Enough for 16 bits without second words.
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate) { return hi; }
-__device__ __forceinline__ Approximate product(Approximate a, Approximate b) { return a * b; }
-__device__ __forceinline__ Approximate sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
-__device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
-__device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
-__device__ __forceinline__ Approximate plus_two(Approximate a) { return a + 2.0f; }
-__device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
-__device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
-__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
-  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
-  return x.v * (t.v < 0.0f ? e * r : r);
-}
-__device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
-__device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
-
 }  // namespace approximate
 
 using approximate::Approximate;
@@ -744,9 +745,10 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
+// for six blocks on a processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);

@@ -30,6 +30,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
+__device__ __forceinline__ Approximate words(Approximate hi, Approximate lo) {
+  return hi;
+}
+
 __device__ __forceinline__ Approximate tanh_slope(Approximate x) {
   const float e = ex4(-1.4426950408889634f * fabsf(x.v)), r = rcp(1.0f + e);
   return 4.0f * e * r * r;
@@ -52,6 +56,7 @@ __device__ __forceinline__ Wide<X> tanh_slope(X x) {
 }
 
 // y = 1.7159 · tanh(2 / 3 · x)
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ M lecun_tanh_forward(M x) {
   return words(M(1.7159f), M(5.569458e-08f)) * tanh(M(words(M(0.6666667f), M(-1.9868216e-08f)) * x));
@@ -62,6 +67,7 @@ __device__ __forceinline__ double lecun_tanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ M lecun_tanh_backward(M grad, M x) {
   return grad * words(M(1.7159f), M(5.569458e-08f)) * tanh_slope(words(M(0.6666667f), M(-1.9868216e-08f)) * x) * words(M(0.6666667f), M(-1.9868216e-08f));
@@ -120,6 +126,7 @@ inline Wide<X> tanh_slope(X x) {
 }
 
 // y = 1.7159 · tanh(2 / 3 · x)
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float lecun_tanh_forward(float x) {
   return words(1.7159f, 5.569458e-08f) * tanh_of_two(words(0.6666667f, -1.9868216e-08f) * x);
 }
@@ -129,6 +136,7 @@ inline double lecun_tanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float lecun_tanh_backward(float grad, float x) {
   return grad * words(1.7159f, 5.569458e-08f) * tanh_slope(words(0.6666667f, -1.9868216e-08f) * x) * words(0.6666667f, -1.9868216e-08f);
 }
@@ -314,7 +322,8 @@ class InPlace(torch.autograd.Function):
         return gradient, None, *others
 
 
-# From here on every module is alike: what a call holds, how elements are read, the operator, the build.
+# From here on every module is alike: what a call holds, the arithmetic, how elements are read, the operator, the
+# build.
 
 CALL_SOURCE = r"""
 #include <cmath>
@@ -475,6 +484,9 @@ ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
   const Two<M> p = product(a.hi, b.hi);
   return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
 }
+template <typename M>
+ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
+
 // 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
 template <typename M>
 ANYWHERE M inverse(M x) {
@@ -486,8 +498,6 @@ ANYWHERE M inverse(M x) {
 #endif
   return M(1) / x;
 }
-template <typename M>
-ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
 // a^2 + 2 a, of an a from 0.
 template <typename M>
 ANYWHERE Two<M> quadratic(Two<M> a) {
@@ -643,24 +653,6 @@ struct Approximate {
   float v;
 };
 
-// Enough for 16 bits without second words.
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate) { return hi; }
-__device__ __forceinline__ Approximate product(Approximate a, Approximate b) { return a * b; }
-__device__ __forceinline__ Approximate sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
-__device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
-__device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
-__device__ __forceinline__ Approximate plus_two(Approximate a) { return a + 2.0f; }
-__device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
-__device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
-__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
-  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
-  return x.v * (t.v < 0.0f ? e * r : r);
-}
-__device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
-__device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
-
 }  // namespace approximate
 
 using approximate::Approximate;
@@ -732,9 +724,10 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
+// for six blocks on a processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);

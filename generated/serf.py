@@ -30,6 +30,18 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
+__device__ __forceinline__ Approximate words(Approximate hi, Approximate lo) {
+  return hi;
+}
+
+__device__ __forceinline__ Approximate lifted(Approximate x) {
+  return x;
+}
+
+__device__ __forceinline__ Approximate lift_back(Approximate x) {
+  return 1.0f;
+}
+
 __device__ __forceinline__ Approximate gauss(Approximate x) {
   return ex4(-0.7213475204444817f * x.v * x.v);
 }
@@ -91,6 +103,7 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = x · erf(softplus(x))
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ M serf_forward(M x) {
   const M finite_x = finite_below(x);
@@ -103,6 +116,7 @@ __device__ __forceinline__ double serf_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 template <typename M>
 __device__ __forceinline__ M serf_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -174,25 +188,28 @@ namespace {
 template <typename X>
 inline Wide<X> half_erfc(X x) {
   using M = Word<X>;
-  const Wide<X> z = -minus_size(x) * words(M(0.70710678118654757), M(-4.8336466567264567e-17));
-  return {M(0.5) * math::erfc(z.hi), M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi)};
+  const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17));
+  const Wide<X> z = -minus_size(x) * root;
+  const M rest = M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi);
+  return {M(0.5) * math::erfc(z.hi), rest};
 }
 
 template <typename M>
 inline M mills(M x) {
-  const M q = M(1) / (x * x), c[] = {M(1.0), M(-1.0), M(3.0), M(-15.0), M(105.0), M(-945.0), M(10395.0), M(-135135.0), M(2027025.0), M(-34459425.0)};
-  return M(0.39894228040143268) / x * polynomial(c, q);
+  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156), M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06), M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09), M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12), M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
+  return polynomial(c, (x - M(32)) * M(0.14285714285714286));
 }
 
 template <typename X>
 inline Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
-  const M size = math::fabs(M(x)), s = size > M(64) ? M(64) : size;
+  const M size = math::fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
   const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
   const M d = math::fma(M(0.25), s, M(1)), k = inverse(d);
-  const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d), y = k * polynomial(c, k);
+  const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d);
+  const M y = k * polynomial(c, k);
   return bell * math::fma(-rest * (s + M(4)), math::fma(s, y, M(-0.39894228)), y);
 }
 
@@ -247,6 +264,7 @@ inline M finite_above(M x) {
 }
 
 // y = x · erf(softplus(x))
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float serf_forward(float x) {
   const float finite_x = finite_below(x);
   return float(finite_x * erf_of_two(softplus(lifted(finite_x)))) * lift_back(finite_x);
@@ -258,6 +276,7 @@ inline double serf_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = softplus(lifted(finite_x));
@@ -448,7 +467,8 @@ class InPlace(torch.autograd.Function):
         return gradient, None, *others
 
 
-# From here on every module is alike: what a call holds, how elements are read, the operator, the build.
+# From here on every module is alike: what a call holds, the arithmetic, how elements are read, the operator, the
+# build.
 
 CALL_SOURCE = r"""
 #include <cmath>
@@ -609,6 +629,9 @@ ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
   const Two<M> p = product(a.hi, b.hi);
   return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
 }
+template <typename M>
+ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
+
 // 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
 template <typename M>
 ANYWHERE M inverse(M x) {
@@ -620,8 +643,6 @@ ANYWHERE M inverse(M x) {
 #endif
   return M(1) / x;
 }
-template <typename M>
-ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
 // a^2 + 2 a, of an a from 0.
 template <typename M>
 ANYWHERE Two<M> quadratic(Two<M> a) {
@@ -777,24 +798,6 @@ struct Approximate {
   float v;
 };
 
-// Enough for 16 bits without second words.
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate) { return hi; }
-__device__ __forceinline__ Approximate product(Approximate a, Approximate b) { return a * b; }
-__device__ __forceinline__ Approximate sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate ordered_sum(Approximate a, Approximate b) { return a + b; }
-__device__ __forceinline__ Approximate one_plus(Approximate a) { return 1.0f + a.v; }
-__device__ __forceinline__ Approximate ratio(Approximate a, Approximate b) { return a.v * rcp(b.v); }
-__device__ __forceinline__ Approximate quadratic(Approximate a) { return a * (a + 2.0f); }
-__device__ __forceinline__ Approximate plus_two(Approximate a) { return a + 2.0f; }
-__device__ __forceinline__ Approximate minus_size(Approximate x) { return -fabsf(x.v); }
-__device__ __forceinline__ Approximate exponential(Approximate x) { return ex4(0.7213475204444817f * x.v); }
-__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
-  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
-  return x.v * (t.v < 0.0f ? e * r : r);
-}
-__device__ __forceinline__ Approximate lifted(Approximate x) { return x; }
-__device__ __forceinline__ Approximate lift_back(Approximate) { return 1.0f; }
-
 }  // namespace approximate
 
 using approximate::Approximate;
@@ -866,9 +869,10 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
+// for six blocks on a processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);

@@ -498,3 +498,25 @@ def test_another_function_is_told_by_its_first_and_its_worst_input(monkeypatch: 
     assert found.first == (first.hex(), first.hex(), float(wrong(floats(first))).hex())
     assert found.worst == (last.hex(), last.hex(), float(wrong(floats(last))).hex())
     assert judged(monkeypatch, 0x3F800000, call("relu", X), same, eager=same, reference="r").alien is None
+
+
+# eager's vectors give 0 for NaN, and 1 for it in the few elements after them
+@pytest.mark.parametrize(
+    ("given_at_nan", "beside"), [(0.0, 0.0), (1.0, 1.0), (2.0, 1.0)], ids=["vectors", "elements", "neither"]
+)
+def test_a_special_value_is_held_against_what_eager_gives_either_way(
+    given_at_nan: float, beside: float
+) -> None:
+    def eager(x: Tensor) -> Tensor:
+        return torch.where(x.isnan(), 0.0 if x.numel() > 64 else 1.0, x)
+
+    subject = Subject(
+        "planted",
+        unary(call("relu", X)),
+        {},
+        planted(lambda x: torch.where(x.isnan(), given_at_nan, x), torch.ones_like),
+        eager=planted(eager, torch.ones_like),
+    )
+    found = Judge(subject, Screen(subject.program, {}), "cpu").specials(torch.float32)[0]
+    told = {(special.given, special.eager) for special in found if special.input == "nan"}
+    assert told == {(repr(given_at_nan), repr(beside))}

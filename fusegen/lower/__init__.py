@@ -15,7 +15,14 @@ from fusegen.ops import on_host
 from fusegen.term import Apply, Number, Program, Term, names, walk
 
 
-def lower(name: str, program: Program, device: Device, math: Math, precise: bool = False) -> Kernel:
+def lower(
+    name: str,
+    program: Program,
+    device: Device,
+    math: Math,
+    precise: bool = False,
+    incoming: str | None = None,
+) -> Kernel:
     """The kernel that computes a program on a device in a math type.
 
     Args:
@@ -24,8 +31,9 @@ def lower(name: str, program: Program, device: Device, math: Math, precise: bool
         device: what it runs on.
         math: the type of its values.
         precise: whether what approximates is computed in two words.
+        incoming: the input that is the incoming gradient, if there is one.
     """
-    program = unlost(program) if precise else program
+    program = unlost(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
     scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))
     own = [let for let in program.lets if let.name not in uniform]

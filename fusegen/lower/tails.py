@@ -23,9 +23,14 @@ LINEAR, LEVEL = frozenset(("erf", "tanh", "expm1")), frozenset(("gauss",))
 LEAST = -64  # where lifting begins in float; in double it is further down
 
 
-def unlost(program: Program) -> Program:
-    """The program with each product that such a tail is part of lifted as a whole."""
-    lift = _Lift(program)
+def unlost(program: Program, incoming: str | None = None) -> Program:
+    """The program with each product that such a tail is part of lifted as a whole.
+
+    Args:
+        program: accurate.
+        incoming: its input that is the incoming gradient, if there is one; a product with it is not lifted.
+    """
+    lift = _Lift(program, incoming)
     for let in program.lets:
         lift.step(let)
     results = tuple(map(lift.whole, program.results))
@@ -35,23 +40,28 @@ def unlost(program: Program) -> Program:
 class _Lift:
     """The program's steps so far, what their values may be, and which of them exist lifted."""
 
-    def __init__(self, program: Program) -> None:
-        self.ranges = dict.fromkeys((*program.inputs, *program.params), REALS)
+    def __init__(self, program: Program, incoming: str | None) -> None:
+        given = (*program.inputs, *program.params)
+        self.ranges: dict[Term, Interval] = dict.fromkeys(map(Name, given), REALS)
         self.moving = set(program.inputs)  # what differs from element to element
-        self.grad = Name(program.inputs[0]) if program.inputs[0].startswith("grad") else None
-        self.taken = {*self.ranges, *(let.name for let in program.lets)}
+        self.incoming = incoming
+        self.tails: dict[Term, tuple[Term, Term] | None] = {}  # each found once
+        self.wholes: dict[Term, Term] = {}
+        self.taken = {*given, *(let.name for let in program.lets)}
         self.lets: list[Let] = []
-        self.lifted: dict[str, Term] = {}  # by name, what the argument of its tail is
+        self.lifted: dict[str, tuple[Name, Term]] = {}  # by name, itself lifted and its tail's argument
 
     def step(self, let: Let) -> None:
         """Add a step, after one that is the same lifted if it is a tail."""
-        self.ranges[let.name] = self.range(let.term)
+        self.ranges[Name(let.name)] = self.range(let.term)
         if self.moving & set(names(let.term)):
             self.moving.add(let.name)
         found = self.tail(let.term)
         if found is not None:
-            term, self.lifted[let.name] = found
-            self.lets.append(Let(_name(let.name), term))
+            lifted = self.fresh(f"{let.name}_lifted")
+            self.ranges[lifted] = self.range(found[0])  # until it is taken back, which it always is
+            self.lets.append(Let(lifted.name, found[0]))
+            self.lifted[let.name] = lifted, found[1]
         self.lets.append(Let(let.name, self.whole(let.term)))
 
     def argument(self, term: Term) -> Name:
@@ -60,20 +70,32 @@ class _Lift:
         if isinstance(term, Name):
             return term
         known = next((let.name for let in self.lets if let.term == term), None)
-        if known is None:
-            known = next(name for k in count() if (name := f"t{k or ''}") not in self.taken)
-            self.taken.add(known)
-            self.ranges[known] = self.range(term)
-            self.moving.add(known)
-            self.lets.append(Let(known, term))
-        return Name(known)
+        if known is not None:
+            return Name(known)
+        name = self.fresh("t")
+        self.ranges[name] = self.range(term)
+        self.moving.add(name.name)
+        self.lets.append(Let(name.name, term))
+        return name
+
+    def fresh(self, like: str) -> Name:
+        """A name that nothing has."""
+        free = next(name for k in count() if (name := f"{like}{k or ''}") not in self.taken)
+        self.taken.add(free)
+        return Name(free)
 
     def whole(self, term: Term) -> Term:
         """A term with every product with a tail in it lifted and taken back, as late as can be."""
+        if term not in self.wholes:
+            self.wholes[term] = self.made_whole(term)
+        return self.wholes[term]
+
+    def made_whole(self, term: Term) -> Term:
+        """The same, found anew."""
         match term:
-            case Apply("mul", (a, Apply("sigmoid", (t,)))) if self.gates(a, t):
-                return call("gate", self.whole(a), self.argument(t))
-            case Apply("mul", (Apply("sigmoid", (t,)), a)) if self.gates(a, t):
+            case Apply("mul", (a, Apply("sigmoid", (t,)))) | Apply("mul", (Apply("sigmoid", (t,)), a)) if (
+                self.gates(a, t)
+            ):
                 return call("gate", self.whole(a), self.argument(t))
         found = self.tail(term) if isinstance(term, Apply) and self.multiplies(term) else None
         return found[0] * call("lift_back", found[1]) if found else rebuild(term, self.whole)
@@ -94,13 +116,19 @@ class _Lift:
 
     def large(self, term: Term) -> bool:
         """Whether a factor differs from element to element, and not as the incoming gradient does."""
-        return term != self.grad and bool(self.moving & set(names(term)))
+        return term != Name(self.incoming or "") and bool(self.moving & set(names(term)))
 
     def tail(self, term: Term) -> tuple[Term, Term] | None:
         """The term lifted, and the argument of its tail, if it falls as one does."""
+        if term not in self.tails:
+            self.tails[term] = self.found_tail(term)
+        return self.tails[term]
+
+    def found_tail(self, term: Term) -> tuple[Term, Term] | None:
+        """The same, found anew."""
         match term:
             case Name(name) if name in self.lifted:
-                return Name(_name(name)), self.lifted[name]
+                return self.lifted[name]
             case Apply(op, (x,)) if op in TAILED and self.reaches(x):
                 argument = self.argument(x)
                 return call(op, call("lifted", argument)), argument
@@ -137,15 +165,15 @@ class _Lift:
 
     def range(self, term: Term) -> Interval:
         """An interval that holds every value of a term."""
+        if term not in self.ranges:
+            self.ranges[term] = self.found_range(term)
+        return self.ranges[term]
+
+    def found_range(self, term: Term) -> Interval:
+        """The same, found anew."""
         match term:
             case Number(value):
                 return point(value)
-            case Name(name):
-                return self.ranges[name]
             case Apply(op, args):
                 return ROWS[op].range(*map(self.range, args))
-        raise AssertionError("compose has replaced every call of a spec")
-
-
-def _name(name: str) -> str:
-    return f"{name}_lifted"
+        raise AssertionError("compose has replaced every call of a spec, and names are known")

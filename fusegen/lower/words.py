@@ -9,6 +9,7 @@ Source: Dekker 1971, A floating-point technique for extending the available prec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -19,9 +20,12 @@ from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
-OF_TWO = {"exp": "exp_of_two", "erf": "erf_of_two", "tanh": "tanh_of_two"}
+OF_TWO = {
+    "exp": "exp_of_two", "erf": "erf_of_two", "tanh": "tanh_of_two", "square": "square_of_two",
+    "cube": "cube_of_two",
+}  # fmt: skip
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
-ARGUMENTS = (*OF_TWO, "lifted", "lift_back", "gate")  # take two words
+ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", "gate")  # take two words
 LEAST = 2.0**-140  # of a second word that is worth its place
 
 Words = tuple[Expr, bool]  # an expression, and whether it is of two words
@@ -34,12 +38,12 @@ class Precise(Border):
         self,
         params: tuple[str, ...],
         device: Device,
-        math: Math,
+        kind: Math,
         lets: Sequence[Named],
         results: Sequence[Term],
     ) -> None:
         """Take the names of what is the same for every element, and the program's steps in order."""
-        super().__init__(params, device, math)
+        super().__init__(params, device, kind)
         self.wanted = _wanted(lets, results)
         self.wide: set[str] = set()
 
@@ -75,8 +79,9 @@ class Precise(Border):
                 return Call("neg", (value,)), wide
             case Apply("add" | "sub" | "mul" | "div", (a, b)):
                 return self.arithmetic(term.op, a, b, wanted)
-            case Apply("square" | "cube", (a,)) if wanted or self.words(a)[1]:
-                return self.words(a * a if term.op == "square" else a * a * a, wanted)
+            case Apply("square" | "cube" as op, (a,)):
+                value, wide = self.words(a, wanted)
+                return Call(OF_TWO[op] if wide or wanted else op, (value,)), wide or wanted
             case Apply("where", (Apply() as condition, a, b)):
                 return self.choice(condition, a, b)
             case Apply():
@@ -101,8 +106,13 @@ class Precise(Border):
         return Call(EXACT.get(op, "sum"), (left, Call("neg", (right,)) if op == "sub" else right)), True
 
     def number(self, value: Fraction) -> Words:
-        """A number in as many words as it takes, two at most."""
-        hi = held(float(value), self.math)
+        """A number in as many words as it takes, two at most; one where it is infinite."""
+        try:
+            hi = held(float(value), self.math)
+        except OverflowError:
+            hi = math.inf if value > 0 else -math.inf
+        if math.isinf(hi):
+            return Const(hi), False
         lo = held(float(value - Fraction(hi)), self.math)
         if abs(lo) < LEAST:
             return Const(hi), False
@@ -121,21 +131,17 @@ class Precise(Border):
 
     def function(self, term: Apply) -> Words:
         """A function: some take two words, and some of these give two."""
-        op = term.op
-        if op in OF_TWO and self.is_of_two(op, term.args[0]):
-            return self.called(OF_TWO[op], term.args[0]), True
-        if op == "gate":
-            return Call(op, (self.single(term.args[0]), self.words(term.args[1], True)[0])), False
-        if op == "lifted":
-            value, wide = self.words(term.args[0], True)
-            return Call(op, (value,)), wide
-        if ROWS[op].wide:
-            return self.called(op, term.args[0]), True
-        return Call(op, tuple(map(self.single, term.args))), False
-
-    def is_of_two(self, op: str, argument: Term) -> bool:
-        """Whether a function of the math library takes two words; CUDA's own erf and tanh need none."""
-        return self.words(argument, True)[1] if op == "exp" else self.device is Device.CPU
+        match term:
+            case Apply("gate", (a, t)):
+                return Call("gate", (self.single(a), self.words(t, True)[0])), False
+            case Apply("lifted" | "exp" as op, (a,)):
+                value, wide = self.words(a, True)
+                return Call(OF_TWO[op] if wide and op == "exp" else op, (value,)), wide
+            case Apply("erf" | "tanh" as op, (a,)) if self.device is Device.CPU:  # CUDA's own are enough
+                return self.called(OF_TWO[op], a), True
+            case Apply(op, (a,)) if ROWS[op].wide:
+                return self.called(op, a), True
+        return Call(term.op, tuple(map(self.single, term.args))), False
 
     def called(self, op: str, argument: Term) -> Call:
         """A function of an argument that may be of two words."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from fusegen.ir import Device, Kernel, operations
 from fusegen.ops import OPS, ROWS, TRANSCENDENTAL
-from fusegen.printers.cpp import ROUNDED, called
+from fusegen.printers.cpp import ROUNDED, reached
 
 _LOG1P = (
     0.9999998211860657,
@@ -87,6 +87,16 @@ BODIES: dict[str, str] = {
     "erfc": _constants(_ERFC) + "const float z = fabsf(x.v), t = rcp(fmaf(0.5f, z, 1.0f)); "
             f"const float y = t * ex4(fmaf(-{_LOG4_E}f * z, z, polynomial(c, t))); "
             "return x.v < 0.0f ? 2.0f - y : y;",
+    # one word is enough, and the tails of 16 bits are no smaller than those of a float
+    "words": "return hi;",
+    "product": "return a * b;",
+    "sum": "return a + b;",
+    "lifted": "return x;",
+    "lift_back": "return 1.0f;",
+    "gate": f"const float e = ex4(-{_LOG4_E}f * fabsf(t.v)), r = rcp(1.0f + e); "
+            "return x.v * (t.v < 0.0f ? e * r : r);",
+    "square_of_two": "return x.v * x.v;",
+    "cube_of_two": "return x.v * x.v * x.v;",
     "exp_of_two": f"return ex4({_LOG4_E}f * x.v);",
     "ndtr": _NDTR_OF + "return x.v < 0.0f ? y : 1.0f - y;",
     "times_ndtr": _NDTR_OF + "return x.v * (x.v < 0.0f ? y : 1.0f - y);",
@@ -101,6 +111,10 @@ BODIES: dict[str, str] = {
     "sigmoid_slope": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); return e * r * r;",
     "erf_of_two": "return erff(x.v);",
     "tanh_of_two": "return tanhf(x.v);",
+    "tanh_of_exp": f"return tanhf(ex4({_LOG4_E}f * (x.v > 10.0f ? 10.0f : x.v)));",
+    "tanh_of_exp_slope": f"const float t = ex4({_LOG4_E}f * (x.v > 10.0f ? 10.0f : x.v)); "
+                         f"const float e = ex4({-2 * _LOG4_E}f * t), r = rcp(1.0f + e); "
+                         "return t * (4.0f * e) * (r * r);",
     "tanh_slope": f"const float e = ex4({-2 * _LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
                   "return 4.0f * e * r * r;",
     "tanh_shrink": _constants(_TANH_SHRINK) + "const float s = x.v * x.v; "
@@ -125,12 +139,14 @@ def approximations(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     if not approximates(kernels):
         return ()
     used = {name for kernel in kernels for name in operations(kernel)}
-    used = set(BODIES) & used | called(used - set(BODIES))
+    used = set(BODIES) & used | reached(used - set(BODIES))
     bodies = " ".join(ROWS[name].body for name in used - set(BODIES))
     found = used | {row.name for row in OPS.values() if row.libm and f"}}{row.libm}(" in bodies}
     spelt = {ROWS[name].libm or name for name in found}
     own = tuple(
-        _function(ROWS[name].libm or name, ("x",), body) for name, body in BODIES.items() if name in found
+        _function(ROWS[name].libm or name, ROWS[name].args, body)
+        for name, body in BODIES.items()
+        if name in found
     )
     library = tuple(
         _function(row.libm, row.args, f"return {row.libm}f({', '.join(f'{arg}.v' for arg in row.args)});")

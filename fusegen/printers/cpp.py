@@ -36,7 +36,7 @@ LANGUAGES = {
 }
 
 
-FUNCTIONS = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body)  # in the order of their calls
+DEFINED = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body)  # in the order of their calls
 CALLS, WORD = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b")
 HOST = Language("inline", "std::")
 
@@ -138,9 +138,9 @@ def uniform(let: Let) -> str:
 
 def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The definitions of the table's own functions that kernels of one device call, in table order."""
-    used = called(name for kernel in kernels for name in operations(kernel))
+    used = reached(name for kernel in kernels for name in operations(kernel))
     language = LANGUAGES[kernels[0].device]
-    return tuple(_function(op, language) for op in FUNCTIONS if op.name in used)
+    return tuple(_function(op, language) for op in DEFINED if op.name in used)
 
 
 def wide(kernel: Kernel) -> bool:
@@ -148,11 +148,11 @@ def wide(kernel: Kernel) -> bool:
     return any(ROWS[op].wide or op in WORDS or "Two<" in ROWS[op].body for op in operations(kernel))
 
 
-def called(names: Iterable[str]) -> frozenset[str]:
+def reached(names: Iterable[str]) -> frozenset[str]:
     """These operations, and those that their bodies call."""
     found = frozenset(names)
     more = {name for op in found for name in CALLS.findall(ROWS[op].body) if name in ROWS}
-    return found if more <= found else called(found | more)
+    return found if more <= found else reached(found | more)
 
 
 def literal(value: float, kind: Math) -> str:

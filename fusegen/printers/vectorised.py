@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from fusegen.ir import Kernel, operations
 from fusegen.ops import OPS, ROWS
-from fusegen.printers.cpp import called
+from fusegen.printers.cpp import reached
 
 _EXP = (
     1.0,
@@ -68,7 +68,7 @@ BODIES: dict[str, tuple[str, ...]] = {
 
 def vectorised(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The declarations in the namespace `math` that kernels need, each function's after those it calls."""
-    used = called(name for kernel in kernels for name in operations(kernel))
+    used = reached(name for kernel in kernels for name in operations(kernel))
     found = {row.libm for row in OPS.values() if row.libm and row.name in used}
     found |= {row.libm for row in OPS.values() for name in used if f"{{m}}{row.libm}(" in ROWS[name].body}
     found -= {""}

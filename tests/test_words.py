@@ -1,0 +1,134 @@
+"""Kernels of two words: which values have a second word, and which products are lifted."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from conftest import Workshop
+from test_lower import parsed
+
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
+from fusegen.lower import lower
+from fusegen.pipeline import compilation
+from fusegen.term import Let, Program
+
+TENTH = "words(0.10000000149011612, -1.4901161415892261e-09)"
+
+# formula of x, y and the parameter a: what it becomes for the CPU
+FORMS = {
+    # a number that multiplies is taken exactly, and so is the arithmetic in an argument
+    "x * 0.1": f"mul(x, {TENTH})",
+    "x * 0.5": "mul(x, 0.5)",
+    "x / 10": f"mul(x, {TENTH})",
+    "exp(x)": "exp(x)",
+    "exp(x + y)": "exp_of_two(sum(x, y))",
+    "exp(x * y - a)": "exp_of_two(sub(product(x, y), a))",
+    "exp(0.1 * x)": f"exp_of_two(mul({TENTH}, x))",
+    "exp(square(x))": "exp_of_two(square_of_two(x))",
+    "exp(cube(x))": "exp_of_two(cube_of_two(x))",
+    "square(x)": "square(x)",
+    "square(sigmoid(x))": "square_of_two(sigmoid(x))",
+    "log(x * y)": "log(mul(x, y))",
+    # what is made of two words is of two words, until something takes one
+    "1 + sigmoid(x)": "add(1.0, sigmoid(x))",
+    "-sigmoid(x)": "neg(sigmoid(x))",
+    "sqrt(sigmoid(x))": "sqrt(narrow(sigmoid(x)))",
+    "x / sigmoid(y)": "div(x, narrow(sigmoid(y)))",
+    "where(x > 0, sigmoid(x), y)": "where(gt(x, 0.0), sigmoid(x), words(y, 0.0))",
+    "where(x > 0, y, sigmoid(x))": "where(gt(x, 0.0), words(y, 0.0), sigmoid(x))",
+    "erf(x)": "erf_of_two(x)",
+    "tanh(x * y)": "tanh_of_two(product(x, y))",
+    # products with what falls like an exponential are lifted, up to the last of them
+    "x * sigmoid(x)": "gate(x, x)",
+    "sigmoid(y) * x": "gate(x, y)",
+    "x * sigmoid(0.1 * y)": f"t = mul({TENTH}, y); gate(x, t)",
+    "a * sigmoid(x)": "mul(a, sigmoid(x))",
+    "x * sigmoid(a)": "mul(x, sigmoid(a))",
+    "x * exp(y)": "mul(mul(x, exp(lifted(y))), lift_back(y))",
+    "x * y * exp(x)": "mul(mul(mul(x, y), exp(lifted(x))), lift_back(x))",
+    "x * exp(x) + exp(x)": "mul(add(mul(x, exp(lifted(x))), exp(lifted(x))), lift_back(x))",
+    "x * exp(x) + y": "add(mul(mul(x, exp(lifted(x))), lift_back(x)), y)",
+    "exp(x) / y": "mul(div(exp(lifted(x)), y), lift_back(x))",
+    "x * erf(exp(x))": "mul(narrow(mul(x, erf_of_two(exp(lifted(x))))), lift_back(x))",
+    "x * exp(clamp(y, -1, 1))": "mul(x, exp(clamp(y, -1.0, 1.0)))",
+    # numbers beyond those of a float
+    "1e39 * sigmoid(x)": "mul(inf, sigmoid(x))",
+    "sigmoid(x) / -1e-60": "mul(sigmoid(x), -inf)",
+    "sigmoid(x) / 1e-310": "mul(sigmoid(x), inf)",
+    "1e-60 * sigmoid(x)": "mul(0.0, sigmoid(x))",
+}
+NESTED = (
+    "exp({})",
+    "cube({})",
+    "x * sigmoid({})",
+    "sigmoid(square({}))",
+    "sigmoid({}) + sigmoid(2 * x)",
+    "silu({})",
+)
+
+
+def kernel(formula: str, device: Device, incoming: str | None = None, inputs: str = "x y") -> Kernel:
+    """The kernel in float of a formula."""
+    program = Program(tuple(inputs.split()), ("a",), (), (parsed(formula, f"{inputs} a"),))
+    return lower("gate", program, device, Math.FLOAT, True, incoming)
+
+
+def shown(value: Expr) -> str:
+    """An expression as calls."""
+    match value:
+        case Call(op, args):
+            return f"{op}({', '.join(map(shown, args))})"
+        case Ref(name):
+            return name
+        case Const(number):
+            return repr(number)
+    raise AssertionError(value)
+
+
+@pytest.mark.parametrize(("formula", "form"), FORMS.items())
+def test_a_formula_becomes(formula: str, form: str) -> None:
+    made = kernel(formula, Device.CPU)
+    steps = [f"{let.name} = {shown(let.value)}" for let in made.lets]
+    assert "; ".join((*steps, *map(shown, made.results))) == form
+
+
+def test_cudas_own_erf_and_tanh_take_one_word() -> None:
+    assert shown(kernel("erf(0.1 * x)", Device.CUDA).results[0]) == f"erf(narrow(mul({TENTH}, x)))"
+    assert shown(kernel("tanh(x)", Device.CUDA).results[0]) == "tanh(x)"
+
+
+def test_the_incoming_gradient_lifts_nothing_whatever_an_input_is_called() -> None:
+    def form(incoming: str | None) -> str:
+        return shown(kernel("gradient * sigmoid(x)", Device.CPU, incoming, "gradient x").results[0])
+
+    assert form(None) == "gate(gradient, x)"
+    assert form("gradient") == "mul(gradient, sigmoid(x))"
+
+
+def test_a_name_is_of_two_words_where_an_argument_wants_it() -> None:
+    step = Let("u", parsed("x * y"))
+    inside = Program(("x", "y"), (), (step,), (parsed("exp(u) + u", "u"),))
+    made = lower("gate", inside, Device.CPU, Math.FLOAT, True)
+    assert [(let.wide, shown(let.value)) for let in made.lets] == [(True, "product(x, y)")]
+    outside = Program(("x", "y"), (), (step,), (parsed("u + u", "u"),))
+    made = lower("gate", outside, Device.CPU, Math.FLOAT, True)
+    assert [(let.wide, shown(let.value)) for let in made.lets] == [(False, "mul(x, y)")]
+
+
+def test_a_lifted_step_takes_a_name_that_is_free() -> None:
+    lets = (Let("u", parsed("exp(x)")), Let("u_lifted", parsed("y + 1")), Let("t", parsed("y * 2")))
+    result = parsed("(y * u + u_lifted) * (t * exp(x + t))", "x y u u_lifted t")
+    made = lower("gate", Program(("x", "y"), (), lets, (result,)), Device.CPU, Math.FLOAT, True)
+    assert [let.name for let in made.lets] == ["u_lifted1", "u_lifted", "t", "t1"]
+
+
+@pytest.mark.parametrize("form", NESTED)
+def test_the_time_does_not_double_with_every_level(form: str, workshop: Workshop) -> None:
+    formula = "x"
+    for _ in range(24):
+        formula = form.format(formula)
+    path = workshop.spec("deep", f"formula: sigmoid({formula})\n")
+    start = time.monotonic()
+    assert "sigmoid" in compilation(path).module
+    assert time.monotonic() - start < 10  # under one second; doubling would take minutes
