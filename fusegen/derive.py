@@ -84,10 +84,10 @@ def aten_gradient(eager: Program) -> Program | None:
     return None
 
 
-def is_arithmetic(forward: Program, backward: Program) -> bool:
+def is_arithmetic(*programs: Program) -> bool:
     """Whether nothing in these programs approximates."""
-    terms = [let.term for p in (forward, backward) for let in p.lets]
-    terms += [result for p in (forward, backward) for result in p.results]
+    terms = [let.term for program in programs for let in program.lets]
+    terms += [result for program in programs for result in program.results]
     used = {part.op for term in terms for part in walk(term) if isinstance(part, Apply)}
     return not used & TRANSCENDENTAL
 
@@ -153,7 +153,7 @@ class _Reverse:
         results = tuple(self.total(self.adjoints.get(name, [])) for name in self.program.inputs)
         inputs = (grad, *self.program.inputs)
         lets = needed([*self.steps, *self.back], results)
-        return _inlined(Program(inputs, self.program.params, lets, results), self.written)
+        return inlined(Program(inputs, self.program.params, lets, results), self.written)
 
     def step(self, step: Let, adjoint: list[_Part]) -> None:
         """Pass the adjoint of one step on to its arguments."""
@@ -260,7 +260,7 @@ def _as_eager(term: Term) -> Term:
     return call("rounded", term)
 
 
-def _inlined(program: Program, written: set[str]) -> Program:
+def inlined(program: Program, written: set[str]) -> Program:
     """The program with each step that is used once put where it is used; the author's names stay."""
     count = Counter(_used((*(let.term for let in program.lets), *program.results)))
     lets: list[Let] = []

@@ -2,19 +2,24 @@
 
 silu(-inf) is -inf times 0, but x sigmoid(x) tends to 0. Each input of an accurate program is tried at both
 infinities, the others being 1, by what IEEE arithmetic gives (`VALUES`, a row an operation). Where that is
-NaN, and two large magnitudes agree on a number, the input is kept finite on that side.
+NaN, and two large magnitudes agree on a number, the input is kept finite on that side, and small enough to
+be cubed where that is what overflows. Where they agree on an infinity, as x + sin(x) does, what has no
+limit, a sine or a cosine, takes its argument finite.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call, substitute
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, rebuild, substitute
 
 INFINITY, ROOT_TWO = math.inf, math.sqrt(2)
 LARGEST, LARGE = 2.0**1022, 1e200
-SIDES = ((-1.0, "finite_below"), (1.0, "finite_above"))
+GROWING = (1e200, 1.7e201, 2.9e202, 4.3e203)
+CUBED = 2.0**40  # whose cube is a float
+SIDES = ((-1.0, "finite_below", "clamp_min"), (1.0, "finite_above", "clamp_max"))
 
 
 def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]) -> Program:
@@ -30,23 +35,51 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     for name in filter(program.inputs.__contains__, names):
         term: Term = Name(name)
-        for sign, operation in SIDES:
-            if _has_limit(program, params, name, sign):
+        for sign, operation, clamp in SIDES:
+            if _has_limit(program, params, name, sign, (LARGEST, LARGE)):
                 term = call(operation, term)
+            elif _has_limit(program, params, name, sign, (CUBED, CUBED / 16)):
+                term = call(clamp, term, Number(Fraction(sign * CUBED)))
         if isinstance(term, Apply):
             free = next(
                 n for n in (f"finite_{name}", f"finite_{name}2", f"finite_{name}3") if n not in taken
             )
             lets.append(Let(free, term))
             bounded[name] = Name(free)
-    others = tuple(Let(let.name, substitute(let.term, bounded)) for let in program.lets)
-    results = tuple(substitute(result, bounded) for result in program.results)
-    return Program(program.inputs, program.params, (*lets, *others), results)
+    given = filter(program.inputs.__contains__, names)
+    grows = any(_grows(program, params, name, sign) for name in given for sign, *_ in SIDES)
+
+    def kept(term: Term) -> Term:
+        term = substitute(term, bounded)
+        return _bounded_waves(term) if grows else term
+
+    others = tuple(Let(let.name, kept(let.term)) for let in program.lets)
+    return Program(program.inputs, program.params, (*lets, *others), tuple(map(kept, program.results)))
 
 
-def _has_limit(program: Program, params: Mapping[str, float], name: str, sign: float) -> bool:
-    """Whether some result is NaN at an infinity of an input and settled before it, and none is infinite."""
-    at = [_results(program, params, name, sign * size) for size in (INFINITY, LARGEST, LARGE)]
+def _bounded_waves(term: Term) -> Term:
+    """A term in which no sine or cosine is of an infinity."""
+    term = rebuild(term, _bounded_waves)
+    match term:
+        case Apply("sin" | "cos" as op, (argument,)):
+            return call(op, call("finite_above", call("finite_below", argument)))
+    return term
+
+
+def _grows(program: Program, params: Mapping[str, float], name: str, sign: float) -> bool:
+    """Whether some result is NaN at an infinity of an input and tends to an infinity on the way there."""
+    end, *way = [_results(program, params, name, sign * size) for size in (INFINITY, LARGEST, *GROWING)]
+    return any(
+        math.isnan(last) and (min(values) > LARGE / 10 or max(values) < -LARGE / 10)
+        for last, *values in zip(end, *way, strict=True)
+    )
+
+
+def _has_limit(
+    program: Program, params: Mapping[str, float], name: str, sign: float, way: tuple[float, float]
+) -> bool:
+    """Whether some result is NaN at an infinity of an input but settles on its way, none being infinite."""
+    at = [_results(program, params, name, sign * size) for size in (INFINITY, *way)]
     settled = any(math.isnan(end) and _agree(near, before) for end, near, before in zip(*at, strict=True))
     return settled and not any(map(math.isinf, at[0]))
 

@@ -45,7 +45,8 @@ class Op:
         notation: how mathematics writes it, `{0}` being the first argument.
         written: whether a formula may name it; the others come from symbols or from the compiler.
         boolean: whether its value is a condition.
-        wide: whether it takes one word or two and gives two; then its body is over X, either M or Two<M>.
+        wide: whether it takes one word or two and gives two. A body over X, which is M or Two<M>, takes its
+            last argument so.
     """
 
     name: str
@@ -118,7 +119,7 @@ _E = "const Wide<X> e = exponential(minus_size(x)); "
 # tanh(softplus(x)) is n / d, where n = u^2 + 2 u, u = e^x and d = n + 2; it is 1 soon
 _MOST = "const M most = sizeof(M) == 8 ? M(40) : M(20); "
 _U = _MOST + (
-    "const Two<M> u = exponential<false>(lifted(bounded(x, M(-125), most))), n = quadratic(u), "
+    "const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), "
     "d = plus_two(n); "
 )
 # Φ(-|x|), lifted as exp(t) is
@@ -126,10 +127,10 @@ _TAIL = "const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x); "
 # In float, polynomials that are minimax in the relative error: of log1p(e) = e - e^2 / 2 + e^3 p(e), of the
 # normal distribution's tail over exp(-x^2 / 2) as k p(k), where k = 1 / (1 + |x| / 4) (in the manner of
 # Cody 1969, Math. Comp. 23), of tanh(x) = x + x^3 p(x^2) and of erf(x) = 2 x / sqrt(pi) + x^3 p(x^2).
-_LOG1P = (0.3333309292793274, -0.24993328750133514, 0.19926466047763824, -0.16228903830051422,
+LOG1P = (0.3333309292793274, -0.24993328750133514, 0.19926466047763824, -0.16228903830051422,
           0.12680786848068237, -0.08593566715717316, 0.04431314766407013, -0.014689257368445396,
           0.002277808031067252)  # fmt: skip
-_MILLS = (0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
+MILLS = (0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
           0.08385130017995834, 0.017734583467245102, 0.02261105738580227, 0.05587935820221901,
           -0.06453712284564972, 0.01689239591360092)  # fmt: skip
 _ERF = (-0.37612637877464294, 0.11283770948648453, -0.026864048093557358, 0.005214054137468338,
@@ -228,7 +229,7 @@ _ROWS = (
     Op("softplus", _X, lambda x: sympy.log(1 + sympy.exp(x)), _always(0, _INF), wide=True,
        body=_E + "const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x); const M s = e.hi; "
        "if constexpr (sizeof(M) == 8) return high + {m}log1p(s); "
-       f"const M c[] = {_constants(_LOG1P)}, cubic = s * (s * (s * polynomial(c, s))); "
+       f"const M c[] = {_constants(LOG1P)}, cubic = s * (s * (s * polynomial(c, s))); "
        "const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi); "
        "return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));"),
     # forms and slopes of others in which nothing cancels
@@ -312,9 +313,18 @@ WORDS = {row.name: row for row in (
     _word("product", "a", "b", range_=interval.multiply),
     _word("sum", "a", "b", range_=interval.add),
     _word("narrow", "x", range_=lambda a: a),
+    _word("scaled", "x", "hi", "lo", range_=lambda x, hi, lo: interval.multiply(x, interval.add(hi, lo)),
+          body="return {m}fma(x, hi, x * lo);", wide=False),
+    _word("product_plus", "a", "b", "c", "d", wide=False,
+          range_=lambda a, b, c, d: interval.add(interval.multiply(interval.multiply(a, b), c), d),
+          body="const M p = a * b; return {m}fma(p, c, {m}fma({m}fma(a, b, -p), c, d));"),
     _word("lifted", "x", range_=lambda a: a),
     _word("lift_back", "x", range_=_always(0, 1)),
-    _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1))),
+    _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)), wide=False,
+          body="const X v = lifted(at_most(at_least(t, M(-126)), M(87))); "
+          "const Wide<X> d = one_plus(exponential<false>(-v)); "
+          "const M r = inverse(d.hi), q = x * r, y = {m}fma({m}fma(-q, d.lo, {m}fma(-q, d.hi, x)), r, q); "
+          "return (y < q || y > q ? y : q) * lift_back(t);"),  # a q of 0 or infinity leaves no rest
     _word("square_of_two", "x", range_=interval.square, body="return product(x, x);"),
     _word("cube_of_two", "x", range_=lambda a: interval.multiply(interval.square(a), a),
           body="return product(x, x) * x;"),
@@ -333,7 +343,7 @@ WORDS = {row.name: row for row in (
           body="const M size = {m}fabs(M(x)), s = size > M(39) ? M(39) : size; "
           "const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5))); "
           "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "
-          f"const M c[] = {_constants(_MILLS)}; "
+          f"const M c[] = {_constants(MILLS)}; "
           "const M d = {m}fma(M(0.25), s, M(1)), k = inverse(d); "
           "const M rest = {m}fma(-k, d, M(1)) - k * {m}fma(M(0.25), s, M(1) - d); "
           "const M y = k * polynomial(c, k); "

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.derive import aten_gradient, derive, is_arithmetic, unrounded
+from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
 from fusegen.finite import finite
@@ -44,12 +44,16 @@ from fusegen.render import Binding
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
+from fusegen.singles import SINGLES
 from fusegen.spec import FIELDS, Spec, json_schema
 from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
 WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once."
+SINGLE = (
+    "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,11 @@ class Compilation:
     def gradient(self) -> tuple[Program, tuple[Rewrite, ...]]:
         """The program of the gradients in fewer operations, and how it came to be."""
         program, rewrites = simplify(expanded(self.derived), dict(self.spec.assume))
-        return program if self.spec.numerics == "eager" else formed(program), rewrites
+        if (
+            self.spec.numerics == "accurate"
+        ):  # a form may leave one use of a step, and that use take another
+            program = formed(inlined(formed(program), {let.name for let in self.composed.lets}))
+        return program, rewrites
 
     @cached_property
     def settled(self) -> tuple[Program, ...]:
@@ -190,12 +198,16 @@ class Compilation:
                     *said,
                     *map(dump.rewrite, rewrites),
                     *notes(program, device),
-                    *(WIDE for _ in filter(wide, kernels(device)[:1])),
+                    *(
+                        SINGLE if device is Device.CUDA and set(operations(kernel)) & set(SINGLES) else WIDE
+                        for kernel in filter(wide, kernels(device)[:1])
+                    ),
                 )
                 for device in Device
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
+            vectors=1 if is_arithmetic(program) else 2,
         )
 
     @cached_property

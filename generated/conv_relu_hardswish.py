@@ -4,7 +4,7 @@
 #   x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 #
 # Forward: 5 operations an element: 1 relu, 2 mul, 1 clamp_max, 1 add.
-# Gradient: 14 operations an element: 1 relu, 4 mul, 2 add, 3 where, 2 le, 1 clamp_max, 1 ge.
+# Gradient: 14 operations an element: 1 relu, 3 where, 2 le, 2 add, 4 mul, 1 clamp_max, 1 ge.
 # Its evidence, once certified, lies beside it in conv_relu_hardswish.certificate.json.
 """A convolution by PyTorch, then ReLU and hard-swish as one kernel."""
 
@@ -55,18 +55,16 @@ __device__ __forceinline__ double conv_relu_hardswish_forward(double x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 __device__ __forceinline__ float conv_relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
-  const float t2 = (after_relu + 3.0f) * 0.16666667f;
-  return x <= 0.0f ? 0.0f : grad * clamp_max(t2, 1.0f) + (t2 >= 0.0f ? (t2 <= 1.0f ? grad * after_relu * 0.16666667f : 0.0f) : 0.0f);
+  return x <= 0.0f ? 0.0f : grad * clamp_max((after_relu + 3.0f) * 0.16666667f, 1.0f) + (after_relu >= -3.0f ? (after_relu <= 3.0f ? grad * after_relu * 0.16666667f : 0.0f) : 0.0f);
 }
 
 __device__ __forceinline__ double conv_relu_hardswish_backward(double grad, double x) {
   const double after_relu = relu(x);
-  const double t2 = (after_relu + 3.0) * 0.16666666666666666;
-  return x <= 0.0 ? 0.0 : grad * clamp_max(t2, 1.0) + (t2 >= 0.0 ? (t2 <= 1.0 ? grad * after_relu * 0.16666666666666666 : 0.0) : 0.0);
+  return x <= 0.0 ? 0.0 : grad * clamp_max((after_relu + 3.0) * 0.16666666666666666, 1.0) + (after_relu >= -3.0 ? (after_relu <= 3.0 ? grad * after_relu * 0.16666666666666666 : 0.0) : 0.0);
 }
 
 struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1;
+  static constexpr int INPUTS = 1, OUTPUTS = 1, VECTORS = 1;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = conv_relu_hardswish_forward(in[0]);
@@ -74,7 +72,7 @@ struct Forward {
 };
 
 struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1;
+  static constexpr int INPUTS = 2, OUTPUTS = 1, VECTORS = 1;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = conv_relu_hardswish_backward(in[0], in[1]);
@@ -120,14 +118,12 @@ inline double conv_relu_hardswish_forward(double x) {
 // Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
 inline float conv_relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
-  const float t2 = (after_relu + 3.0f) / 6.0f;
-  return x <= 0.0f ? 0.0f : grad * clamp_max(t2, 1.0f) + (t2 >= 0.0f ? (t2 <= 1.0f ? grad * after_relu / 6.0f : 0.0f) : 0.0f);
+  return x <= 0.0f ? 0.0f : grad * clamp_max((after_relu + 3.0f) / 6.0f, 1.0f) + (after_relu >= -3.0f ? (after_relu <= 3.0f ? grad * after_relu / 6.0f : 0.0f) : 0.0f);
 }
 
 inline double conv_relu_hardswish_backward(double grad, double x) {
   const double after_relu = relu(x);
-  const double t2 = (after_relu + 3.0) / 6.0;
-  return x <= 0.0 ? 0.0 : grad * clamp_max(t2, 1.0) + (t2 >= 0.0 ? (t2 <= 1.0 ? grad * after_relu / 6.0 : 0.0) : 0.0);
+  return x <= 0.0 ? 0.0 : grad * clamp_max((after_relu + 3.0) / 6.0, 1.0) + (after_relu >= -3.0 ? (after_relu <= 3.0 ? grad * after_relu / 6.0 : 0.0) : 0.0);
 }
 
 struct Forward {
@@ -423,27 +419,35 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
-// for six blocks on a processor, as fewer spill.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time, and where computing
+// takes long a thread loads VECTORS of them before it does. In double, registers are left for six blocks on a
+// processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
 __global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), VECTORS = DENSE ? F::VECTORS : 1;
+  constexpr int BLOCK = VECTORS * THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);
   T* data[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
-  Vector<T> v[N];
-  int64_t at[N];
+  Vector<T> all[VECTORS][N], (&v)[N] = all[0];
+  int64_t where[VECTORS][N], (&at)[N] = where[0];
   if ((DENSE || vectors) && first + BLOCK <= n) {
-    locate<DENSE>(call, first + threadIdx.x * WIDTH, at);
 #pragma unroll
-    for (int k = 0; k < F::INPUTS; ++k)
-      v[k] = vector(data[k] + at[k], DENSE || call.stride[k][call.rank - 1] == 1);
+    for (int j = 0; j < VECTORS; ++j) {
+      locate<DENSE>(call, first + (j * THREADS + threadIdx.x) * WIDTH, where[j]);
 #pragma unroll
-    for (int e = 0; e < WIDTH; ++e) element<F>(v, e, p);
+      for (int k = 0; k < F::INPUTS; ++k)
+        all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
+    }
 #pragma unroll
-    for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + at[k]) = v[k];
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) element<F>(all[j], e, p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + where[j][k]) = all[j][k];
+    }
   } else if constexpr (DENSE) {
 #pragma unroll 1
     for (int64_t i = first + threadIdx.x; i < n; i += THREADS) {
@@ -491,7 +495,6 @@ bool in_vectors(const Call<N>& call) {
 
 template <class F, typename T, typename M, int N>
 cudaError_t launch(const Call<N>& call) {
-  constexpr int BLOCK = THREADS * (16 / sizeof(T));
   const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
   if (!dense && call.numel > INT32_MAX) {  // in two parts, cut through the longest dimension
     const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
@@ -508,7 +511,8 @@ cudaError_t launch(const Call<N>& call) {
     part.numel = call.numel - part.numel;
     return launch<F, T, M>(part);
   }
-  const unsigned blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
+  const int64_t block = (dense ? F::VECTORS : 1) * THREADS * (16 / sizeof(T));
+  const unsigned blocks = unsigned((call.numel + block - 1) / block);
   const auto kernel = dense ? pointwise<F, T, M, true> : pointwise<F, T, M, false>;
   kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
   return cudaGetLastError();

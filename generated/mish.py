@@ -42,24 +42,43 @@ __device__ __forceinline__ Approximate times_tanh_softplus_slope(Approximate x) 
   const float n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
   const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));
   const float slope = (x.v > 0.0f ? e : 1.0f) * (4.0f * e) * (1.0f + e) * (r * r);
-  return n * r + x.v * slope;
+  return n * r + (x.v > 20.0f ? 20.0f : x.v) * slope;
 }
 
 }  // namespace approximate
 
 namespace {
 
-template <typename M>
-__device__ __forceinline__ M times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(bounded(x, M(-125), most))), n = quadratic(u), d = plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
+  const X near = at_least(at_most(x, 20.0f), -132.5f);
+  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
+  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
+  const float q = single_ratio(x > 0.0f ? 2.0f : n, d);
+  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
 }
 
 template <typename M>
-__device__ __forceinline__ M times_tanh_softplus_slope(M x) {
+__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(bounded(x, M(-125), most))), n = quadratic(u), d = plus_two(n);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
+  return M(x * ratio(n, d)) * lift_back(x);
+}
+
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope(X x) {
+  const X near = at_least(at_most(x, 20.0f), -132.5f);
+  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
+  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
+  const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
+  const float slope = single_ratio(rise, d);
+  return single_ratio(fma(near, slope, n), d) * 0x1p-64f;
+}
+
+template <typename M>
+__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
   const Two<M> r = ratio(Two<M>(M(2)), d);
   const M s = M(u), near = x > most ? most : x, slope = s * (s + M(1)) * (M(r) * M(r));
   return M(n * r * M(0.5) + near * slope) * lift_back(x);
@@ -72,7 +91,7 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // y = x · tanh(softplus(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 template <typename M>
 __device__ __forceinline__ M mish_forward(M x) {
   const M finite_x = finite_below(x);
@@ -85,7 +104,7 @@ __device__ __forceinline__ double mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 template <typename M>
 __device__ __forceinline__ M mish_backward(M grad, M x) {
   const M finite_x = finite_below(x);
@@ -98,7 +117,7 @@ __device__ __forceinline__ double mish_backward(double grad, double x) {
 }
 
 struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1;
+  static constexpr int INPUTS = 1, OUTPUTS = 1, VECTORS = 2;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = mish_forward(in[0]);
@@ -106,7 +125,7 @@ struct Forward {
 };
 
 struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1;
+  static constexpr int INPUTS = 2, OUTPUTS = 1, VECTORS = 2;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = mish_backward(in[0], in[1]);
@@ -129,14 +148,14 @@ namespace {
 template <typename M>
 inline M times_tanh_softplus(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(bounded(x, M(-125), most))), n = quadratic(u), d = plus_two(n);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
   return M(x * ratio(n, d)) * lift_back(x);
 }
 
 template <typename M>
 inline M times_tanh_softplus_slope(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(bounded(x, M(-125), most))), n = quadratic(u), d = plus_two(n);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
   const Two<M> r = ratio(Two<M>(M(2)), d);
   const M s = M(u), near = x > most ? most : x, slope = s * (s + M(1)) * (M(r) * M(r));
   return M(n * r * M(0.5) + near * slope) * lift_back(x);
@@ -547,7 +566,7 @@ ANYWHERE Two<M> ratio(Two<M> a, Two<M> b) {
 template <typename M>
 ANYWHERE M minus_size(M x) { return -fabs(x); }
 template <typename M>
-ANYWHERE Two<M> minus_size(Two<M> x) { return x < M(0) ? x : -x; }
+ANYWHERE Two<M> minus_size(Two<M> x) { return {-fabs(x.hi), x.hi < M(0) ? x.lo : -x.lo}; }
 
 // The n of n + 1.5 2^23 in float.
 template <typename M>
@@ -604,25 +623,37 @@ ANYWHERE Word<X> lift_back(X x) {
   return x < M(-64) ? M(8.53304763e-17) : M(1);
 }
 
-// x, or the least or the most that is as good as what is beyond them; double needs no least.
+// x, or the least that is as good as what is below it; double needs none.
 template <typename M>
-ANYWHERE M bounded(M x, M least, M most) {
-  const M v = x <= least && sizeof(M) == 4 ? least : x;
-  return v >= most ? most : v;
+ANYWHERE M at_least(M x, M least) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(M) == 4) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(least));
+    return x;
+  }
+#endif
+  return x <= least && sizeof(M) == 4 ? least : x;
+}
+// x, or the most that is as good as what is above it.
+template <typename M>
+ANYWHERE M at_most(M x, M most) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(M) == 4) {
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(most));
+    return x;
+  }
+#endif
+  return x >= most ? most : x;
 }
 template <typename M>
-ANYWHERE Two<M> bounded(Two<M> x, M least, M most) {
-  const M v = bounded(x.hi, least, most);
+ANYWHERE Two<M> at_least(Two<M> x, M least) {
+  const M v = at_least(x.hi, least);
   return {v, v == x.hi ? x.lo : M(0)};
 }
-
-// x / (1 + e^-t), which is x sigmoid(t).
-template <typename X>
-ANYWHERE Word<X> gate(Word<X> x, X t) {
-  using M = Word<X>;
-  const Two<M> d = one_plus(exponential<false>(-lifted(bounded(t, M(-126), M(87)))));
-  const M r = inverse(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
-  return (y < q || y > q ? y : q) * lift_back(t);  // a q of 0 or infinity leaves no rest
+template <typename M>
+ANYWHERE Two<M> at_most(Two<M> x, M most) {
+  const M v = at_most(x.hi, most);
+  return {v, v == x.hi ? x.lo : M(0)};
 }
 
 }  // namespace
@@ -684,6 +715,64 @@ struct Approximate {
 using approximate::Approximate;
 
 namespace {
+
+// What a function gives of floats, and what of doubles, in one word or two.
+template <typename X>
+using OfFloat = std::enable_if_t<std::is_same_v<Word<X>, float>, float>;
+template <typename X, typename Y>
+using OfDouble = std::enable_if_t<std::is_same_v<Word<X>, double>, Y>;
+
+// 1 / x to half a unit in the last place or little more, of an x from 2^-100 to 2^126.
+template <typename M>
+__device__ __forceinline__ M refined_inverse(M x) {
+  const M r = inverse(x);
+  return fma(fma(-x, r, M(1)), r, r);
+}
+template <typename M>
+__device__ __forceinline__ M refined_inverse(Two<M> x) {
+  const M r = inverse(x.hi);
+  return fma(fma(-r, x.lo, fma(-r, x.hi, M(1))), r, r);
+}
+
+// a / d to half a unit in the last place or little more, of a d from 2^-100 to 2^126.
+template <typename M>
+__device__ __forceinline__ M single_ratio(M a, Two<M> d) {
+  const M r = inverse(d.hi), q = a * r;
+  return fma(fma(-q, d.lo, fma(-q, d.hi, a)), r, q);
+}
+template <typename M>
+__device__ __forceinline__ M single_ratio(Two<M> a, Two<M> d) {
+  const M r = inverse(d.hi), q = a.hi * r;
+  return fma(fma(-q, d.lo, fma(-q, d.hi, a.hi) + a.lo), r, q);
+}
+
+// a b + c in two words, of an a b no larger than c.
+template <typename M>
+__device__ __forceinline__ Two<M> fma_words(M a, M b, M c) {
+  const M s = fma(a, b, c);
+  return {s, fma(a, b, c - s)};
+}
+
+// 2^64 e^x in float as (1 + more) size, by the polynomial of `exponential`, of an x up to 44 and from -132.5,
+// where it is 0.
+template <typename M>
+struct Power {
+  M more, size;
+  __device__ __forceinline__ operator M() const { return fma(more, size, size); }
+};
+template <typename M>
+__device__ __forceinline__ Two<M> words(Power<M> p) {
+  const M e = p;
+  return {e, fma(p.more, p.size, p.size - e)};
+}
+template <typename X>
+__device__ __forceinline__ Power<Word<X>> power(X of) {
+  const Two<Word<X>> x = of;
+  const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+  const float shifted = fma(x.hi, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+  const float r = fma(n, -0.693145752f, x.hi) + fma(n, -1.42860677e-6f, x.lo);
+  return {fma(r * r, polynomial(c, r), r), power_of_two<float>(integer(shifted) + 64)};
+}
 
 template <>
 struct Words<Approximate> {
@@ -750,27 +839,35 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
-// for six blocks on a processor, as fewer spill.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time, and where computing
+// takes long a thread loads VECTORS of them before it does. In double, registers are left for six blocks on a
+// processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
 __global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), VECTORS = DENSE ? F::VECTORS : 1;
+  constexpr int BLOCK = VECTORS * THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);
   T* data[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
-  Vector<T> v[N];
-  int64_t at[N];
+  Vector<T> all[VECTORS][N], (&v)[N] = all[0];
+  int64_t where[VECTORS][N], (&at)[N] = where[0];
   if ((DENSE || vectors) && first + BLOCK <= n) {
-    locate<DENSE>(call, first + threadIdx.x * WIDTH, at);
 #pragma unroll
-    for (int k = 0; k < F::INPUTS; ++k)
-      v[k] = vector(data[k] + at[k], DENSE || call.stride[k][call.rank - 1] == 1);
+    for (int j = 0; j < VECTORS; ++j) {
+      locate<DENSE>(call, first + (j * THREADS + threadIdx.x) * WIDTH, where[j]);
 #pragma unroll
-    for (int e = 0; e < WIDTH; ++e) element<F>(v, e, p);
+      for (int k = 0; k < F::INPUTS; ++k)
+        all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
+    }
 #pragma unroll
-    for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + at[k]) = v[k];
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) element<F>(all[j], e, p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + where[j][k]) = all[j][k];
+    }
   } else if constexpr (DENSE) {
 #pragma unroll 1
     for (int64_t i = first + threadIdx.x; i < n; i += THREADS) {
@@ -818,7 +915,6 @@ bool in_vectors(const Call<N>& call) {
 
 template <class F, typename T, typename M, int N>
 cudaError_t launch(const Call<N>& call) {
-  constexpr int BLOCK = THREADS * (16 / sizeof(T));
   const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
   if (!dense && call.numel > INT32_MAX) {  // in two parts, cut through the longest dimension
     const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
@@ -835,7 +931,8 @@ cudaError_t launch(const Call<N>& call) {
     part.numel = call.numel - part.numel;
     return launch<F, T, M>(part);
   }
-  const unsigned blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
+  const int64_t block = (dense ? F::VECTORS : 1) * THREADS * (16 / sizeof(T));
+  const unsigned blocks = unsigned((call.numel + block - 1) / block);
   const auto kernel = dense ? pointwise<F, T, M, true> : pointwise<F, T, M, false>;
   kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
   return cudaGetLastError();

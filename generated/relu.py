@@ -54,7 +54,7 @@ __device__ __forceinline__ double relu_backward(double grad, double output) {
 }
 
 struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1;
+  static constexpr int INPUTS = 1, OUTPUTS = 1, VECTORS = 1;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = relu_forward(in[0]);
@@ -62,7 +62,7 @@ struct Forward {
 };
 
 struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1;
+  static constexpr int INPUTS = 2, OUTPUTS = 1, VECTORS = 1;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = relu_backward(in[0], in[1]);
@@ -414,27 +414,35 @@ constexpr int THREADS = 128;
 
 // A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
 // do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time; in double, registers
-// for six blocks on a processor, as fewer spill.
+// the kernel that keeps few registers, so that enough threads wait for memory at a time, and where computing
+// takes long a thread loads VECTORS of them before it does. In double, registers are left for six blocks on a
+// processor, as fewer spill.
 template <class F, typename T, typename M, bool DENSE>
 __global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), BLOCK = THREADS * WIDTH;
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), VECTORS = DENSE ? F::VECTORS : 1;
+  constexpr int BLOCK = VECTORS * THREADS * WIDTH;
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);
   T* data[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
-  Vector<T> v[N];
-  int64_t at[N];
+  Vector<T> all[VECTORS][N], (&v)[N] = all[0];
+  int64_t where[VECTORS][N], (&at)[N] = where[0];
   if ((DENSE || vectors) && first + BLOCK <= n) {
-    locate<DENSE>(call, first + threadIdx.x * WIDTH, at);
 #pragma unroll
-    for (int k = 0; k < F::INPUTS; ++k)
-      v[k] = vector(data[k] + at[k], DENSE || call.stride[k][call.rank - 1] == 1);
+    for (int j = 0; j < VECTORS; ++j) {
+      locate<DENSE>(call, first + (j * THREADS + threadIdx.x) * WIDTH, where[j]);
 #pragma unroll
-    for (int e = 0; e < WIDTH; ++e) element<F>(v, e, p);
+      for (int k = 0; k < F::INPUTS; ++k)
+        all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
+    }
 #pragma unroll
-    for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + at[k]) = v[k];
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) element<F>(all[j], e, p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + where[j][k]) = all[j][k];
+    }
   } else if constexpr (DENSE) {
 #pragma unroll 1
     for (int64_t i = first + threadIdx.x; i < n; i += THREADS) {
@@ -482,7 +490,6 @@ bool in_vectors(const Call<N>& call) {
 
 template <class F, typename T, typename M, int N>
 cudaError_t launch(const Call<N>& call) {
-  constexpr int BLOCK = THREADS * (16 / sizeof(T));
   const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
   if (!dense && call.numel > INT32_MAX) {  // in two parts, cut through the longest dimension
     const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
@@ -499,7 +506,8 @@ cudaError_t launch(const Call<N>& call) {
     part.numel = call.numel - part.numel;
     return launch<F, T, M>(part);
   }
-  const unsigned blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
+  const int64_t block = (dense ? F::VECTORS : 1) * THREADS * (16 / sizeof(T));
+  const unsigned blocks = unsigned((call.numel + block - 1) / block);
   const auto kernel = dense ? pointwise<F, T, M, true> : pointwise<F, T, M, false>;
   kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
   return cudaGetLastError();

@@ -74,12 +74,13 @@ class Kernel:
     call: type[ctypes.Structure]
     inputs: int
     outputs: int
+    vectors: int
     threads: int
     state: State
 
     def block(self, dtype: torch.dtype) -> int:
         """How many elements a block computes."""
-        return self.threads * width(dtype)
+        return self.vectors * self.threads * width(dtype)
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ def width(dtype: torch.dtype) -> int:
     return 16 // dtype.itemsize
 
 
-def shapes(module: ModuleType) -> list[tuple[int, int]]:
-    """How many inputs and outputs the module's kernels have."""
-    found = re.findall(r"INPUTS = (\d+), OUTPUTS = (\d+);", module.CUDA_SOURCE)
-    return [(int(inputs), int(outputs)) for inputs, outputs in found]
+def shapes(module: ModuleType) -> list[tuple[int, int, int]]:
+    """How many inputs and outputs the module's kernels have, and how many vectors of each a thread."""
+    found = re.findall(r"INPUTS = (\d+), OUTPUTS = (\d+), VECTORS = (\d+);", module.CUDA_SOURCE)
+    return [(int(inputs), int(outputs), int(vectors)) for inputs, outputs, vectors in found]
 
 
 def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
@@ -129,9 +130,9 @@ def emulated(module: ModuleType, name: str, folder: Path, params: int = 0) -> Em
     counts = shapes(module)
     assert len(counts) == 2
     layouts = [
-        f"sizeof(Call<{sum(count)}>)"
-        + "".join(f", offsetof(Call<{sum(count)}>, {field})" for field in FIELDS)
-        for count in counts
+        f"sizeof(Call<{inputs + outputs}>)"
+        + "".join(f", offsetof(Call<{inputs + outputs}>, {field})" for field in FIELDS)
+        for inputs, outputs, _ in counts
     ]
     text += f'\n#include <cstddef>\nextern "C" {{ size_t layout[] = {{{", ".join(layouts)}}}; }}\n'
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
@@ -142,13 +143,13 @@ def emulated(module: ModuleType, name: str, folder: Path, params: int = 0) -> Em
     [threads] = re.findall(r"constexpr int THREADS = (\d+);", text)
     mirrored: list[int] = []
     kernels = []
-    for which, (inputs, outputs) in zip(("forward", "backward"), counts, strict=True):
+    for which, (inputs, outputs, vectors) in zip(("forward", "backward"), counts, strict=True):
         call = call_type(inputs + outputs, params)
         mirrored += [ctypes.sizeof(call), *(getattr(call, field).offset for field in FIELDS)]
         launch = getattr(loaded, f"{name}_{which}_launch")
         launch.restype = ctypes.c_char_p
         state = State.in_dll(loaded, "emulation")
-        kernels.append(Kernel(launch, call, inputs, outputs, int(threads), state))
+        kernels.append(Kernel(launch, call, inputs, outputs, vectors, int(threads), state))
     assert list((ctypes.c_size_t * len(mirrored)).in_dll(loaded, "layout")) == mirrored
     return Emulated(*kernels)
 
@@ -435,24 +436,30 @@ def test_a_chain_is_near_its_steps(emulate: Callable[[str], Emulated], dtype: to
 
 def test_every_kind_of_kernel_is_emulated() -> None:
     """As many inputs and outputs as a committed module has, with and without scalars of the host."""
-    every = {count for name in NAMES for count in shapes(generated(name))}
-    assert every == {count for name in (*EXACT, *NEARLY) for count in shapes(generated(name))}
+    every = {count[:2] for name in NAMES for count in shapes(generated(name))}
+    assert every == {count[:2] for name in (*EXACT, *NEARLY) for count in shapes(generated(name))}
     assert "const double slope = " in generated("rrelu").CALL_SOURCE
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("name", ["hardsigmoid", "sigmoid"])  # of one vector a thread, and of two
 def test_every_length_leaves_no_element_out(
-    emulate: Callable[[str], Emulated], dtype: torch.dtype, aligned: bool
+    emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype, aligned: bool
 ) -> None:
     """Every residue of the vector's width, of the block, and of a thread's share."""
-    emulation = emulate("hardsigmoid")
+    emulation = emulate(name)
     block = emulation.forward.block(dtype)
     longest = 2 * block + width(dtype)
     generator = torch.Generator().manual_seed(1)
     x, g = torch.randn(2, longest, generator=generator, dtype=dtype) * 2
-    forward = in_math(EXACT["hardsigmoid"].forward, x)
-    backward = in_math(EXACT["hardsigmoid"].backward, g, x)
+    if name in EXACT:
+        forward, backward = in_math(EXACT[name].forward, x), in_math(EXACT[name].backward, g, x)
+    else:  # element by element
+        forward, backward = (
+            torch.cat([run(kernel, *row)[0] for row in zip(*(t.split(1) for t in given), strict=True)])
+            for kernel, given in ((emulation.forward, (x,)), (emulation.backward, (g, x)))
+        )
     lengths = {*range(1, 2 * width(dtype) + 1), *range(1, longest + 1, 29 if width(dtype) > 2 else 11)}
     for edge in (emulation.forward.threads, block, 2 * block):
         lengths |= set(range(edge - width(dtype) - 1, edge + width(dtype) + 1))

@@ -43,7 +43,10 @@ def test_every_operation_has_a_value() -> None:
         (of(call("soft_sign", X)), {"finite_below", "finite_above"}),
         (of(call("sigmoid", X) + X * call("sigmoid_slope", X)), {"finite_below", "finite_above"}),
         (of(call("tanh", X)), set()),
-        (of(X + call("sin", X)), set()),  # NaN is right: there is no limit
+        (of(call("sin", X)), set()),  # NaN is right: there is no limit
+        (of(X + call("sin", X)), {"finite_below", "finite_above"}),  # grows, the sine being of a number
+        (of(X * call("sin", X)), set()),
+        (of(call("sigmoid_slope", X) * (X * X * X)), {"clamp_min", "clamp_max"}),  # its cube is finite
         (of(X - X), {"finite_below", "finite_above"}),
         (of(X * X - X * X * X), set()),  # grows
         (of(X * call("sigmoid", X), -X), set()),  # the second is infinite where the first is NaN

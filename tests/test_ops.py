@@ -339,7 +339,7 @@ def test_a_row_is_consistent(row: Op) -> None:
 # what arithmetic.h.j2 defines, and what stands before these functions
 SHARED = (
     "polynomial product sum ordered_sum one_plus words quadratic ratio inverse minus_size exponential "
-    "plus_two bounded Two false lifted lift_back ndtr_tail half_erfc mills tanh_of_two hi lo"
+    "plus_two at_least at_most Two false lifted lift_back ndtr_tail half_erfc mills tanh_of_two hi lo"
 ).split()
 
 

@@ -7,6 +7,7 @@ taken back by one factor (`lift_back`).
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import count
 
 from fusegen.interval import REALS, Interval, point
@@ -110,7 +111,7 @@ class _Lift:
             case Apply("mul" | "div" as op, (a, b)):
                 counted = self.large(b) and (op == "div" or self.large(a))
                 return counted or self.multiplies(a) or self.multiplies(b)
-            case Apply("neg" | "add" | "sub", args):
+            case Apply("neg" | "add" | "sub", args) | Apply("where", (_, *args)):
                 return any(map(self.multiplies, args))
         return False
 
@@ -142,11 +143,19 @@ class _Lift:
                     return self.along(a, found[1]) * found[0], found[1]
             case Apply("div", (a, b)) if (found := self.tail(a)) is not None:
                 return found[0] / self.whole(b), found[1]
+            case Apply("where", (condition, a, Number(Fraction(numerator=0)) as zero)):
+                found = self.tail(a)
+                return found and (call("where", self.whole(condition), found[0], zero), found[1])
             case Apply("add" | "sub" as op, (a, b)):
-                first, second = self.tail(a), self.tail(b)
-                if first is not None and second is not None and first[1] == second[1]:
-                    return call(op, first[0], second[0]), first[1]
+                return self.tail_of_sum(op, a, b)
         return None
+
+    def tail_of_sum(self, op: str, a: Term, b: Term) -> tuple[Term, Term] | None:
+        """A sum or a difference lifted, if both its parts fall as one tail does."""
+        first, second = self.tail(a), self.tail(b)
+        if first is None or second is None or first[1] != second[1]:
+            return None
+        return call(op, first[0], second[0]), first[1]
 
     def reaches(self, term: Term) -> bool:
         """Whether the argument of a tail differs from element to element and reaches down to it."""

@@ -10,20 +10,19 @@ Source: Dekker 1971, A floating-point technique for extending the available prec
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
 from fusegen.lower.border import Border
 from fusegen.ops import ROWS
-from fusegen.term import Apply, Name, Number, Term
+from fusegen.singles import SINGLES
+from fusegen.term import Apply, Name, Number, Term, walk
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
-OF_TWO = {
-    "exp": "exp_of_two", "erf": "erf_of_two", "tanh": "tanh_of_two", "square": "square_of_two",
-    "cube": "cube_of_two",
-}  # fmt: skip
+OF_TWO = {"erf": "erf_of_two", "tanh": "tanh_of_two", "square": "square_of_two", "cube": "cube_of_two"}
+OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
 ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", "gate")  # take two words
 LEAST = 2.0**-140  # of a second word that is worth its place
@@ -46,6 +45,8 @@ class Precise(Border):
         super().__init__(params, device, kind)
         self.wanted = _wanted(lets, results)
         self.wide: set[str] = set()
+        self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
+        self.one_word = self.singles and _calls((*(let.term for let in lets), *results), SINGLES)
 
     def let(self, let: Named) -> Let:
         """A named value, in two words where it is one or where an argument wants it so."""
@@ -80,12 +81,12 @@ class Precise(Border):
             case Apply("add" | "sub" | "mul" | "div", (a, b)):
                 return self.arithmetic(term.op, a, b, wanted)
             case Apply("square" | "cube" as op, (a,)):
-                value, wide = self.words(a, wanted)
+                value, wide = self.words(a, wanted or (isinstance(a, Apply) and a.op in OWN))
                 return Call(OF_TWO[op] if wide or wanted else op, (value,)), wide or wanted
             case Apply("where", (Apply() as condition, a, b)):
                 return self.choice(condition, a, b)
             case Apply():
-                return self.function(term)
+                return self.function(term, wanted)
         return super().expr(term), False
 
     def arithmetic(self, op: str, a: Term, b: Term, wanted: bool) -> Words:
@@ -94,9 +95,13 @@ class Precise(Border):
             case "div", Number(value):
                 return self.words(a * Number(1 / value), wanted)
             case "div", _:
-                return Call("div", (self.single(a), self.single(b))), False
+                uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
+                by = "quotient" if self.one_word and uniform else "div"
+                return Call(by, (self.single(a), self.single(b))), False
             case "mul", Apply("lift_back", (argument,)):
                 return Call("mul", (self.single(a), self.called("lift_back", argument))), False
+        if self.one_word and not wanted:
+            return self.in_one_word(op, a, b)
         whole = op == "mul"  # a number that multiplies is taken exactly
         (left, first), (right, second) = (
             self.words(part, wanted or (whole and isinstance(part, Number))) for part in (a, b)
@@ -104,6 +109,51 @@ class Precise(Border):
         if first or second or not wanted:
             return Call(op, (left, right)), first or second
         return Call(EXACT.get(op, "sum"), (left, Call("neg", (right,)) if op == "sub" else right)), True
+
+    def in_one_word(self, op: str, a: Term, b: Term) -> Words:
+        """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
+        match op, a, b:
+            case "mul", Number(value), other:
+                return self.scaled(other, value), False
+            case "mul", other, Number(value):
+                return self.scaled(other, value), False
+            case "add", c, Apply("mul", (x, y)):
+                return self.fma(x, y, c), False
+            case "add", Apply("mul", (x, y)), c:
+                return self.fma(x, y, c), False
+            case "sub", c, Apply("mul", (x, y)):
+                return self.fma(-x, y, c), False
+        return Call(op, (self.single(a), self.single(b))), False
+
+    def fma(self, a: Term, b: Term, c: Term) -> Expr:
+        """The sum of a product and c, which rounds once; of a number c what it rounds to is added last."""
+        factors: tuple[Term, ...] = (a, b)
+        match a, b:
+            case Number(value), Apply("mul", (Number(other), rest)):
+                return self.fma(Number(value * other), rest, c)
+            case (Apply("mul", (x, y)), z) | (z, Apply("mul", (x, y))):
+                factors = (x, y, z)
+            case (Apply("square", (x,)), z) | (z, Apply("square", (x,))):
+                factors = (x, x, z)
+        op = "fma" if len(factors) == 2 else "product_plus"
+        values = tuple(map(self.single, factors))
+        match self.number(c.value)[0] if isinstance(c, Number) else None:
+            case Call("words", (hi, lo)):
+                return Call("add", (Call(op, (*values, lo)), hi))
+        return Call(op, (*values, self.single(c)))
+
+    def scaled(self, term: Term, by: Fraction) -> Expr:
+        """A term times a number that is taken exactly."""
+        match term:
+            case Apply("mul", (Number(other), rest)):
+                return self.scaled(rest, by * other)
+        value, whole = self.single(term), self.number(by)[0]
+        if isinstance(whole, Const):
+            return Call("mul", (value, whole))
+        hi = held(
+            float(by) * (1 - 2.0**-24), self.math
+        )  # so that the rest has its sign: of infinities, too
+        return Call("scaled", (value, Const(hi), Const(held(float(by - Fraction(hi)), self.math))))
 
     def number(self, value: Fraction) -> Words:
         """A number in as many words as it takes, two at most; one where it is infinite."""
@@ -129,23 +179,31 @@ class Precise(Border):
             other = Call("words", (other, Const(0.0)))
         return Call("where", (holds, chosen, other)), wide
 
-    def function(self, term: Apply) -> Words:
+    def function(self, term: Apply, wanted: bool) -> Words:
         """A function: some take two words, and some of these give two."""
         match term:
             case Apply("gate", (a, t)):
                 return Call("gate", (self.single(a), self.words(t, True)[0])), False
-            case Apply("lifted" | "exp" as op, (a,)):
+            case Apply("lifted", (a,)):
                 value, wide = self.words(a, True)
-                return Call(OF_TWO[op] if wide and op == "exp" else op, (value,)), wide
-            case Apply("erf" | "tanh" as op, (a,)) if self.device is Device.CPU:  # CUDA's own are enough
+                return Call("lifted", (value,)), wide
+            case Apply("exp", (a,)):
+                value, wide = self.words(a, True)
+                of_two = "exp_of_two" if wide or self.singles else "exp"
+                return Call(of_two, (value,)), wide and not self.singles
+            case Apply("erf" | "tanh" as op, (a,)) if self.device is Device.CPU or wanted:
                 return self.called(OF_TWO[op], a), True
             case Apply(op, (a,)) if ROWS[op].wide:
-                return self.called(op, a), True
+                return self.called(op, a), not (self.singles and op in SINGLES)
         return Call(term.op, tuple(map(self.single, term.args))), False
 
     def called(self, op: str, argument: Term) -> Call:
         """A function of an argument that may be of two words."""
         return Call(op, (self.words(argument, True)[0],))
+
+
+def _calls(terms: Sequence[Term], ops: Container[str]) -> bool:
+    return any(part.op in ops for term in terms for part in walk(term) if isinstance(part, Apply))
 
 
 def _wanted(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:

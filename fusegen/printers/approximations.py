@@ -91,6 +91,8 @@ BODIES: dict[str, str] = {
     "words": "return hi;",
     "product": "return a * b;",
     "sum": "return a + b;",
+    "scaled": "return x * hi;",
+    "product_plus": "return fmaf(a.v * b.v, c.v, d.v);",
     "lifted": "return x;",
     "lift_back": "return 1.0f;",
     "gate": f"const float e = ex4(-{_LOG4_E}f * fabsf(t.v)), r = rcp(1.0f + e); "
@@ -122,7 +124,8 @@ BODIES: dict[str, str] = {
     "tanh_softplus": _MISH_OF + "return n * r;",
     "times_tanh_softplus": _MISH_OF + "return x.v * (n * r);",
     "tanh_softplus_slope": _MISH_OF + _MISH_SLOPE + "return slope;",
-    "times_tanh_softplus_slope": _MISH_OF + _MISH_SLOPE + "return n * r + x.v * slope;",
+    "times_tanh_softplus_slope": _MISH_OF + _MISH_SLOPE
+    + "return n * r + (x.v > 20.0f ? 20.0f : x.v) * slope;",
 }
 LIBRARY = ("fabs", "exp2", "tanh", "log", "log2", "log1p", "sin", "cos", "erf", "sqrt", "pow", "fma")
 # fmt: on

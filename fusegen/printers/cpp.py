@@ -14,6 +14,7 @@ from functools import singledispatchmethod
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
 from fusegen.ops import ATOM, COMPARE, OPS, ROWS, SELECT, UNARY, WORDS, Op
+from fusegen.singles import SINGLES
 
 GENERIC = "M"  # float, or Approximate where the tensor's elements have 16 bits
 ROUNDED = "rounded"  # eager's rounding between two operations
@@ -37,7 +38,7 @@ LANGUAGES = {
 
 
 DEFINED = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body)  # in the order of their calls
-CALLS, WORD = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b")
+CALLS, WORD, OPEN = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b"), re.compile(r"\bX\b")
 HOST = Language("inline", "std::")
 
 
@@ -139,8 +140,8 @@ def uniform(let: Let) -> str:
 def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The definitions of the table's own functions that kernels of one device call, in table order."""
     used = reached(name for kernel in kernels for name in operations(kernel))
-    language = LANGUAGES[kernels[0].device]
-    return tuple(_function(op, language) for op in DEFINED if op.name in used)
+    device = kernels[0].device
+    return tuple(text for op in DEFINED if op.name in used for text in _functions(op, device))
 
 
 def wide(kernel: Kernel) -> bool:
@@ -170,10 +171,24 @@ def literal(value: float, kind: Math) -> str:
     return repr(float(text)) + suffix
 
 
-def _function(op: Op, language: Language) -> str:
-    given, returned = ("X", "Wide<X>") if op.wide else (GENERIC, GENERIC)
-    arguments = ", ".join(f"{given} {arg}" for arg in op.args)
-    body = op.body.format(m=language.library).replace("; ", ";\n  ")
-    lines = ["using M = Word<X>;", body] if op.wide and WORD.search(body) else [body]
+def _functions(op: Op, device: Device) -> tuple[str, ...]:
+    """One function for every math type, or on CUDA one for float and one for double."""
+    language, open_ = LANGUAGES[device], op.wide or bool(OPEN.search(op.body))
+    given = "X" if open_ else GENERIC
+    returned = "Wide<X>" if op.wide else "Word<X>" if open_ else GENERIC
+    body = op.body.format(m=language.library)
+    body = f"using M = Word<X>; {body}" if open_ and WORD.search(body) else body
+    if device is Device.CPU or op.name not in SINGLES:
+        return (_function(op, language, given, returned, body),)
+    return (
+        _function(op, language, "X", "OfFloat<X>", SINGLES[op.name]),
+        _function(op, language, given, f"OfDouble<{given}, {returned}>", body),
+    )
+
+
+def _function(op: Op, language: Language, given: str, returned: str, body: str) -> str:
+    *single, last = op.args
+    kind = f"Word<{given}>" if given == "X" else given
+    arguments = ", ".join([*(f"{kind} {arg}" for arg in single), f"{given} {last}"])
     head = f"template <typename {given}>\n{language.qualifier} {returned} {op.name}({arguments}) {{"
-    return "\n".join([head, *(f"  {line}" for line in lines), "}"])
+    return "\n".join([head, "  " + body.replace("; ", ";\n  "), "}"])

@@ -92,6 +92,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
     rows = [
         _counts(kernel)
         | {
+            "vectors": kernel.vectors if device is Device.CUDA else 0,
             "notes": kernel.notes[device],
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],

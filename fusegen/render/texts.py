@@ -31,6 +31,7 @@ class KernelText:
         notes: per device, comment lines above the function.
         definitions: per device, the function of one element in each math type.
         elements: per device, the statement that calls it.
+        vectors: how many vectors of 16 bytes a CUDA thread has of each tensor.
     """
 
     name: str
@@ -40,6 +41,7 @@ class KernelText:
     notes: dict[Device, tuple[str, ...]]
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
+    vectors: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,11 @@ the gradient is derived, whose own forms follow from it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
+
 from fusegen.simplify.rules import Rule, matched, proved
-from fusegen.term import Let, Name, Program, Term, call, rebuild, substitute
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, needed, rebuild, substitute
 
 _A, _B, _C, _G = (Name(name) for name in "abcg")
 _K = Name("k_")  # a number
@@ -26,6 +29,9 @@ FORMS = (
     Rule("x times Phi", _A * call("ndtr", _A), call("times_ndtr", _A)),
     # fewer products
     Rule("common factor", _G * _A + _G * _B * _C, _G * (_A + _B * _C)),
+    Rule("common factor", _G + _G * _B * _C, _G * (1 + _B * _C)),
+    Rule("common factor", _A + _G + _G * _B * _C, _A + _G * (1 + _B * _C)),
+    Rule("number into the sum", _A * _K * (1 + _B), _A * (_K + _K * _B)),
     # a small factor first, so that the product does not overflow before it
     Rule("bell before the product", _A * (_K * call("gauss", _B)) * _C, _A * (_K * call("gauss", _B) * _C)),
     Rule("divided and multiplied", _G / _B * _A * _B, _G * _A),
@@ -33,9 +39,16 @@ FORMS = (
 
 
 def formed(program: Program) -> Program:
-    """The program with every form taken that matches."""
+    """The program with every form taken that matches, and every kink found at the input."""
     lets = tuple(Let(let.name, _formed(let.term)) for let in program.lets)
-    return Program(program.inputs, program.params, lets, tuple(map(_formed, program.results)))
+    steps = {let.name: let.term for let in lets}
+
+    def at_kinks(term: Term) -> Term:
+        return _at_the_kink(rebuild(term, at_kinks), steps)
+
+    results = tuple(at_kinks(_formed(result)) for result in program.results)
+    lets = tuple(Let(let.name, at_kinks(let.term)) for let in lets)
+    return Program(program.inputs, program.params, needed(lets, results), results)
 
 
 def _formed(term: Term) -> Term:
@@ -45,3 +58,28 @@ def _formed(term: Term) -> Term:
         if found is not None and proved(form):
             return substitute(form.right, found)
     return term
+
+
+def _at_the_kink(term: Term, steps: Mapping[str, Term]) -> Term:
+    """A comparison of a rising line with a number as one of its argument, before which nothing rounds."""
+    match term:
+        case Apply("lt" | "le" | "gt" | "ge" as op, (line, Number(level))):
+            return call(op, *_solved(line, level, steps))
+    return term
+
+
+def _solved(line: Term, level: Fraction, steps: Mapping[str, Term]) -> tuple[Term, Number]:
+    """The argument of a rising line, and where the line has a level."""
+    match line:
+        case Name(name) if name in steps:
+            solved = _solved(steps[name], level, steps)
+            return (line, Number(level)) if solved[0] == steps[name] else solved
+        case Apply("add", (a, Number(k))) | Apply("add", (Number(k), a)):
+            return _solved(a, level - k, steps)
+        case Apply("sub", (a, Number(k))):
+            return _solved(a, level + k, steps)
+        case Apply("mul", (a, Number(k))) | Apply("mul", (Number(k), a)) if k > 0:
+            return _solved(a, level / k, steps)
+        case Apply("div", (a, Number(k))) if k > 0:
+            return _solved(a, level * k, steps)
+    return line, Number(level)
