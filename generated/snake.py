@@ -82,7 +82,7 @@ __device__ __forceinline__ double snake_backward(double grad, double x, double a
 }
 
 struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1, VECTORS = 2;
+  static constexpr int INPUTS = 1, OUTPUTS = 1, VECTORS = 1;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
     out[0] = snake_forward(in[0], p.alpha);
@@ -90,7 +90,7 @@ struct Forward {
 };
 
 struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1, VECTORS = 2;
+  static constexpr int INPUTS = 2, OUTPUTS = 1, VECTORS = 1;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
     out[0] = snake_backward(in[0], in[1], p.alpha);

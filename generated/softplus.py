@@ -38,6 +38,10 @@ __device__ __forceinline__ Approximate product(Approximate a, Approximate b) {
   return a * b;
 }
 
+__device__ __forceinline__ Approximate quotient(Approximate a, Approximate b) {
+  return a / b;
+}
+
 __device__ __forceinline__ Approximate softplus(Approximate x) {
   const float c[] = {0.9999998211860657f, -0.4999740421772003f, 0.33275479078292847f, -0.24495449662208557f, 0.17745204269886017f, -0.10768117010593414f, 0.044089239090681076f, -0.00853909645229578f};
   const float e = ex4(-0.7213475204444817f * fabsf(x.v));
@@ -47,10 +51,6 @@ __device__ __forceinline__ Approximate softplus(Approximate x) {
 __device__ __forceinline__ Approximate sigmoid(Approximate x) {
   const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
   return x.v < 0.0f ? e * r : r;
-}
-
-__device__ __forceinline__ Approximate fma(Approximate a, Approximate b, Approximate c) {
-  return fmaf(a.v, b.v, c.v);
 }
 
 }  // namespace approximate

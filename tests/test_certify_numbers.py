@@ -520,3 +520,9 @@ def test_a_special_value_is_held_against_what_eager_gives_either_way(
     found = Judge(subject, Screen(subject.program, {}), "cpu").specials(torch.float32)[0]
     told = {(special.given, special.eager) for special in found if special.input == "nan"}
     assert told == {(repr(given_at_nan), repr(beside))}
+
+
+def test_a_sigmoid_that_is_as_good_as_one_is_decided() -> None:
+    found = Screen(unary(X * call("sigmoid", Number(Fraction(17, 10)) * X)), {})
+    intervals = found.enclose(doubles(20.0, 1e6, 1e30), least_normal=2.0**-126)[0]
+    assert bool((intervals[:, 1] - intervals[:, 0] <= DECIDED / 4 * intervals[:, 0] * 2**-23).all())

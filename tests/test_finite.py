@@ -19,12 +19,14 @@ X = Name("x")
 
 
 def kept(program: Program) -> set[str]:
-    """The sides on which the inputs of a program are kept finite."""
+    """How the inputs of a program are kept finite."""
     after = finite(program, program.inputs, {})
     terms = [*(let.term for let in after.lets), *after.results]
     return {part.op for term in terms for part in walk(term) if isinstance(part, Apply)} & {
         "finite_below",
         "finite_above",
+        "clamp_min",
+        "clamp_max",
     }
 
 

@@ -385,3 +385,24 @@ def test_a_pattern_matches_a_repeated_name_only_with_equal_parts() -> None:
     assert matched(pattern, parsed("relu(x) - relu(y)"), {}) is None
     assert matched(Name("c_"), parsed("x"), {}) is None
     assert matched(Name("c_"), parsed("3"), {}) == {"c_": parsed("3")}
+
+
+# a comparison after rounding, and the same before
+KINKS = {
+    "where(x + 3 >= 6, x, y)": "where(x >= 3, x, y)",
+    "where((x - 1) / 6 < 0.5, x, y)": "where(x < 4, x, y)",
+    "where(0.2 * x + 0.5 <= 1, x, y)": "where(x <= 2.5, x, y)",
+    "where(u > 6, x, y)": "where(x > 3, x, y)",  # u is x + 3
+    "where(-2 * x > 1, x, y)": "where(-2 * x > 1, x, y)",  # which falls
+    "where(a * x > 1, x, y)": "where(a * x > 1, x, y)",
+    "where(x + y > 1, x, y)": "where(x + y > 1, x, y)",
+}
+
+
+@pytest.mark.parametrize(("formula", "after"), KINKS.items())
+def test_a_kink_is_where_the_input_has_it(formula: str, after: str) -> None:
+    def at(text: str) -> Term:
+        return parsed(text, "x y a u")
+
+    program = formed(Program(("x", "y"), ("a",), (Let("u", at("x + 3")),), (at(formula),)))
+    assert program == Program(("x", "y"), ("a",), (), (at(after),))

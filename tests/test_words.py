@@ -98,6 +98,38 @@ def test_cudas_own_erf_and_tanh_take_one_word() -> None:
     assert shown(kernel("tanh(x)", Device.CUDA).results[0]) == "tanh(x)"
 
 
+# on CUDA functions of float give one word, and what is next to them rounds once
+SINGLE = {
+    "sigmoid(x) * 0.1": "scaled(sigmoid(x), 0.09999999403953552, 5.9604645663569045e-09)",
+    "sigmoid(x) * 0.5": "mul(sigmoid(x), 0.5)",
+    "2 * (0.05 * sigmoid(x))": "scaled(sigmoid(x), 0.09999999403953552, 5.9604645663569045e-09)",
+    "y + x * sigmoid(a)": "fma(x, sigmoid(a), y)",
+    "y - x * sigmoid(a)": "fma(neg(x), sigmoid(a), y)",
+    "sigmoid(y) + a * sigmoid(x) * sigmoid(a)": "product_plus(a, sigmoid(x), sigmoid(a), sigmoid(y))",
+    "a * sigmoid(x) + 0.1": "add(fma(a, sigmoid(x), -1.4901161415892261e-09), 0.10000000149011612)",
+    "sigmoid(x) / a": "quotient(sigmoid(x), a)",
+    "sigmoid(0.1 * x)": f"sigmoid(mul({TENTH}, x))",
+    "exp(x + y)": "exp_of_two(sum(x, y))",
+    "x * sigmoid(y)": "gate(x, y)",
+    "square(tanh(x))": "square_of_two(tanh_of_two(x))",
+    "x * 0.1": f"mul(x, {TENTH})",  # nothing approximates
+}
+
+
+@pytest.mark.parametrize(("formula", "form"), SINGLE.items())
+def test_a_formula_becomes_on_cuda(formula: str, form: str) -> None:
+    assert shown(kernel(formula, Device.CUDA).results[0]) == form
+
+
+def test_what_multiplies_a_number_keeps_infinities_and_the_sign_of_zero() -> None:
+    scaled = kernel("sigmoid(x) * 1.0507009873554805", Device.CUDA).results[0]
+    assert isinstance(scaled, Call)
+    _, hi, lo = scaled.args
+    assert isinstance(hi, Const)
+    assert isinstance(lo, Const)
+    assert (hi.value > 0) == (lo.value > 0)
+
+
 def test_the_incoming_gradient_lifts_nothing_whatever_an_input_is_called() -> None:
     def form(incoming: str | None) -> str:
         return shown(kernel("gradient * sigmoid(x)", Device.CPU, incoming, "gradient x").results[0])

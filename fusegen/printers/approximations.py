@@ -92,6 +92,7 @@ BODIES: dict[str, str] = {
     "product": "return a * b;",
     "sum": "return a + b;",
     "scaled": "return x * hi;",
+    "quotient": "return a / b;",
     "product_plus": "return fmaf(a.v * b.v, c.v, d.v);",
     "lifted": "return x;",
     "lift_back": "return 1.0f;",
