@@ -150,9 +150,8 @@ class Precise(Border):
         value, whole = self.single(term), self.number(by)[0]
         if isinstance(whole, Const):
             return Call("mul", (value, whole))
-        hi = held(
-            float(by) * (1 - 2.0**-24), self.math
-        )  # so that the rest has its sign: of infinities, too
+        # cut, so that the rest has its sign: what it multiplies may be infinite, or a zero
+        hi = held(float(by) * (1 - 2.0**-24), self.math)
         return Call("scaled", (value, Const(hi), Const(held(float(by - Fraction(hi)), self.math))))
 
     def number(self, value: Fraction) -> Words:
