@@ -28,6 +28,7 @@ from fusegen.term import (
     Program,
     SpecCall,
     Term,
+    applied,
     call,
     names,
     needed,
@@ -86,10 +87,7 @@ def aten_gradient(eager: Program) -> Program | None:
 
 def is_arithmetic(*programs: Program) -> bool:
     """Whether nothing in these programs approximates."""
-    terms = [let.term for program in programs for let in program.lets]
-    terms += [result for program in programs for result in program.results]
-    used = {part.op for term in terms for part in walk(term) if isinstance(part, Apply)}
-    return not used & TRANSCENDENTAL
+    return not any(applied(program.terms) & TRANSCENDENTAL for program in programs)
 
 
 def unrounded(program: Program) -> Program:

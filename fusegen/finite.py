@@ -17,7 +17,7 @@ from fusegen.term import Apply, Let, Name, Number, Program, Term, call, rebuild,
 
 INFINITY, ROOT_TWO = math.inf, math.sqrt(2)
 LARGEST, LARGE = 2.0**1022, 1e200
-GROWING = (1e200, 1.7e201, 2.9e202, 4.3e203)
+GROWING = (LARGE, 1.7e201, 2.9e202, 4.3e203)
 CUBED = 2.0**40  # whose cube is a float
 SIDES = ((-1.0, "finite_below", "clamp_min"), (1.0, "finite_above", "clamp_max"))
 

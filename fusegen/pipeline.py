@@ -46,15 +46,15 @@ from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
 from fusegen.singles import SINGLES
 from fusegen.spec import FIELDS, Spec, json_schema
-from fusegen.term import Apply, Program, Rewrite, walk
+from fusegen.term import Program, Rewrite, applied
 from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
 WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once."
-WAVES = frozenset(("sin", "cos"))  # whose huge arguments take a table on the stack
 SINGLE = (
     "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
 )
+WAVES = frozenset(("sin", "cos"))  # whose huge arguments take a table on the stack
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,8 @@ class Compilation:
     def gradient(self) -> tuple[Program, tuple[Rewrite, ...]]:
         """The program of the gradients in fewer operations, and how it came to be."""
         program, rewrites = simplify(expanded(self.derived), dict(self.spec.assume))
-        if (
-            self.spec.numerics == "accurate"
-        ):  # a form may leave one use of a step, and that use take another
+        if self.spec.numerics == "accurate":
+            # a form may leave one use of a step, and that use take another
             program = formed(inlined(formed(program), {let.name for let in self.composed.lets}))
         return program, rewrites
 
@@ -208,7 +207,7 @@ class Compilation:
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
-            vectors=1 if is_arithmetic(program) or _calls(program, WAVES) else 2,
+            vectors=1 if is_arithmetic(program) or applied(program.terms) & WAVES else 2,
         )
 
     @cached_property
@@ -220,11 +219,6 @@ class Compilation:
     def module(self) -> str:
         """The text of the module."""
         return render.module(self.spec, self.texts, self.binding)
-
-
-def _calls(program: Program, ops: frozenset[str]) -> bool:
-    terms = (*(let.term for let in program.lets), *program.results)
-    return any(isinstance(part, Apply) and part.op in ops for term in terms for part in walk(term))
 
 
 def compilation(path: Path, binding: Binding = Binding.STABLE) -> Compilation:

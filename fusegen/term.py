@@ -11,7 +11,7 @@ ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -134,6 +134,11 @@ class Program:
     lets: tuple[Let, ...]
     results: tuple[Term, ...]
 
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The right-hand sides in order, the results last."""
+        return (*(let.term for let in self.lets), *self.results)
+
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
@@ -162,6 +167,11 @@ def walk(term: Term) -> Iterator[Term]:
     yield term
     for child in children(term):
         yield from walk(child)
+
+
+def applied(terms: Iterable[Term]) -> frozenset[str]:
+    """The operations in some terms."""
+    return frozenset(part.op for term in terms for part in walk(term) if isinstance(part, Apply))
 
 
 def names(term: Term) -> tuple[str, ...]:
