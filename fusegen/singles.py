@@ -1,6 +1,6 @@
 """What float tensors on CUDA take in place of two words: a row a function, in one word.
 
-Two words cost more instructions than a copy leaves room for. These err by one to three units in the last
+Two words cost more instructions than a copy leaves room for. These err by less than four units in the last
 place; what would magnify a rounding, the argument of an exponential, they take in two words all the same. A
 row is a body over X, which is float or Two<float>. Its e and u are 2^64 times an exponential, so that they
 are no subnormals where they are small.
@@ -45,6 +45,10 @@ _EITHER = "return fma(tail, x < 0.0f ? 0x1p-64f : -0x1p-64f, x < 0.0f ? 0.0f : 1
 SINGLES: dict[str, str] = {
     "gate": "const X v = lifted(at_most(at_least(t, -125.0f), 87.0f)); "
     "const float e = exponential<false>(-v).hi; return x * refined_inverse(1.0f + e) * lift_back(t);",
+    "gate_slope": "const Two<float> w = product(a, b); "
+    "const Two<float> e = exponential<false>(at_least(minus_size(t), -88.0f)); "
+    "const float q = single_ratio(e, one_plus(e)), sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q); "
+    "return fma(-(w.hi * q), q, fma(w.hi, q, sigmoid));",
     "sigmoid": _E + "const float a = x < 0.0f ? e : 0x1p64f; "
     "return single_ratio(a, fma_words(e, 0x1p-64f, 1.0f)) * 0x1p-64f;",
     "sigmoid_slope": _P + _SLOPE + "return slope * 0x1p-64f;",

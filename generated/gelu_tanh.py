@@ -3,8 +3,8 @@
 #
 #   y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 #
-# Forward: 8 operations an element: 1 finite_below, 2 mul, 2 words, 1 add, 1 cube_of_two, 1 gate.
-# Gradient: 19 operations an element: 1 clamp_max, 1 clamp_min, 5 mul, 2 words, 2 add, 1 cube_of_two, 2 product_plus, 1 sigmoid_slope, 2 lifted, 1 sigmoid, 1 lift_back.
+# Forward: 5 operations an element: 1 finite_below, 1 mul, 1 line_of_two, 1 square_of_two, 1 gate.
+# Gradient: 12 operations an element: 1 clamp_max, 1 clamp_min, 3 mul, 1 line_of_two, 1 square_of_two, 1 gate_slope, 1 add, 1 product_plus, 1 lifted, 1 lift_back.
 # Its evidence, once certified, lies beside it in gelu_tanh.certificate.json.
 """GELU in its approximation by a hyperbolic tangent, written as the sigmoid it equals.
 
@@ -51,8 +51,17 @@ __device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
   return x.v * (t.v < 0.0f ? e * r : r);
 }
 
-__device__ __forceinline__ Approximate cube_of_two(Approximate x) {
-  return x.v * x.v * x.v;
+__device__ __forceinline__ Approximate square_of_two(Approximate x) {
+  return x.v * x.v;
+}
+
+__device__ __forceinline__ Approximate gate_slope(Approximate a, Approximate b, Approximate t) {
+  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
+  return r * fmaf(a.v * b.v, e * r, t.v < 0.0f ? e : 1.0f);
+}
+
+__device__ __forceinline__ Approximate line_of_two(Approximate b, Approximate b_lo, Approximate a, Approximate a_lo, Approximate x) {
+  return fmaf(b.v, x.v, a.v + a_lo.v);
 }
 
 __device__ __forceinline__ Approximate sigmoid(Approximate x) {
@@ -92,8 +101,24 @@ __device__ __forceinline__ OfDouble<X, Word<X>> gate(Word<X> x, X t) {
 }
 
 template <typename X>
-__device__ __forceinline__ Wide<X> cube_of_two(X x) {
-  return product(x, x) * x;
+__device__ __forceinline__ OfFloat<X> gate_slope(Word<X> a, Word<X> b, X t) {
+  const Two<float> w = product(a, b);
+  const Two<float> e = exponential<false>(at_least(minus_size(t), -88.0f));
+  const float q = single_ratio(e, one_plus(e)), sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q);
+  return fma(-(w.hi * q), q, fma(w.hi, q, sigmoid));
+}
+
+template <typename X>
+__device__ __forceinline__ Wide<X> square_of_two(X x) {
+  return product(x, x);
+}
+
+template <typename X>
+__device__ __forceinline__ Wide<X> line_of_two(Word<X> b, Word<X> b_lo, Word<X> a, Word<X> a_lo, X x) {
+  using M = Word<X>;
+  const M v = x.hi, y = fma(b, v, a), rest = fma(b, v, a - y) + fma(b_lo, v, a_lo);
+  const M lo = fma(b, x.lo, rest);
+  return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);
 }
 
 template <typename M>
@@ -155,13 +180,13 @@ __device__ __forceinline__ M finite_below(M x) {
 template <typename M>
 __device__ __forceinline__ M gelu_tanh_forward(M x) {
   const M finite_x = finite_below(x);
-  const Wide<M> t = words(M(1.5957692f), M(-4.534068e-08f)) * (finite_x + words(M(0.044715f), M(1.5461444e-09f)) * cube_of_two(finite_x));
+  const Wide<M> t = finite_x * line_of_two(M(0.071354814f), M(2.3988325e-09f), M(1.5957031f), M(6.59966e-05f), square_of_two(finite_x));
   return gate(finite_x, t);
 }
 
 __device__ __forceinline__ double gelu_tanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const Wide<double> t = words(1.5957691216057308, -9.96930880911092e-17) * (finite_x + words(0.044715, 2.1960211427085595e-18) * cube_of_two(finite_x));
+  const Wide<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
   return gate(finite_x, t);
 }
 
@@ -172,14 +197,14 @@ __device__ __forceinline__ double gelu_tanh_forward(double x) {
 template <typename M>
 __device__ __forceinline__ M gelu_tanh_backward(M grad, M x) {
   const M finite_x = clamp_max(clamp_min(x, M(-1099511600000.0f)), M(1099511600000.0f));
-  const Wide<M> t4 = words(M(1.5957692f), M(-4.534068e-08f)) * (finite_x + words(M(0.044715f), M(1.5461444e-09f)) * cube_of_two(finite_x));
-  return product_plus(grad * finite_x, sigmoid_slope(lifted(t4)), product_plus(finite_x, finite_x, M(0.21406445f), M(-4.534068e-08f)) + 1.5957692f, grad * sigmoid(lifted(t4))) * lift_back(t4);
+  const Wide<M> t4 = finite_x * line_of_two(M(0.071354814f), M(2.3988325e-09f), M(1.5957031f), M(6.59966e-05f), square_of_two(finite_x));
+  return grad * gate_slope(finite_x, product_plus(finite_x, finite_x, M(0.21406445f), M(-4.534068e-08f)) + 1.5957692f, lifted(t4)) * lift_back(t4);
 }
 
 __device__ __forceinline__ double gelu_tanh_backward(double grad, double x) {
   const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Wide<double> t4 = words(1.5957691216057308, -9.96930880911092e-17) * (finite_x + words(0.044715, 2.1960211427085595e-18) * cube_of_two(finite_x));
-  return double(grad * sigmoid(lifted(t4)) + grad * finite_x * sigmoid_slope(lifted(t4)) * (1.5957691216057308 + words(1.5957691216057308, -9.96930880911092e-17) * (words(0.044715, 2.1960211427085595e-18) * (3.0 * square(finite_x))))) * lift_back(t4);
+  const Wide<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+  return double(grad * (sigmoid(lifted(t4)) + finite_x * sigmoid_slope(lifted(t4)) * (1.5957691216057308 + words(1.5957691216057308, -9.96930880911092e-17) * (words(0.044715, 2.1960211427085595e-18) * (3.0 * square(finite_x)))))) * lift_back(t4);
 }
 
 struct Forward {
@@ -227,8 +252,16 @@ inline Word<X> gate(Word<X> x, X t) {
 }
 
 template <typename X>
-inline Wide<X> cube_of_two(X x) {
-  return product(x, x) * x;
+inline Wide<X> square_of_two(X x) {
+  return product(x, x);
+}
+
+template <typename X>
+inline Wide<X> line_of_two(Word<X> b, Word<X> b_lo, Word<X> a, Word<X> a_lo, X x) {
+  using M = Word<X>;
+  const M v = x.hi, y = math::fma(b, v, a), rest = math::fma(b, v, a - y) + math::fma(b_lo, v, a_lo);
+  const M lo = math::fma(b, x.lo, rest);
+  return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);
 }
 
 template <typename M>
@@ -272,13 +305,13 @@ inline M finite_below(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float gelu_tanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const Wide<float> t = words(1.5957692f, -4.534068e-08f) * (finite_x + words(0.044715f, 1.5461444e-09f) * cube_of_two(finite_x));
+  const Wide<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
   return gate(finite_x, t);
 }
 
 inline double gelu_tanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const Wide<double> t = words(1.5957691216057308, -9.96930880911092e-17) * (finite_x + words(0.044715, 2.1960211427085595e-18) * cube_of_two(finite_x));
+  const Wide<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
   return gate(finite_x, t);
 }
 
@@ -288,14 +321,14 @@ inline double gelu_tanh_forward(double x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
-  const Wide<float> t4 = words(1.5957692f, -4.534068e-08f) * (finite_x + words(0.044715f, 1.5461444e-09f) * cube_of_two(finite_x));
-  return float(grad * sigmoid(lifted(t4)) + grad * finite_x * sigmoid_slope(lifted(t4)) * (1.5957692f + words(1.5957692f, -4.534068e-08f) * (words(0.044715f, 1.5461444e-09f) * (3.0f * square(finite_x))))) * lift_back(t4);
+  const Wide<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
+  return float(grad * (sigmoid(lifted(t4)) + finite_x * sigmoid_slope(lifted(t4)) * (1.5957692f + words(1.5957692f, -4.534068e-08f) * (words(0.044715f, 1.5461444e-09f) * (3.0f * square(finite_x)))))) * lift_back(t4);
 }
 
 inline double gelu_tanh_backward(double grad, double x) {
   const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Wide<double> t4 = words(1.5957691216057308, -9.96930880911092e-17) * (finite_x + words(0.044715, 2.1960211427085595e-18) * cube_of_two(finite_x));
-  return double(grad * sigmoid(lifted(t4)) + grad * finite_x * sigmoid_slope(lifted(t4)) * (1.5957691216057308 + words(1.5957691216057308, -9.96930880911092e-17) * (words(0.044715, 2.1960211427085595e-18) * (3.0 * square(finite_x))))) * lift_back(t4);
+  const Wide<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+  return double(grad * (sigmoid(lifted(t4)) + finite_x * sigmoid_slope(lifted(t4)) * (1.5957691216057308 + words(1.5957691216057308, -9.96930880911092e-17) * (words(0.044715, 2.1960211427085595e-18) * (3.0 * square(finite_x)))))) * lift_back(t4);
 }
 
 struct Forward {
@@ -683,23 +716,34 @@ ANYWHERE int32_t integer(M shifted) {
   return bits - 0x4b400000;
 }
 
-// e^(x + rest). With n the integer next to x / ln 2, x - n ln 2 lies between -0.35 and 0.35, where a minimax
-// polynomial errs by 2^-27. In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which
-// give 0 and infinity.
+// e^(x + rest) in float as (1 + more) 2^n, of an x from -132.5 to 89. With n the integer next to x / ln 2,
+// x - n ln 2 lies between -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
+template <typename M>
+struct Raised {
+  M more;
+  int32_t n;
+};
+template <typename M>
+ANYWHERE Raised<M> raised(M x, M rest) {
+  const M c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+  const M shifted = fma(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+  const M r = fma(n, -0.693145752f, x) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
+  return {fma(r * r, polynomial(c, r), r), integer(shifted)};
+}
+
+// e^(x + rest). In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which give 0 and
+// infinity.
 template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
     return {y, y > 0 ? y * rest : 0};
   } else {
-    const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-    const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there
-    const float shifted = fma(v, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
-    const float r = fma(n, -0.693145752f, v) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
-    const float more = fma(r * r, polynomial(c, r), r), one = 1.0f + more;
-    const int32_t k = integer(shifted), half = SUBNORMAL ? k >> 1 : 0;
-    const float size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(k - half) : power_of_two<M>(k);
-    return {one * size, (more - (one - 1.0f)) * size};
+    const Raised<M> e = raised(SUBNORMAL && x <= -104.0f ? -104.0f : x, rest);  // it is 0 there
+    const M one = 1.0f + e.more;
+    const int32_t half = SUBNORMAL ? e.n >> 1 : 0;
+    const M size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(e.n - half) : power_of_two<M>(e.n);
+    return {one * size, (e.more - (one - 1.0f)) * size};
   }
 }
 template <bool SUBNORMAL = true, typename M>
@@ -860,8 +904,7 @@ __device__ __forceinline__ Two<M> fma_words(M a, M b, M c) {
   return {s, fma(a, b, c - s)};
 }
 
-// 2^64 e^x in float as (1 + more) size, by the polynomial of `exponential`, of an x up to 44 and from -132.5,
-// where it is 0.
+// 2^64 e^x in float as (1 + more) size, of an x up to 44 and from -132.5, where it is 0.
 template <typename M>
 struct Power {
   M more, size;
@@ -875,10 +918,8 @@ __device__ __forceinline__ Two<M> words(Power<M> p) {
 template <typename X>
 __device__ __forceinline__ Power<Word<X>> power(X of) {
   const Two<Word<X>> x = of;
-  const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-  const float shifted = fma(x.hi, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
-  const float r = fma(n, -0.693145752f, x.hi) + fma(n, -1.42860677e-6f, x.lo);
-  return {fma(r * r, polynomial(c, r), r), power_of_two<float>(integer(shifted) + 64)};
+  const Raised<Word<X>> e = raised(x.hi, x.lo);
+  return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
 template <>

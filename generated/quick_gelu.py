@@ -4,7 +4,7 @@
 #   y = x · sigmoid(1.702 · x)
 #
 # Forward: 4 operations an element: 1 finite_below, 1 mul, 1 words, 1 gate.
-# Gradient: 13 operations an element: 1 finite_above, 1 finite_below, 4 mul, 1 words, 1 product_plus, 1 sigmoid_slope, 2 lifted, 1 sigmoid, 1 lift_back.
+# Gradient: 9 operations an element: 1 finite_above, 1 finite_below, 3 mul, 1 words, 1 gate_slope, 1 lifted, 1 lift_back.
 # Its evidence, once certified, lies beside it in quick_gelu.certificate.json.
 """GELU in its approximation by a sigmoid.
 
@@ -34,10 +34,6 @@ __device__ __forceinline__ Approximate words(Approximate hi, Approximate lo) {
   return hi;
 }
 
-__device__ __forceinline__ Approximate product_plus(Approximate a, Approximate b, Approximate c, Approximate d) {
-  return fmaf(a.v * b.v, c.v, d.v);
-}
-
 __device__ __forceinline__ Approximate lifted(Approximate x) {
   return x;
 }
@@ -49,6 +45,11 @@ __device__ __forceinline__ Approximate lift_back(Approximate x) {
 __device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
   const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
   return x.v * (t.v < 0.0f ? e * r : r);
+}
+
+__device__ __forceinline__ Approximate gate_slope(Approximate a, Approximate b, Approximate t) {
+  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
+  return r * fmaf(a.v * b.v, e * r, t.v < 0.0f ? e : 1.0f);
 }
 
 __device__ __forceinline__ Approximate sigmoid(Approximate x) {
@@ -65,12 +66,6 @@ __device__ __forceinline__ Approximate sigmoid_slope(Approximate x) {
 
 namespace {
 
-template <typename M>
-__device__ __forceinline__ M product_plus(M a, M b, M c, M d) {
-  const M p = a * b;
-  return fma(p, c, fma(fma(a, b, -p), c, d));
-}
-
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gate(Word<X> x, X t) {
   const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
@@ -85,6 +80,14 @@ __device__ __forceinline__ OfDouble<X, Word<X>> gate(Word<X> x, X t) {
   const Wide<X> d = one_plus(exponential<false>(-v));
   const M r = inverse(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
   return (y < q || y > q ? y : q) * lift_back(t);
+}
+
+template <typename X>
+__device__ __forceinline__ OfFloat<X> gate_slope(Word<X> a, Word<X> b, X t) {
+  const Two<float> w = product(a, b);
+  const Two<float> e = exponential<false>(at_least(minus_size(t), -88.0f));
+  const float q = single_ratio(e, one_plus(e)), sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q);
+  return fma(-(w.hi * q), q, fma(w.hi, q, sigmoid));
 }
 
 template <typename X>
@@ -152,13 +155,13 @@ template <typename M>
 __device__ __forceinline__ M quick_gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
   const Wide<M> t = words(M(1.702f), M(-2.193451e-08f)) * finite_x;
-  return product_plus(grad * finite_x, sigmoid_slope(lifted(t)), M(1.702f), grad * sigmoid(lifted(t))) * lift_back(t);
+  return grad * gate_slope(finite_x, M(1.702f), lifted(t)) * lift_back(t);
 }
 
 __device__ __forceinline__ double quick_gelu_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
   const Wide<double> t = words(1.702, 4.263256414560601e-17) * finite_x;
-  return double(grad * sigmoid(lifted(t)) + grad * finite_x * sigmoid_slope(lifted(t)) * words(1.702, 4.263256414560601e-17)) * lift_back(t);
+  return double(grad * (sigmoid(lifted(t)) + finite_x * sigmoid_slope(lifted(t)) * words(1.702, 4.263256414560601e-17))) * lift_back(t);
 }
 
 struct Forward {
@@ -251,13 +254,13 @@ inline double quick_gelu_forward(double x) {
 inline float quick_gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t = words(1.702f, -2.193451e-08f) * finite_x;
-  return float(grad * sigmoid(lifted(t)) + grad * finite_x * sigmoid_slope(lifted(t)) * words(1.702f, -2.193451e-08f)) * lift_back(t);
+  return float(grad * (sigmoid(lifted(t)) + finite_x * sigmoid_slope(lifted(t)) * words(1.702f, -2.193451e-08f))) * lift_back(t);
 }
 
 inline double quick_gelu_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
   const Wide<double> t = words(1.702, 4.263256414560601e-17) * finite_x;
-  return double(grad * sigmoid(lifted(t)) + grad * finite_x * sigmoid_slope(lifted(t)) * words(1.702, 4.263256414560601e-17)) * lift_back(t);
+  return double(grad * (sigmoid(lifted(t)) + finite_x * sigmoid_slope(lifted(t)) * words(1.702, 4.263256414560601e-17))) * lift_back(t);
 }
 
 struct Forward {
@@ -646,23 +649,34 @@ ANYWHERE int32_t integer(M shifted) {
   return bits - 0x4b400000;
 }
 
-// e^(x + rest). With n the integer next to x / ln 2, x - n ln 2 lies between -0.35 and 0.35, where a minimax
-// polynomial errs by 2^-27. In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which
-// give 0 and infinity.
+// e^(x + rest) in float as (1 + more) 2^n, of an x from -132.5 to 89. With n the integer next to x / ln 2,
+// x - n ln 2 lies between -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
+template <typename M>
+struct Raised {
+  M more;
+  int32_t n;
+};
+template <typename M>
+ANYWHERE Raised<M> raised(M x, M rest) {
+  const M c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+  const M shifted = fma(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+  const M r = fma(n, -0.693145752f, x) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
+  return {fma(r * r, polynomial(c, r), r), integer(shifted)};
+}
+
+// e^(x + rest). In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which give 0 and
+// infinity.
 template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
     return {y, y > 0 ? y * rest : 0};
   } else {
-    const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-    const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there
-    const float shifted = fma(v, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
-    const float r = fma(n, -0.693145752f, v) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
-    const float more = fma(r * r, polynomial(c, r), r), one = 1.0f + more;
-    const int32_t k = integer(shifted), half = SUBNORMAL ? k >> 1 : 0;
-    const float size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(k - half) : power_of_two<M>(k);
-    return {one * size, (more - (one - 1.0f)) * size};
+    const Raised<M> e = raised(SUBNORMAL && x <= -104.0f ? -104.0f : x, rest);  // it is 0 there
+    const M one = 1.0f + e.more;
+    const int32_t half = SUBNORMAL ? e.n >> 1 : 0;
+    const M size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(e.n - half) : power_of_two<M>(e.n);
+    return {one * size, (e.more - (one - 1.0f)) * size};
   }
 }
 template <bool SUBNORMAL = true, typename M>
@@ -823,8 +837,7 @@ __device__ __forceinline__ Two<M> fma_words(M a, M b, M c) {
   return {s, fma(a, b, c - s)};
 }
 
-// 2^64 e^x in float as (1 + more) size, by the polynomial of `exponential`, of an x up to 44 and from -132.5,
-// where it is 0.
+// 2^64 e^x in float as (1 + more) size, of an x up to 44 and from -132.5, where it is 0.
 template <typename M>
 struct Power {
   M more, size;
@@ -838,10 +851,8 @@ __device__ __forceinline__ Two<M> words(Power<M> p) {
 template <typename X>
 __device__ __forceinline__ Power<Word<X>> power(X of) {
   const Two<Word<X>> x = of;
-  const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-  const float shifted = fma(x.hi, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
-  const float r = fma(n, -0.693145752f, x.hi) + fma(n, -1.42860677e-6f, x.lo);
-  return {fma(r * r, polynomial(c, r), r), power_of_two<float>(integer(shifted) + 64)};
+  const Raised<Word<X>> e = raised(x.hi, x.lo);
+  return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
 template <>

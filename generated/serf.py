@@ -715,23 +715,34 @@ ANYWHERE int32_t integer(M shifted) {
   return bits - 0x4b400000;
 }
 
-// e^(x + rest). With n the integer next to x / ln 2, x - n ln 2 lies between -0.35 and 0.35, where a minimax
-// polynomial errs by 2^-27. In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which
-// give 0 and infinity.
+// e^(x + rest) in float as (1 + more) 2^n, of an x from -132.5 to 89. With n the integer next to x / ln 2,
+// x - n ln 2 lies between -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
+template <typename M>
+struct Raised {
+  M more;
+  int32_t n;
+};
+template <typename M>
+ANYWHERE Raised<M> raised(M x, M rest) {
+  const M c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+  const M shifted = fma(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+  const M r = fma(n, -0.693145752f, x) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
+  return {fma(r * r, polynomial(c, r), r), integer(shifted)};
+}
+
+// e^(x + rest). In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which give 0 and
+// infinity.
 template <bool SUBNORMAL = true, typename M>
 ANYWHERE Two<M> exponential(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     const M y = exp(x);
     return {y, y > 0 ? y * rest : 0};
   } else {
-    const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-    const float v = SUBNORMAL && x <= -104.0f ? -104.0f : x;  // it is 0 there
-    const float shifted = fma(v, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
-    const float r = fma(n, -0.693145752f, v) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
-    const float more = fma(r * r, polynomial(c, r), r), one = 1.0f + more;
-    const int32_t k = integer(shifted), half = SUBNORMAL ? k >> 1 : 0;
-    const float size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(k - half) : power_of_two<M>(k);
-    return {one * size, (more - (one - 1.0f)) * size};
+    const Raised<M> e = raised(SUBNORMAL && x <= -104.0f ? -104.0f : x, rest);  // it is 0 there
+    const M one = 1.0f + e.more;
+    const int32_t half = SUBNORMAL ? e.n >> 1 : 0;
+    const M size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(e.n - half) : power_of_two<M>(e.n);
+    return {one * size, (e.more - (one - 1.0f)) * size};
   }
 }
 template <bool SUBNORMAL = true, typename M>
@@ -892,8 +903,7 @@ __device__ __forceinline__ Two<M> fma_words(M a, M b, M c) {
   return {s, fma(a, b, c - s)};
 }
 
-// 2^64 e^x in float as (1 + more) size, by the polynomial of `exponential`, of an x up to 44 and from -132.5,
-// where it is 0.
+// 2^64 e^x in float as (1 + more) size, of an x up to 44 and from -132.5, where it is 0.
 template <typename M>
 struct Power {
   M more, size;
@@ -907,10 +917,8 @@ __device__ __forceinline__ Two<M> words(Power<M> p) {
 template <typename X>
 __device__ __forceinline__ Power<Word<X>> power(X of) {
   const Two<Word<X>> x = of;
-  const float c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-  const float shifted = fma(x.hi, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
-  const float r = fma(n, -0.693145752f, x.hi) + fma(n, -1.42860677e-6f, x.lo);
-  return {fma(r * r, polynomial(c, r), r), power_of_two<float>(integer(shifted) + 64)};
+  const Raised<Word<X>> e = raised(x.hi, x.lo);
+  return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
 template <>

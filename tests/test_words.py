@@ -11,9 +11,11 @@ from test_lower import parsed
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
 from fusegen.lower import lower
 from fusegen.pipeline import compilation
-from fusegen.term import Let, Program
+from fusegen.term import Let, Name, Program, Term, call
 
 TENTH = "words(0.10000000149011612, -1.4901161415892261e-09)"
+
+LINE = "line_of_two(2.0, 0.0, 1.0, 0.0, square_of_two(x))"
 
 # formula of x, y and the parameter a: what it becomes for the CPU
 FORMS = {
@@ -27,6 +29,12 @@ FORMS = {
     "exp(0.1 * x)": f"exp_of_two(mul({TENTH}, x))",
     "exp(square(x))": "exp_of_two(square_of_two(x))",
     "exp(cube(x))": "exp_of_two(cube_of_two(x))",
+    # an odd cubic is x times a line in its square
+    "exp(2 * (x + cube(x) / 8))": "exp_of_two(mul(x, line_of_two(0.25, 0.0, 2.0, 0.0, square_of_two(x))))",
+    "exp((x + 2 * cube(x)) / 2)": "exp_of_two(mul(x, line_of_two(1.0, 0.0, 0.5, 0.0, square_of_two(x))))",
+    "exp(x + cube(x))": "exp_of_two(mul(x, line_of_two(1.0, 0.0, 1.0, 0.0, square_of_two(x))))",
+    "exp(2 * (x - cube(x) / 8))": "exp_of_two(mul(2.0, sub(x, mul(cube_of_two(x), 0.125))))",
+    "exp(2 * (x + cube(y) / 8))": "exp_of_two(mul(2.0, add(x, mul(cube_of_two(y), 0.125))))",
     "square(x)": "square(x)",
     "square(sigmoid(x))": "square_of_two(sigmoid(x))",
     "log(x * y)": "log(mul(x, y))",
@@ -57,6 +65,8 @@ FORMS = {
     "sigmoid(x) / -1e-60": "mul(sigmoid(x), -inf)",
     "sigmoid(x) / 1e-310": "mul(sigmoid(x), inf)",
     "1e-60 * sigmoid(x)": "mul(0.0, sigmoid(x))",
+    "exp(1e39 * (x + cube(y)))": "exp_of_two(mul(inf, add(x, cube_of_two(y))))",
+    "exp(1e39 * (x + 2 * cube(x)))": f"exp_of_two(mul(inf, mul(x, {LINE})))",
 }
 NESTED = (
     "exp({})",
@@ -119,6 +129,21 @@ SINGLE = {
 @pytest.mark.parametrize(("formula", "form"), SINGLE.items())
 def test_a_formula_becomes_on_cuda(formula: str, form: str) -> None:
     assert shown(kernel(formula, Device.CUDA).results[0]) == form
+
+
+X, Y, A = Name("x"), Name("y"), Name("a")
+SLOPES = {
+    X * call("sigmoid_slope", X): "mul(gate_slope(x, 1.0, lifted(x)), lift_back(x))",
+    X * call("sigmoid_slope", X) * (A + Y): "mul(gate_slope(x, add(a, y), lifted(x)), lift_back(x))",
+    A * call("sigmoid_slope", Y): "fma(a, sigmoid_slope(y), sigmoid(x))",  # of another argument
+}
+
+
+@pytest.mark.parametrize(("slope", "form"), SLOPES.items(), ids=SLOPES.values())
+def test_a_sigmoid_and_its_slope_are_computed_together_on_cuda(slope: Term, form: str) -> None:
+    program = Program(("x", "y"), ("a",), (), (call("sigmoid", X) + slope,))
+    found = lower("f", program, Device.CUDA, Math.FLOAT, True)
+    assert shown(found.results[0]) == form
 
 
 def test_what_multiplies_a_number_keeps_infinities_and_the_sign_of_zero() -> None:

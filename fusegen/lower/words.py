@@ -2,7 +2,9 @@
 
 A function of the table that is `wide` gives a value in two words and takes its argument so; what is added
 to such a value, or multiplied with it, is of two words too, and so is the arithmetic in an argument. All
-else takes single words. A result rounds once, where it is stored.
+else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
+longer than a copy, only arguments have them: functions give one (`singles`), and a product that is added
+rounds with the sum.
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -10,14 +12,14 @@ Source: Dekker 1971, A floating-point technique for extending the available prec
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
 from fusegen.lower.border import Border
 from fusegen.ops import ROWS
 from fusegen.singles import SINGLES
-from fusegen.term import Apply, Name, Number, Term, walk
+from fusegen.term import Apply, Name, Number, Term, applied, call
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
@@ -26,6 +28,9 @@ OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
 ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", "gate")  # take two words
 LEAST = 2.0**-140  # of a second word that is worth its place
+LARGE = 2**60
+BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
+WHOLE, SHORT = 1, 1 / 2  # a number's first word, and one that is taken off a sum exactly
 
 Words = tuple[Expr, bool]  # an expression, and whether it is of two words
 
@@ -46,7 +51,8 @@ class Precise(Border):
         self.wanted = _wanted(lets, results)
         self.wide: set[str] = set()
         self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
-        self.one_word = self.singles and _calls((*(let.term for let in lets), *results), SINGLES)
+        used = applied((*(let.term for let in lets), *results))
+        self.one_word = self.singles and not used.isdisjoint(SINGLES)
 
     def let(self, let: Named) -> Let:
         """A named value, in two words where it is one or where an argument wants it so."""
@@ -71,6 +77,8 @@ class Precise(Border):
             wanted: whether arithmetic of single words is to give two.
         """
         match term:
+            case Apply() if wanted and (cubic := _odd_cubic(term)):
+                return self.odd_cubic(*cubic), True
             case Number(number) if wanted:
                 return self.number(number)
             case Name(name):
@@ -113,6 +121,8 @@ class Precise(Border):
     def in_one_word(self, op: str, a: Term, b: Term) -> Words:
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
         match op, a, b:
+            case "add", Apply("sigmoid", (t,)), other if by := _without(other, call("sigmoid_slope", t)):
+                return self.gate_slope(by, t), False
             case "mul", Number(value), other:
                 return self.scaled(other, value), False
             case "mul", other, Number(value):
@@ -124,6 +134,15 @@ class Precise(Border):
             case "sub", c, Apply("mul", (x, y)):
                 return self.fma(-x, y, c), False
         return Call(op, (self.single(a), self.single(b))), False
+
+    def gate_slope(self, by: Term, t: Term) -> Expr:
+        """The sigmoid of t and, times a product that is taken exactly, its slope."""
+        match by:
+            case Apply("mul", (a, b)):
+                factors = self.single(a), self.single(b)
+            case _:
+                factors = self.single(by), Const(1.0)
+        return Call("gate_slope", (*factors, self.words(t, True)[0]))
 
     def fma(self, a: Term, b: Term, c: Term) -> Expr:
         """The sum of a product and c, which rounds once; of a number c what it rounds to is added last."""
@@ -153,6 +172,19 @@ class Precise(Border):
         # cut, so that the rest has its sign: what it multiplies may be infinite, or a zero
         hi = held(float(by) * (1 - 2.0**-24), self.math)
         return Call("scaled", (value, Const(hi), Const(held(float(by - Fraction(hi)), self.math))))
+
+    def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
+        """The words of slope x + bend x^3, both of one sign, as x times a line in x^2."""
+        line = (*self.cut(bend, WHOLE), *self.cut(slope, SHORT))
+        square = Call("square_of_two", (self.words(x, True)[0],))
+        return Call("mul", (self.words(x, True)[0], Call("line_of_two", (*map(Const, line), square))))
+
+    def cut(self, value: Fraction, share: float) -> tuple[float, float]:
+        """A number in two words, the first of which takes a share of a word's bits."""
+        bits = int(BITS[self.math] * share)
+        mantissa, exponent = math.frexp(value)
+        hi = math.ldexp(int(math.ldexp(mantissa, bits)), exponent - bits)
+        return hi, held(float(value - Fraction(hi)), self.math)
 
     def number(self, value: Fraction) -> Words:
         """A number in as many words as it takes, two at most; one where it is infinite."""
@@ -201,8 +233,35 @@ class Precise(Border):
         return Call(op, (self.words(argument, True)[0],))
 
 
-def _calls(terms: Sequence[Term], ops: Container[str]) -> bool:
-    return any(part.op in ops for term in terms for part in walk(term) if isinstance(part, Apply))
+def _odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
+    """The x, slope and bend of slope x + bend x^3, where both are of one sign and of ordinary size."""
+    slope, whole = _scaled(term)
+    match whole:
+        case Apply("add", (x, bent)):
+            bend, cube = _scaled(bent)
+            ordinary = all(1 / LARGE < size < LARGE for size in (abs(slope), abs(slope) * bend))
+            return (x, slope, slope * bend) if ordinary and cube == call("cube", x) else None
+    return None
+
+
+def _scaled(term: Term) -> tuple[Fraction, Term]:
+    """A term as a number times another term."""
+    match term:
+        case Apply("mul", (Number(by), other)) | Apply("mul", (other, Number(by))):
+            return by, other
+        case Apply("div", (other, Number(by))) if by:
+            return 1 / by, other
+    return Fraction(1), term
+
+
+def _without(product: Term, factor: Term) -> Term | None:
+    """A product's other factors, if it has this one."""
+    match product:
+        case Apply("mul", (a, b)) if factor in (a, b):
+            return b if a == factor else a
+        case Apply("mul", (a, b)) if (rest := _without(a, factor)) is not None:
+            return rest * b
+    return None
 
 
 def _wanted(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:

@@ -99,6 +99,9 @@ BODIES: dict[str, str] = {
     "gate": f"const float e = ex4(-{_LOG4_E}f * fabsf(t.v)), r = rcp(1.0f + e); "
             "return x.v * (t.v < 0.0f ? e * r : r);",
     "square_of_two": "return x.v * x.v;",
+    "gate_slope": f"const float e = ex4(-{_LOG4_E}f * fabsf(t.v)), r = rcp(1.0f + e); "
+                  "return r * fmaf(a.v * b.v, e * r, t.v < 0.0f ? e : 1.0f);",
+    "line_of_two": "return fmaf(b.v, x.v, a.v + a_lo.v);",
     "cube_of_two": "return x.v * x.v * x.v;",
     "exp_of_two": f"return ex4({_LOG4_E}f * x.v);",
     "ndtr": _NDTR_OF + "return x.v < 0.0f ? y : 1.0f - y;",

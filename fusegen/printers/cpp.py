@@ -37,7 +37,9 @@ LANGUAGES = {
 }
 
 
-DEFINED = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body)  # in the order of their calls
+DEFINED = tuple(
+    op for op in (*WORDS.values(), *OPS.values()) if op.body or op.name in SINGLES
+)  # in the order of their calls
 CALLS, WORD, OPEN = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b"), re.compile(r"\bX\b")
 HOST = Language("inline", "std::")
 
@@ -180,10 +182,10 @@ def _functions(op: Op, device: Device) -> tuple[str, ...]:
     body = f"using M = Word<X>; {body}" if open_ and WORD.search(body) else body
     if device is Device.CPU or op.name not in SINGLES:
         return (_function(op, language, given, returned, body),)
-    return (
-        _function(op, language, "X", "OfFloat<X>", SINGLES[op.name]),
-        _function(op, language, given, f"OfDouble<{given}, {returned}>", body),
-    )
+    single = _function(op, language, "X", "OfFloat<X>", SINGLES[op.name])
+    if not body:
+        return (single,)
+    return single, _function(op, language, given, f"OfDouble<{given}, {returned}>", body)
 
 
 def _function(op: Op, language: Language, given: str, returned: str, body: str) -> str:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, needed, rebuild, substitute
 
-_A, _B, _C, _G = (Name(name) for name in "abcg")
+_A, _B, _C, _D, _G = (Name(name) for name in "abcdg")
 _K = Name("k_")  # a number
 
 FORMS = (
@@ -29,6 +29,7 @@ FORMS = (
     Rule("x times Phi", _A * call("ndtr", _A), call("times_ndtr", _A)),
     # fewer products
     Rule("common factor", _G * _A + _G * _B * _C, _G * (_A + _B * _C)),
+    Rule("common factor", _G * _A + _G * _B * _C * _D, _G * (_A + _B * _C * _D)),
     Rule("common factor", _G + _G * _B * _C, _G * (1 + _B * _C)),
     Rule("common factor", _A + _G + _G * _B * _C, _A + _G * (1 + _B * _C)),
     Rule("number into the sum", _A * _K * (1 + _B), _A * (_K + _K * _B)),
