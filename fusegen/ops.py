@@ -330,12 +330,13 @@ WORDS = {row.name: row for row in (
     _word("square_of_two", "x", range_=interval.square, body="return product(x, x);"),
     _word("cube_of_two", "x", range_=lambda a: interval.multiply(interval.square(a), a),
           body="return product(x, x) * x;"),
-    # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a
+    # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
+    # second word may be larger than a rounding in float, whose exponential takes it as it is.
     _word("line_of_two", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
         interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
           body="const M v = x.hi, y = {m}fma(b, v, a), rest = {m}fma(b, v, a - y) + {m}fma(b_lo, v, a_lo); "
           "const M lo = {m}fma(b, x.lo, rest); "
-          "return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);"),  # float's exponential takes any
+          "return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);"),
     _word("exp_of_two", "x", range_=_always(0, _INF),
           body="const M y = {m}exp(x.hi); return {{y, y * x.lo}};"),
     # Φ(-|x|) in double, and over exp(-x^2 / 2) far out
