@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -21,7 +22,7 @@ from fusegen.certify.enclosures import Enclosure
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Evidence, Function, Subject
 from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.screen import Screen, Tally
 from fusegen.ops import FUNCTIONS
 from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
 
@@ -445,6 +446,89 @@ def test_the_sums_of_a_sweep_are_those_of_every_input(
     for who, (value, _) in enumerate(results):
         steps = (value.double().diff() * (-1 if STARTS[run] >= 2**31 else 1))[torch.arange(1, RUN) % 16 > 0]
         assert tally.falls[who] == (steps < 0).sum()
+
+
+# --- many inputs at a time ------------------------------------------------------------------------------
+
+OF_ONE = {
+    name: substitute(form, {"y": Number(Fraction(3, 2)), "z": Number(Fraction(6))})
+    for name, form in FORMS.items()
+    if name not in ("x", "where")
+}
+FIRST, BINADES = 24, 4  # the exponent of the first form's binades, and how many each form has
+PLACES_IN_A_BINADE = (0, 0x123000, 0x400000, 0x7FF000)
+MANY = 4096
+
+
+@pytest.fixture(scope="module", params=[-3, 3], ids=["small", "large"])
+def of_all(request: pytest.FixtureRequest) -> Screen:
+    """Every form in binades of its own, in which its argument begins at some power of two."""
+    terms, edges = [], []
+    for k, form in enumerate(OF_ONE.values()):
+        begin = FIRST + BINADES * k - 127
+        terms.append(substitute(form, {"x": X * Fraction(2) ** (request.param - begin)}))
+        edges.append(Fraction(2) ** (begin + BINADES))
+    pieces = list(zip(edges, terms, strict=True))[-2::-1]
+    return Screen(
+        unary(
+            reduce(
+                lambda rest, row: call("where", call("abs", X) < row[0], row[1], rest), pieces, terms[-1]
+            )
+        ),
+        {},
+    )
+
+
+@pytest.mark.parametrize("sign", [0, 2**31], ids=["positive", "negative"])
+@pytest.mark.parametrize("form", OF_ONE)
+def test_many_inputs_at_a_time_give_the_sums_of_few(of_all: Screen, form: str, sign: int) -> None:
+    binades = sign + ((FIRST + BINADES * list(OF_ONE).index(form)) << 23)
+    together = 0
+    for start in [binades + k * 2**23 + place for k in range(BINADES) for place in PLACES_IN_A_BINADE]:
+        bits = torch.arange(start, start + MANY)
+        x = (bits - 2**32 * (bits >= 2**31)).to(torch.int32).view(torch.float32)
+        real = of_all.enclose(x.double(), least_normal=2.0**-126)[..., :2].mean(-1)
+        real = real.clamp(-3e38, 3e38).nan_to_num(0.0).float()
+        columns = [[off(column, x * (1 + who), 2 - who) for column in real] for who in (0, 1)]
+        columns = [[torch.where(r == 0, r, c) for r, c in zip(real, own, strict=True)] for own in columns]
+        many, few = (tallied(of_all, columns, start, count) for count in (MANY, 16))
+        assert sums(many) == sums(few)
+        assert close(many) == pytest.approx(close(few), abs=2)
+        assert errors(many) == pytest.approx(errors(few), rel=2**-12, abs=2**-12)
+        assert ends(many) == pytest.approx(ends(few), rel=2**-36, abs=2**-160)
+        # of many a rounding is allowed for; a power of two, where results are not, is left to few
+        together += ends(many) != ends(few) or bool((real == real[:, :1]).all(-1).any())
+    assert together > 0 or form in ("x + y", "x - y", "x * y")  # every other result of which is a tie
+
+
+def tallied(screen: Screen, columns: list[list[Tensor]], start: int, count: int) -> Tally:
+    """What a run of inputs gives, judged so many at a time."""
+    tally, room = Tally.empty(), torch.empty(MANY, dtype=torch.int32)
+    for first in range(0, MANY, count):
+        task = sweep._task(columns, first, count, start + first, room)
+        screen.cpu.sweep(ctypes.byref(task), ctypes.byref(tally), None)
+    return tally
+
+
+def sums(tally: Tally) -> list[int]:
+    """What a tally counts."""
+    return [*tally.overflows[0], *tally.overflows[1], *tally.differing, tally.alien, tally.open]
+
+
+def close(tally: Tally) -> list[int]:
+    """What it counts that may be close: a tie, two results as far, two values but for a rounding."""
+    return [*tally.misrounded[0], *tally.misrounded[1], *tally.further, *tally.falls]
+
+
+def errors(tally: Tally) -> list[float]:
+    """The largest error of each column."""
+    bits = [max(tally.worst[k][who]) >> 32 for k in (0, 1) for who in (0, 1)]
+    return torch.tensor(bits, dtype=torch.int32).view(torch.float32).tolist()
+
+
+def ends(tally: Tally) -> list[float]:
+    """The ends of the function's values and of the results."""
+    return [*tally.lowest, *tally.highest, *tally.lowest_given, *tally.highest_given]
 
 
 def judged(

@@ -7,6 +7,9 @@ that well, and no input with a larger one can hide. All others are listed, and l
 decides them with as many digits as they need. A result within 2**-12 of a tie counts as rounded correctly
 on either side.
 
+On the CPU, up to 4096 neighbouring inputs are decided together where Taylor polynomials with intervals for
+coefficients are as narrow (`screen_series.h.j2`); kinks, ties and whatever they leave open goes one by one.
+
 What doubles would lose to cancellation is rewritten (`_rewritten`); sums that cancel elsewhere are listed.
 """
 
@@ -30,7 +33,7 @@ from torch import Tensor
 from fusegen import render
 from fusegen.term import Apply, Name, Number, Program, Term, call
 
-TEMPLATE = "screen.cpp.j2"
+TEMPLATE, SERIES = "screen.cpp.j2", "screen_series.h.j2"
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
              "-std=c++17", "-w")  # fmt: skip
 CUDA_FLAGS = ("-O3", "--fmad=false", "-std=c++17", "-w")
@@ -88,11 +91,12 @@ class Screen:
     def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
         """Print the formula."""
         self.program = program
-        lines = [f"const Dual {name}_ = {_number(value)};" for name, value in params.items()]
-        lines += [f"const Dual {let.name}_ = {_text(let.term)};" for let in program.lets]
+        lines = [f"const D {name}_ = {_number(value)};" for name, value in params.items()]
+        lines += [f"const D {let.name}_ = {_text(let.term)};" for let in program.lets]
         lines += [f"return {_text(program.results[0])};"]
         inputs = [f"{name}_" for name in program.inputs]
-        self.text = render.fill(TEMPLATE, {"inputs": inputs, "lines": lines})
+        series = render.fill(SERIES, {})
+        self.text = render.fill(TEMPLATE, {"inputs": inputs, "lines": lines, "series": series})
 
     @cached_property
     def cpu(self) -> ctypes.CDLL:
@@ -162,7 +166,7 @@ def _text(term: Term) -> str:
                     return f"(-{_text(a)})"
                 case Apply("pow", (base, Number(exponent))) if exponent in POWERS:
                     return POWERS[exponent].format(_text(base))
-            return f"{term.op}({', '.join(map(_text, term.args))})"
+            return f"{term.op}{'' if term.args else '<D>'}({', '.join(map(_text, term.args))})"
     raise AssertionError("compose has replaced every call of a spec")
 
 
@@ -203,10 +207,10 @@ def _number(value: Fraction) -> str:
     try:
         near = float(value)
     except OverflowError:
-        return "number(-INF, INF)"
+        return "number<D>(-INF, INF)"
     low = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
     high = near if Fraction(near) >= value else math.nextafter(near, math.inf)
-    return f"number({low.hex()}, {high.hex()})"
+    return f"number<D>({low.hex()}, {high.hex()})"
 
 
 def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> ctypes.CDLL:
