@@ -37,9 +37,8 @@ LANGUAGES = {
 }
 
 
-DEFINED = tuple(
-    op for op in (*WORDS.values(), *OPS.values()) if op.body or op.name in SINGLES
-)  # in the order of their calls
+# in the order of their calls
+DEFINED = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body or op.name in SINGLES)
 CALLS, WORD, OPEN = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b"), re.compile(r"\bX\b")
 HOST = Language("inline", "std::")
 
