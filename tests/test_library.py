@@ -361,6 +361,16 @@ def test_nothing_overflows_where_eagers_result_is_a_number(name: str, device: st
             assert not shown, f"{dtype}, {int(wrong.sum())}: inputs, ours, eager's: {shown}"
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["silu", "mish", "gelu", "gelu_tanh", "quick_gelu", "tanh_exp", "serf"])
+def test_a_huge_incoming_gradient_takes_part_in_no_product_that_overflows(name: str, device: str) -> None:
+    """Its slope is 1 far above and 0 far below; eager multiplies by x first, and inf * 0 is NaN."""
+    x = torch.tensor([1e10, 3e38, -1e10, -3e38], device=device, requires_grad=True)
+    incoming = torch.full_like(x, 1e38)
+    [slope] = torch.autograd.grad(function(name)(x), x, incoming)
+    assert slope.tolist() == [*incoming[:2].tolist(), 0.0, 0.0]
+
+
 # Against PyTorch's own samples
 
 
