@@ -33,7 +33,8 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
     lets: list[Let] = []
     bounded: dict[str, Term] = {}
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
-    for name in filter(program.inputs.__contains__, names):
+    given = tuple(filter(program.inputs.__contains__, names))
+    for name in given:
         term: Term = Name(name)
         for sign, operation, clamp in SIDES:
             if _has_limit(program, params, name, sign, (LARGEST, LARGE)):
@@ -46,7 +47,6 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
             )
             lets.append(Let(free, term))
             bounded[name] = Name(free)
-    given = filter(program.inputs.__contains__, names)
     grows = any(_grows(program, params, name, sign) for name in given for sign, *_ in SIDES)
 
     def kept(term: Term) -> Term:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from fusegen.ops import LOG1P, MILLS
 
 
-def _constants(coefficients: tuple[float, ...]) -> str:
+def constants(coefficients: tuple[float, ...]) -> str:
+    """The coefficients of a polynomial as a statement in float, lowest first."""
     return f"const float c[] = {{{', '.join(f'{c!r}f' for c in coefficients)}}}; "
 
 
@@ -33,7 +34,7 @@ _BELL = (
     "const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo)); "
 )
 _MILLS = _BELL + (
-    _constants(MILLS[1:])
+    constants(MILLS[1:])
     + "const float size = float(s), d = fma(0.25f, size, 1.0f), k = inverse(d), p = k * polynomial(c, k); "
     f"const float first = {MILLS[0]!r}f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d; "
     "const float bend = rest * fma(size, k * (first + p), -0.39894228f); "
@@ -54,7 +55,7 @@ SINGLES: dict[str, str] = {
     "sigmoid_slope": _P + _SLOPE + "return slope * 0x1p-64f;",
     "tanh_slope": "const Power<float> p = power(at_least(minus_size(x) * 2.0f, -132.5f)); "
     + _SLOPE + "return slope * 0x1p-62f;",
-    "softplus": _E + _constants(LOG1P) + "const Two<float> high = x < 0.0f ? X(0.0f) : x; "
+    "softplus": _E + constants(LOG1P) + "const Two<float> high = x < 0.0f ? X(0.0f) : x; "
     "const float s = e * 0x1p-64f, log = fma(s * fma(s, polynomial(c, s), -0.5f), e, e); "
     "return high.hi + fma(log, 0x1p-64f, high.lo);",
     "tanh_softplus": _U + "return single_ratio(n, d) * 0x1p-64f;",

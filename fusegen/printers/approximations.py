@@ -16,6 +16,7 @@ from __future__ import annotations
 from fusegen.ir import Device, Kernel, operations
 from fusegen.ops import OPS, ROWS, TRANSCENDENTAL
 from fusegen.printers.cpp import ROUNDED, reached
+from fusegen.singles import constants
 
 _LOG1P = (
     0.9999998211860657,
@@ -62,13 +63,8 @@ _LOG2_E, _LOG4_E = 1.4426950408889634, 0.7213475204444817
 _ROOT_TAU = 2.5066282746310002  # of 2 pi  # fmt: skip
 
 
-def _constants(coefficients: tuple[float, ...]) -> str:
-    """The coefficients of a polynomial, lowest first."""
-    return f"const float c[] = {{{', '.join(f'{c!r}f' for c in coefficients)}}}; "
-
-
 _NDTR_OF = (
-    _constants(_NDTR) + "const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f)); "
+    constants(_NDTR) + "const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f)); "
     f"const float y = t * ex4(fmaf({-_LOG4_E / 2}f * x.v, x.v, polynomial(c, t))); "
 )
 _MISH_OF = (
@@ -82,9 +78,9 @@ _NORMAL = f"{1 / _ROOT_TAU}f * ex4({-_LOG4_E / 2}f * x.v * x.v)"
 # fmt: off
 BODIES: dict[str, str] = {
     "exp": f"return ex4({_LOG4_E}f * x.v);",
-    "expm1": _constants(_EXPM1)
+    "expm1": constants(_EXPM1)
              + f"return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : ex2({_LOG2_E}f * x.v) - 1.0f;",
-    "erfc": _constants(_ERFC) + "const float z = fabsf(x.v), t = rcp(fmaf(0.5f, z, 1.0f)); "
+    "erfc": constants(_ERFC) + "const float z = fabsf(x.v), t = rcp(fmaf(0.5f, z, 1.0f)); "
             f"const float y = t * ex4(fmaf(-{_LOG4_E}f * z, z, polynomial(c, t))); "
             "return x.v < 0.0f ? 2.0f - y : y;",
     # one word is enough, and the tails of 16 bits are no smaller than those of a float
@@ -110,7 +106,7 @@ BODIES: dict[str, str] = {
                         "return (x.v < 0.0f ? y : 1.0f - y) + x.v * bell;",
     "normal": f"return {_NORMAL};",
     "gauss": f"return ex4(-{_LOG4_E}f * x.v * x.v);",
-    "softplus": _constants(_LOG1P) + f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)); "
+    "softplus": constants(_LOG1P) + f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)); "
                 "return (x.v < 0.0f ? 0.0f : x.v) + e * polynomial(c, e);",
     "sigmoid": f"const float e = ex4(-{_LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
                "return x.v < 0.0f ? e * r : r;",
@@ -123,7 +119,7 @@ BODIES: dict[str, str] = {
                          "return t * (4.0f * e) * (r * r);",
     "tanh_slope": f"const float e = ex4({-2 * _LOG4_E}f * fabsf(x.v)), r = rcp(1.0f + e); "
                   "return 4.0f * e * r * r;",
-    "tanh_shrink": _constants(_TANH_SHRINK) + "const float s = x.v * x.v; "
+    "tanh_shrink": constants(_TANH_SHRINK) + "const float s = x.v * x.v; "
                    "return s < 1.5625f ? 0.0f + x.v * (s * polynomial(c, s)) : x.v - tanhf(x.v);",
     "tanh_softplus": _MISH_OF + "return n * r;",
     "times_tanh_softplus": _MISH_OF + "return x.v * (n * r);",
