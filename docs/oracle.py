@@ -1,6 +1,6 @@
 """Hold the enclosures of every primitive against mpmath: a second library, other formulas, random doubles.
 
-    python docs/oracle.py                       # every primitive, 10,000 points each, in about ten minutes
+    python docs/oracle.py                       # every primitive, 10,000 points each
     python docs/oracle.py --points 1000000 tanh # one
 
 A point is a number for each argument: of ordinary size, of any size that a double has, at a kink and beside
@@ -13,10 +13,12 @@ double nearest to the number.
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from fractions import Fraction
+from itertools import repeat
 from typing import Any
 
 import click
@@ -28,7 +30,9 @@ from fusegen.ops import OPS
 from fusegen.term import Name, Program, call
 
 Function = Callable[..., Any]
+PART = 10_000
 PRECISIONS = tuple(160 * 2**k for k in range(7))
+FAR = 2**15
 AGREED, UNIT, LEAST = mpf(2) ** -115, mpf(2) ** -100, mpf(2) ** -1074
 
 
@@ -47,6 +51,11 @@ class Primitive:
     kinks: tuple[float, ...] = ()
 
 
+def _exp(x: Any) -> Any:
+    """e^x, of an x beyond which nothing changes for a double, nor for its sums and products."""
+    return mpmath.exp(min(max(x, -FAR), FAR))
+
+
 def _positive(x: Any) -> Any:
     if x <= 0:
         raise ValueError("outside the domain")
@@ -62,7 +71,7 @@ def _power(x: Any, c: Any) -> Any:
         return 1 / _positive(c) * 0 if c else mpf(1)
     if x < 0 and c != int(c):
         raise ValueError("outside the domain")
-    size = mpmath.exp(c * mpmath.log(abs(x)))
+    size = _exp(c * mpmath.log(abs(x)))
     return -size if x < 0 and int(c) % 2 else size
 
 
@@ -83,29 +92,29 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 def _sech2(x: Any) -> Any:
-    return 1 / mpmath.cosh(x) ** 2
+    return 1 / mpmath.cosh(min(abs(x), FAR)) ** 2
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + mpmath.exp(-x))
+    return 1 / (1 + _exp(-x))
 
 
 def _softplus(x: Any) -> Any:
-    return mpmath.log1p(mpmath.exp(x))
+    return max(x, 0) + mpmath.log1p(_exp(-abs(x)))
 
 
 def _erfc(x: Any) -> Any:
-    if x > 2**100:  # where mpmath gives up
-        return mpmath.exp(-x * x) / (x * mpmath.sqrt(mp.pi))
+    if x > FAR:
+        return _exp(-x * x)
     return mpmath.erfc(x)
 
 
 def _bell(x: Any) -> Any:
-    return 2 / mpmath.sqrt(mp.pi) * mpmath.exp(-x * x)
+    return 2 / mpmath.sqrt(mp.pi) * _exp(-x * x)
 
 
 def _density(x: Any) -> Any:
-    return mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mp.pi)
+    return _exp(-x * x / 2) / mpmath.sqrt(2 * mp.pi)
 
 
 def _tied(a: Any, b: Any) -> Any:
@@ -130,7 +139,7 @@ def _tanh_of_exp(x: Any) -> Any:
 
 
 def _tanh_of_exp_slope(x: Any) -> Any:
-    return mpmath.exp(x) * _sech2(mpmath.exp(x)) if x < 20 else mpf(0)
+    return _exp(x) * _sech2(_exp(x)) if x < 20 else mpf(0)
 
 
 def _tanh_of_exp_curvature(x: Any) -> Any:
@@ -204,9 +213,9 @@ PRIMITIVES: dict[str, Primitive] = {
     "pow": Primitive(
         _power, (_power_slope, _power_slope_of_exponent), (2.0, 0.5, -1.0, 3.0, 40.0, 4096.0, 5000.0)
     ),
-    "exp": Primitive(mpmath.exp, (mpmath.exp,)),
-    "exp2": Primitive(lambda x: mpmath.exp(x * _LN2()), (lambda x: _LN2() * mpmath.exp(x * _LN2()),)),
-    "expm1": Primitive(mpmath.expm1, (mpmath.exp,)),
+    "exp": Primitive(_exp, (_exp,)),
+    "exp2": Primitive(lambda x: _exp(x * _LN2()), (lambda x: _LN2() * _exp(x * _LN2()),)),
+    "expm1": Primitive(lambda x: mpmath.expm1(min(x, FAR)), (_exp,)),
     "log": Primitive(lambda x: mpmath.log(_positive(x)), (lambda x: 1 / _positive(x),), (1.0,)),
     "log2": Primitive(
         lambda x: mpmath.log(_positive(x)) / _LN2(), (lambda x: 1 / (_positive(x) * _LN2()),), (1.0, 8.0)
@@ -248,7 +257,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "tanh_of_exp_slope": Primitive(_tanh_of_exp_slope, (_tanh_of_exp_curvature,)),
     "tanh_softplus": Primitive(lambda x: mpmath.tanh(_softplus(x)), (_mish_slope,)),
     "tanh_softplus_slope": Primitive(_mish_slope, (_mish_curvature,)),
-    "gauss": Primitive(lambda x: mpmath.exp(-x * x), (lambda x: -2 * x * mpmath.exp(-x * x),)),
+    "gauss": Primitive(lambda x: _exp(-x * x), (lambda x: -2 * x * _exp(-x * x),)),
     "normal": Primitive(_density, (lambda x: -x * _density(x),)),
     "fma": Primitive(lambda a, b, c: a * b + c, (lambda a, b, c: b, lambda a, b, c: a, _ONE)),
     "quotient": Primitive(lambda a, b: a / b, (lambda a, b: 1 / b, lambda a, b: -a / b / b)),
@@ -291,7 +300,7 @@ def number(chance: random.Random, kinks: tuple[float, ...]) -> float:
     return chance.choice((-1, 1)) * chance.uniform(1, 2) * math.pow(2.0, chance.uniform(low, high))
 
 
-def settled(function: Function, point: tuple[float, ...]) -> Any:
+def settled(function: Function, point: tuple[Any, ...]) -> Any:
     """What a function is at a point, to 115 bits; nothing where it is undefined or does not settle."""
     last = None
     for precision in PRECISIONS:
@@ -299,34 +308,54 @@ def settled(function: Function, point: tuple[float, ...]) -> Any:
         if found is None:
             return None
         if last is not None and abs(found - last) <= AGREED * abs(found):
-            with mp.workprec(precision):
-                ends = {rounded(found * (1 - AGREED)), rounded(found * (1 + AGREED))}
-            doubtful = not found or len(ends) > 1  # all cancelled, or between two doubles
-            return computed(function, point, PRECISIONS[-1]) if doubtful else found
+            return computed(function, point, PRECISIONS[-1]) if doubtful(found) else found
         last = found
     return None
 
 
-def computed(function: Function, point: tuple[float, ...], precision: int) -> Any:
+def computed(function: Function, point: tuple[Any, ...], precision: int) -> Any:
     """What mpmath says of a function with some bits; nothing where it is undefined."""
-    with mp.workprec(precision):
-        try:
-            return mpf(function(*map(mpf, point)))
-        except (ValueError, ZeroDivisionError):
-            return None
+    mp.prec = precision
+    try:
+        return mpf(function(*point))
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def cut(exact: Any) -> tuple[int, int, int, int]:
+    """A number of mpmath's cut to what a double holds: digits, exponent, what is cut off, how many bits."""
+    _, mantissa, exponent, bits = exact._mpf_
+    dropped = max(bits - 53, -1074 - exponent, 0)
+    return mantissa >> dropped, exponent + dropped, mantissa & ((1 << dropped) - 1), dropped
+
+
+def outside(exact: Any) -> bool:
+    """Whether a number is infinite as a double, or next to nothing."""
+    _, mantissa, exponent, bits = exact._mpf_
+    return bool(mantissa) and not -1100 < exponent + bits < 1025
+
+
+def doubtful(exact: Any) -> bool:
+    """Whether all digits have cancelled, or 115 of them do not say to which double a number rounds."""
+    if not exact or outside(exact):
+        return not exact
+    digits, _, rest, dropped = cut(exact)
+    from_tie = abs(2 * rest - (1 << dropped))
+    return dropped > 0 and from_tie <= ((digits << dropped) + rest) >> 113
 
 
 def rounded(exact: Any) -> float:
-    """The double nearest to a number of mpmath's."""
-    negative, mantissa, exponent, bits = exact._mpf_
-    if mantissa and not -1100 < exponent + bits < 1025:
-        size = math.inf if exponent > 0 else 0.0
+    """The double nearest to a number of mpmath's, ties to even."""
+    if outside(exact):
+        size = math.inf if exact._mpf_[2] > 0 else 0.0
     else:
+        digits, exponent, rest, dropped = cut(exact)
+        past_tie = 2 * rest - (1 << dropped) if dropped else -1
         try:
-            size = float(Fraction(int(mantissa)) * Fraction(2) ** exponent)
+            size = math.ldexp(digits + (past_tie > 0 or (past_tie == 0 and digits & 1)), exponent)
         except OverflowError:
             size = math.inf
-    return -size if negative else size
+    return -size if exact._mpf_[0] else size
 
 
 def difference(found: Real, exact: Any) -> float:
@@ -338,29 +367,39 @@ def difference(found: Real, exact: Any) -> float:
         return math.inf
     if hi == 0 or math.isinf(hi):
         return math.inf if found.lo else 0.0
-    with mp.workprec(400):
-        gap = abs(mpf(found.hi) + mpf(found.lo) - exact)
-        return float(max(gap - LEAST / 2, 0) / abs(exact) / UNIT)
+    mp.prec = 400
+    gap = abs(exact - found.hi - found.lo)
+    return float(max(gap - LEAST / 2, 0) / abs(exact) / UNIT) if gap else 0.0
 
 
 def differences(op: str, count: int, seed: int = 0) -> Iterator[tuple[float, tuple[float, ...]]]:
     """The largest difference at each point, and the point."""
     row, enclosure = PRIMITIVES[op], Enclosure(program(op), {})
     for point in points(op, count, seed):
-        exact = [settled(function, point) for function in (row.value, *row.slopes)]
+        given = tuple(map(mpf, point))
+        exact = [settled(function, given) for function in (row.value, *row.slopes)]
         yield max(map(difference, enclosure(*point), exact)), point
 
 
+def largest(op: str, count: int, seed: int) -> tuple[float, tuple[float, ...]]:
+    """The largest difference of some points, and where it is."""
+    return max(differences(op, count, seed))
+
+
 @click.command()
-@click.option("--points", "count", default=10_000, help="How many a primitive.")
-@click.option("--seed", default=0, help="Other points.")
+@click.option("--points", "count", default=PART, help="How many a primitive, in parts of 10,000.")
+@click.option("--seed", default=0, help="Of the first part; each further part has the next.")
+@click.option("--jobs", default=os.cpu_count() or 1, help="How many parts at a time.")
 @click.argument("names", nargs=-1, metavar="[OP...]")
-def main(count: int, seed: int, names: tuple[str, ...]) -> None:
+def main(count: int, seed: int, jobs: int, names: tuple[str, ...]) -> None:
     """Print the table."""
     print("| primitive | points | largest difference, in 2^-100 | at |\n|---|---|---|---|")
-    for op in names or OPS:
-        largest, point = max(differences(op, count, seed))
-        print(f"| {op} | {count} | {largest:.3g} | {', '.join(map(repr, point))} |", flush=True)
+    sizes = [min(PART, count - start) for start in range(0, count, PART)]
+    with ProcessPoolExecutor(jobs) as pool:
+        for op in names or OPS:
+            seeds = range(seed, seed + len(sizes))
+            worst, point = max(pool.map(largest, repeat(op), sizes, seeds))
+            print(f"| {op} | {count:,} | {worst:.3g} | {', '.join(map(repr, point))} |", flush=True)
 
 
 if __name__ == "__main__":

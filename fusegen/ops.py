@@ -42,7 +42,8 @@ class Op:
         strength: how tightly that symbol binds.
         libm: its name in the C math library.
         body: C++ statements over M that return its value.
-        notation: how mathematics writes it, `{0}` being the first argument.
+        notation: how mathematics writes it, `{0}` being the first argument; in a module it stands above
+            the body.
         written: whether a formula may name it; the others come from symbols or from the compiler.
         boolean: whether its value is a condition.
         wide: whether it takes one word or two and gives two. A body over X, which is M or Two<M>, takes its
@@ -102,9 +103,11 @@ def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args:
     return Op(name, args or ("a", "b"), real, range_, infix, strength, written=False, **more)
 
 
-def _word(name: str, *args: str, range_: Any, body: str = "", wide: bool | None = None) -> Op:
+def _word(
+    name: str, *args: str, range_: Any, body: str = "", wide: bool | None = None, is_: str = ""
+) -> Op:
     gives_two = bool(body) if wide is None else wide
-    return Op(name, args, _no_function, range_, body=body, written=False, wide=gives_two)
+    return Op(name, args, _no_function, range_, body=body, notation=is_, written=False, wide=gives_two)
 
 
 def _no_function(*_: Any) -> Any:
@@ -235,47 +238,54 @@ _ROWS = (
     # forms and slopes of others in which nothing cancels
     Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
        body=_E + "const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e)); return e * r * r;",
-       written=False, wide=True),
+       notation="sigmoid'({0})", written=False, wide=True),
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
        body="const Wide<X> e = exponential(minus_size(x) * M(2)); "
-       "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return e * r * r;", written=False, wide=True),
+       "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return e * r * r;",
+       notation="tanh'({0})", written=False, wide=True),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
-       body="return x / ({m}fabs(x) + M(1));"),
+       notation="{0} / (|{0}| + 1)", body="return x / ({m}fabs(x) + M(1));"),
     # 0 in front, as a difference is no -0
     Op("tanh_shrink", _X, lambda x: x - sympy.tanh(x), lambda *_: REALS, written=False,
+       notation="{0} - tanh({0})",
        body="const M s = x * x, far = x - {m}tanh(x); "
        f"const M fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; if constexpr (sizeof(M) == 8) "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(fine, s)) : far; "
        f"const M c[] = {_constants(_TANH_SHRINK)}; "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(c, s)) : far;"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
+       notation="tanh(softplus({0}))",
        body=_MOST + "const Wide<X> n = quadratic(exponential(x > most ? X(most) : x)); "
        "return ratio(n, plus_two(n));", wide=True),
     Op("tanh_softplus_slope", _X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
        / ((1 + sympy.exp(x)) ** 2 + 1) ** 2, _always(0, 1),
        body=_E + "const Wide<X> n = x > M(0) ? one_plus(e + e) : e * (e + M(2)); "
        "const Wide<X> r = ratio(Wide<X>(M(2)), n + (x > M(0) ? (e + e) * e : Wide<X>(M(2)))); "
-       "return e * one_plus(e) * (x > M(0) ? e : Wide<X>(M(1))) * (r * r);", written=False, wide=True),
+       "return e * one_plus(e) * (x > M(0) ? e : Wide<X>(M(1))) * (r * r);",
+       notation="the slope of tanh(softplus({0}))", written=False, wide=True),
     Op("tanh_of_exp", _X, lambda x: sympy.tanh(sympy.exp(x)), _always(0, 1), written=False,
+       notation="tanh(exp({0}))",
        body="return tanh_of_two(exponential(x > M(10) ? X(M(10)) : x));", wide=True),
     # above 10 it is 0 in every type, and exp(x) soon infinite
     Op("tanh_of_exp_slope", _X, lambda x: sympy.exp(x) / sympy.cosh(sympy.exp(x)) ** 2, _always(0, 1),
        body="const Wide<X> t = exponential(x > M(10) ? X(M(10)) : x), e = exponential(t * M(-2)); "
        "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return t * e * (r * r);",
-       written=False, wide=True),
+       notation="the slope of tanh(exp({0}))", written=False, wide=True),
     Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False, wide=True,
+       notation="exp(-{0}²)",
        body="const Wide<X> t = -product(x, x); return exponential(lifted(t)) * lift_back(t);"),
     Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
        body="const Wide<X> t = product(x, x) * M(-0.5); "
-       f"return exponential(lifted(t)) * {_PER_ROOT_TAU} * lift_back(t);", written=False, wide=True),
+       f"return exponential(lifted(t)) * {_PER_ROOT_TAU} * lift_back(t);",
+       notation="exp(-{0}² / 2) / √(2π)", written=False, wide=True),
     # products with a tail that may be too small for a float
     Op("times_tanh_softplus", _X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
        lambda a: interval.multiply(a, between(0, 1)), written=False, notation="{0} tanh(softplus({0}))",
        body=_U + "return M(x * ratio(n, d)) * lift_back(x);"),
     Op("times_tanh_softplus_slope", _X, _mish_slope, _always(-1, 2), written=False,
-       body=_U + "const Two<M> r = ratio(Two<M>(M(2)), d); "
-       "const M s = M(u), near = x > most ? most : x, slope = s * (s + M(1)) * (M(r) * M(r)); "
-       "return M(n * r * M(0.5) + near * slope) * lift_back(x);"),
+       notation="the slope of {0} tanh(softplus({0}))",
+       body=_U + "const Two<M> rise = (n - u) * (x > most ? most : x) * M(4); "
+       "return M(ratio(n + ratio(rise, d), d)) * lift_back(x);"),
     Op("times_ndtr", _X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
        lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False,
        body="const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x); const M q = x * tail.lo; "
@@ -283,19 +293,23 @@ _ROWS = (
        "return x > M(0) ? (above == above ? above : x) : below;"),
     Op("times_ndtr_slope", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(-1, 2), written=False, wide=True,
+       notation="the slope of {0} Φ({0})",
        body=_TAIL + f"const Wide<X> near = exponential(lifted(t)) * {_PER_ROOT_TAU} * x; "
        "return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;"),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
     Op("finite_below", _X, lambda x: x, lambda a: interval.maximum(a, between(-_INF, -(2**126))),
+       notation="{0}, or the least number that times 3 is no infinity",
        body="if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x; "
        "return x < M(-0x1p126) ? M(-0x1p126) : x;", written=False),
     Op("finite_above", _X, lambda x: x, lambda a: interval.minimum(a, between(2**126, _INF)),
+       notation="{0}, or the largest number that times 3 is no infinity",
        body="if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x; "
        "return x > M(0x1p126) ? M(0x1p126) : x;", written=False),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
-    Op("quotient", ("a", "b"), lambda a, b: a / b, interval.divide, written=False, notation="{0} / {1}",
+    Op("quotient", ("a", "b"), lambda a, b: a / b, interval.divide, written=False,
+       notation="{0} / {1}, rounded once",
        body="const M c = M(1) / b, q = a * c, y = {m}fma({m}fma(-b, q, a), c, q); return y == y ? y : q;"),
     # the first for elements of 16 bits on CUDA, else the second
     Op("by_width", ("narrow", "wide"), lambda narrow, wide: wide, interval.union, written=False),
@@ -314,19 +328,22 @@ WORDS = {row.name: row for row in (
     _word("sum", "a", "b", range_=interval.add),
     _word("narrow", "x", range_=lambda a: a),
     _word("scaled", "x", "hi", "lo", range_=lambda x, hi, lo: interval.multiply(x, interval.add(hi, lo)),
-          body="return {m}fma(x, hi, x * lo);", wide=False),
+          is_="{0} ({1} + {2})", body="return {m}fma(x, hi, x * lo);", wide=False),
     _word("product_plus", "a", "b", "c", "d", wide=False,
           range_=lambda a, b, c, d: interval.add(interval.multiply(interval.multiply(a, b), c), d),
+          is_="{0} {1} {2} + {3}",
           body="const M p = a * b; return {m}fma(p, c, {m}fma({m}fma(a, b, -p), c, d));"),
     _word("lifted", "x", range_=lambda a: a),
     _word("lift_back", "x", range_=_always(0, 1)),
     _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)), wide=False,
+          is_="{0} sigmoid({1})",
           body="const X v = lifted(at_most(at_least(t, M(-126)), M(87))); "
           "const Wide<X> d = one_plus(exponential<false>(-v)); "
           "const M r = inverse(d.hi), q = x * r, y = {m}fma({m}fma(-q, d.lo, {m}fma(-q, d.hi, x)), r, q); "
           "return (y < q || y > q ? y : q) * lift_back(t);"),  # a q of 0 or infinity leaves no rest
-    # sigmoid(t) + a b sigmoid'(t), in singles only
-    _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS),
+    # in singles only
+    _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
+          is_="sigmoid({2}) + {0} {1} sigmoid'({2})"),
     _word("square_of_two", "x", range_=interval.square, body="return product(x, x);"),
     _word("cube_of_two", "x", range_=lambda a: interval.multiply(interval.square(a), a),
           body="return product(x, x) * x;"),
@@ -334,21 +351,23 @@ WORDS = {row.name: row for row in (
     # second word may be larger than a rounding in float, whose exponential takes it as it is.
     _word("line_of_two", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
         interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
+          is_="({2} + {3}) + ({0} + {1}) {4}",
           body="const M v = x.hi, y = {m}fma(b, v, a), rest = {m}fma(b, v, a - y) + {m}fma(b_lo, v, a_lo); "
           "const M lo = {m}fma(b, x.lo, rest); "
           "return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);"),
-    _word("exp_of_two", "x", range_=_always(0, _INF),
+    _word("exp_of_two", "x", range_=_always(0, _INF), is_="exp({0})",
           body="const M y = {m}exp(x.hi); return {{y, y * x.lo}};"),
-    # Φ(-|x|) in double, and over exp(-x^2 / 2) far out
-    _word("half_erfc", "x", range_=_always(0, 1),
+    # in double, and over exp(-x^2 / 2) far out
+    _word("half_erfc", "x", range_=_always(0, 1), is_="Φ(-|{0}|)",
           body="const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17)); "
           "const Wide<X> z = -minus_size(x) * root; "
           "const M rest = M(0) - M(0.56418958354775628) * z.lo * {m}exp(-z.hi * z.hi); "
           "return {{M(0.5) * {m}erfc(z.hi), rest}};"),
     _word("mills", "x", range_=_always(0, 1), wide=False,
+          is_="Φ(-{0}) / exp(-{0}² / 2), of an {0} from 25 to 39",
           body=f"const M c[] = {_constants(_MILLS_FAR)}; "
           "return polynomial(c, (x - M(32)) * M(0.14285714285714286));"),
-    _word("ndtr_tail", "x", range_=_always(0, _INF),
+    _word("ndtr_tail", "x", range_=_always(0, _INF), is_="Φ(-|{0}|), lifted as exp(-{0}² / 2) is",
           body="const M size = {m}fabs(M(x)), s = size > M(39) ? M(39) : size; "
           "const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5))); "
           "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "

@@ -32,6 +32,7 @@ __device__ __forceinline__ M relu(M x) {
   return x < 0 ? M(0) : x;
 }
 
+// min(x, max)
 template <typename M>
 __device__ __forceinline__ M clamp_max(M x, M max) {
   return x > max ? max : x;
@@ -97,6 +98,7 @@ inline M relu(M x) {
   return x < 0 ? M(0) : x;
 }
 
+// min(x, max)
 template <typename M>
 inline M clamp_max(M x, M max) {
   return x > max ? max : x;

@@ -30,12 +30,9 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
-__device__ __forceinline__ Approximate exp(Approximate x) {
-  return ex4(0.7213475204444817f * x.v);
-}
-
 __device__ __forceinline__ Approximate expm1(Approximate x) {
-  const float c[] = {1.0f, 0.5f, 0.16665974259376526f, 0.04166870191693306f, 0.008407682180404663f, 0.0013888811226934195f};
+  const float c[] = {1.0f, 0.5f, 0.16665974259376526f, 0.04166870191693306f, 0.008407682180404663f,
+      0.0013888811226934195f};
   return fabsf(x.v) < 0.5f ? x.v * polynomial(c, x.v) : ex2(1.4426950408889634f * x.v) - 1.0f;
 }
 
@@ -55,16 +52,10 @@ __device__ __forceinline__ Approximate exp_of_two(Approximate x) {
 
 namespace {
 
+// exp(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> exp_of_two(X x) {
   return exponential(at_most(x, 89.0f)).hi;
-}
-
-template <typename X>
-__device__ __forceinline__ OfDouble<X, Wide<X>> exp_of_two(X x) {
-  using M = Word<X>;
-  const M y = exp(x.hi);
-  return {y, y * x.lo};
 }
 
 // y = x if x > 0 else alpha · expm1(x)

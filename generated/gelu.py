@@ -31,14 +31,16 @@ CUDA_SOURCE = r"""
 namespace approximate {
 
 __device__ __forceinline__ Approximate times_ndtr(Approximate x) {
-  const float c[] = {-1.4623193740844727f, 0.7155240178108215f, 0.33131253719329834f, -0.14030638337135315f, 0.5570431351661682f, -0.9834111928939819f, 0.6207029223442078f, -0.13854536414146423f};
+  const float c[] = {-1.4623193740844727f, 0.7155240178108215f, 0.33131253719329834f, -0.14030638337135315f,
+      0.5570431351661682f, -0.9834111928939819f, 0.6207029223442078f, -0.13854536414146423f};
   const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f));
   const float y = t * ex4(fmaf(-0.36067376022224085f * x.v, x.v, polynomial(c, t)));
   return x.v * (x.v < 0.0f ? y : 1.0f - y);
 }
 
 __device__ __forceinline__ Approximate times_ndtr_slope(Approximate x) {
-  const float c[] = {-1.4623193740844727f, 0.7155240178108215f, 0.33131253719329834f, -0.14030638337135315f, 0.5570431351661682f, -0.9834111928939819f, 0.6207029223442078f, -0.13854536414146423f};
+  const float c[] = {-1.4623193740844727f, 0.7155240178108215f, 0.33131253719329834f, -0.14030638337135315f,
+      0.5570431351661682f, -0.9834111928939819f, 0.6207029223442078f, -0.13854536414146423f};
   const float t = rcp(fmaf(0.33f, fabsf(x.v), 1.0f));
   const float y = t * ex4(fmaf(-0.36067376022224085f * x.v, x.v, polynomial(c, t)));
   const float bell = 0.3989422804014327f * ex4(-0.36067376022224085f * x.v * x.v);
@@ -49,6 +51,7 @@ __device__ __forceinline__ Approximate times_ndtr_slope(Approximate x) {
 
 namespace {
 
+// Φ(-|x|)
 template <typename X>
 __device__ __forceinline__ Wide<X> half_erfc(X x) {
   using M = Word<X>;
@@ -58,31 +61,42 @@ __device__ __forceinline__ Wide<X> half_erfc(X x) {
   return {M(0.5) * erfc(z.hi), rest};
 }
 
+// Φ(-x) / exp(-x² / 2), of an x from 25 to 39
 template <typename M>
 __device__ __forceinline__ M mills(M x) {
-  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156), M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06), M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09), M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12), M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
+  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156),
+      M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06),
+      M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09),
+      M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12),
+      M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
   return polynomial(c, (x - M(32)) * M(0.14285714285714286));
 }
 
+// Φ(-|x|), lifted as exp(-x² / 2) is
 template <typename X>
 __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
   const M size = fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
+  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012),
+      M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901),
+      M(-0.06453712284564972), M(0.01689239591360092)};
   const M d = fma(M(0.25), s, M(1)), k = inverse(d);
   const M rest = fma(-k, d, M(1)) - k * fma(M(0.25), s, M(1) - d);
   const M y = k * polynomial(c, k);
   return bell * fma(-rest * (s + M(4)), fma(s, y, M(-0.39894228)), y);
 }
 
+// x Φ(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   const X s = at_most(-minus_size(x), 16.0f);
   const Two<float> square = product(s, s);
   const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
-  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f, 0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f, 0.01689239591360092f};
+  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
+      0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
+      0.01689239591360092f};
   const float size = float(s), d = fma(0.25f, size, 1.0f), k = inverse(d), p = k * polynomial(c, k);
   const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
   const float bend = rest * fma(size, k * (first + p), -0.39894228f);
@@ -100,12 +114,15 @@ __device__ __forceinline__ OfDouble<M, M> times_ndtr(M x) {
   return x > M(0) ? (above == above ? above : x) : below;
 }
 
+// the slope of x Φ(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr_slope(X x) {
   const X s = at_most(-minus_size(x), 16.0f);
   const Two<float> square = product(s, s);
   const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
-  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f, 0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f, 0.01689239591360092f};
+  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
+      0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
+      0.01689239591360092f};
   const float size = float(s), d = fma(0.25f, size, 1.0f), k = inverse(d), p = k * polynomial(c, k);
   const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
   const float bend = rest * fma(size, k * (first + p), -0.39894228f);
@@ -119,16 +136,19 @@ template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> times_ndtr_slope(X x) {
   using M = Word<X>;
   const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const Wide<X> near = exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ? M(-2.4923272022777433e-17) : M(-1.13351701e-08)) * x;
+  const Wide<X> near = exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ?
+      M(-2.4923272022777433e-17) : M(-1.13351701e-08)) * x;
   return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
@@ -212,6 +232,7 @@ inline double exp(double x) { return std::exp(x); }
 
 namespace {
 
+// Φ(-|x|)
 template <typename X>
 inline Wide<X> half_erfc(X x) {
   using M = Word<X>;
@@ -221,25 +242,34 @@ inline Wide<X> half_erfc(X x) {
   return {M(0.5) * math::erfc(z.hi), rest};
 }
 
+// Φ(-x) / exp(-x² / 2), of an x from 25 to 39
 template <typename M>
 inline M mills(M x) {
-  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156), M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06), M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09), M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12), M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
+  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156),
+      M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06),
+      M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09),
+      M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12),
+      M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
   return polynomial(c, (x - M(32)) * M(0.14285714285714286));
 }
 
+// Φ(-|x|), lifted as exp(-x² / 2) is
 template <typename X>
 inline Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
   const M size = math::fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
+  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012),
+      M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901),
+      M(-0.06453712284564972), M(0.01689239591360092)};
   const M d = math::fma(M(0.25), s, M(1)), k = inverse(d);
   const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d);
   const M y = k * polynomial(c, k);
   return bell * math::fma(-rest * (s + M(4)), math::fma(s, y, M(-0.39894228)), y);
 }
 
+// x Φ(x)
 template <typename M>
 inline M times_ndtr(M x) {
   const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
@@ -248,20 +278,24 @@ inline M times_ndtr(M x) {
   return x > M(0) ? (above == above ? above : x) : below;
 }
 
+// the slope of x Φ(x)
 template <typename X>
 inline Wide<X> times_ndtr_slope(X x) {
   using M = Word<X>;
   const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const Wide<X> near = exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ? M(-2.4923272022777433e-17) : M(-1.13351701e-08)) * x;
+  const Wide<X> near = exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ?
+      M(-2.4923272022777433e-17) : M(-1.13351701e-08)) * x;
   return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 inline M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;

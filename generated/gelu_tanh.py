@@ -30,10 +30,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate lo) {
-  return hi;
-}
-
 __device__ __forceinline__ Approximate product_plus(Approximate a, Approximate b, Approximate c, Approximate d) {
   return fmaf(a.v * b.v, c.v, d.v);
 }
@@ -64,26 +60,18 @@ __device__ __forceinline__ Approximate line_of_two(Approximate b, Approximate b_
   return fmaf(b.v, x.v, a.v + a_lo.v);
 }
 
-__device__ __forceinline__ Approximate sigmoid(Approximate x) {
-  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
-  return x.v < 0.0f ? e * r : r;
-}
-
-__device__ __forceinline__ Approximate sigmoid_slope(Approximate x) {
-  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
-  return e * r * r;
-}
-
 }  // namespace approximate
 
 namespace {
 
+// a b c + d
 template <typename M>
 __device__ __forceinline__ M product_plus(M a, M b, M c, M d) {
   const M p = a * b;
   return fma(p, c, fma(fma(a, b, -p), c, d));
 }
 
+// x sigmoid(t)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gate(Word<X> x, X t) {
   const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
@@ -100,6 +88,7 @@ __device__ __forceinline__ OfDouble<X, Word<X>> gate(Word<X> x, X t) {
   return (y < q || y > q ? y : q) * lift_back(t);
 }
 
+// sigmoid(t) + a b sigmoid'(t)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gate_slope(Word<X> a, Word<X> b, X t) {
   const Two<float> w = product(a, b);
@@ -113,6 +102,7 @@ __device__ __forceinline__ Wide<X> square_of_two(X x) {
   return product(x, x);
 }
 
+// (a + a_lo) + (b + b_lo) x
 template <typename X>
 __device__ __forceinline__ Wide<X> line_of_two(Word<X> b, Word<X> b_lo, Word<X> a, Word<X> a_lo, X x) {
   using M = Word<X>;
@@ -121,27 +111,22 @@ __device__ __forceinline__ Wide<X> line_of_two(Word<X> b, Word<X> b_lo, Word<X> 
   return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);
 }
 
+// max(x, min)
 template <typename M>
 __device__ __forceinline__ M clamp_min(M x, M min) {
   return x < min ? min : x;
 }
 
+// min(x, max)
 template <typename M>
 __device__ __forceinline__ M clamp_max(M x, M max) {
   return x > max ? max : x;
 }
 
+// x²
 template <typename M>
 __device__ __forceinline__ M square(M x) {
   return x * x;
-}
-
-template <typename X>
-__device__ __forceinline__ OfFloat<X> sigmoid(X x) {
-  const Power<float> p = power(at_least(minus_size(x), -132.5f));
-  const float e = p;
-  const float a = x < 0.0f ? e : 0x1p64f;
-  return single_ratio(a, fma_words(e, 0x1p-64f, 1.0f)) * 0x1p-64f;
 }
 
 template <typename X>
@@ -151,15 +136,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
-template <typename X>
-__device__ __forceinline__ OfFloat<X> sigmoid_slope(X x) {
-  const Power<float> p = power(at_least(minus_size(x), -132.5f));
-  const Two<float> e = words(p);
-  const float s = e.hi * 0x1p-64f;
-  const float slope = single_ratio(e, fma_words(s, s + 2.0f, 1.0f));
-  return slope * 0x1p-64f;
-}
-
+// sigmoid'(x)
 template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
   using M = Word<X>;
@@ -168,6 +145,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
   return e * r * r;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
@@ -242,6 +220,7 @@ using std::fma;
 
 namespace {
 
+// x sigmoid(t)
 template <typename X>
 inline Word<X> gate(Word<X> x, X t) {
   using M = Word<X>;
@@ -256,6 +235,7 @@ inline Wide<X> square_of_two(X x) {
   return product(x, x);
 }
 
+// (a + a_lo) + (b + b_lo) x
 template <typename X>
 inline Wide<X> line_of_two(Word<X> b, Word<X> b_lo, Word<X> a, Word<X> a_lo, X x) {
   using M = Word<X>;
@@ -264,16 +244,19 @@ inline Wide<X> line_of_two(Word<X> b, Word<X> b_lo, Word<X> a, Word<X> a_lo, X x
   return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);
 }
 
+// max(x, min)
 template <typename M>
 inline M clamp_min(M x, M min) {
   return x < min ? min : x;
 }
 
+// min(x, max)
 template <typename M>
 inline M clamp_max(M x, M max) {
   return x > max ? max : x;
 }
 
+// x²
 template <typename M>
 inline M square(M x) {
   return x * x;
@@ -286,6 +269,7 @@ inline Wide<X> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 inline Wide<X> sigmoid_slope(X x) {
   using M = Word<X>;
@@ -294,6 +278,7 @@ inline Wide<X> sigmoid_slope(X x) {
   return e * r * r;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;

@@ -57,6 +57,7 @@ __device__ __forceinline__ Approximate sigmoid_slope(Approximate x) {
 
 namespace {
 
+// x sigmoid(t)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gate(Word<X> x, X t) {
   const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
@@ -88,6 +89,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> sigmoid_slope(X x) {
   const Power<float> p = power(at_least(minus_size(x), -132.5f));
@@ -164,6 +166,7 @@ using std::fma;
 
 namespace {
 
+// x sigmoid(t)
 template <typename X>
 inline Word<X> gate(Word<X> x, X t) {
   using M = Word<X>;
@@ -180,6 +183,7 @@ inline Wide<X> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 inline Wide<X> sigmoid_slope(X x) {
   using M = Word<X>;

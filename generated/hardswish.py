@@ -35,6 +35,7 @@ __device__ __forceinline__ M relu6(M x) {
   return x < 0 ? M(0) : x > 6 ? M(6) : x;
 }
 
+// a / b, rounded once
 template <typename M>
 __device__ __forceinline__ M quotient(M a, M b) {
   const M c = M(1) / b, q = a * c, y = fma(fma(-b, q, a), c, q);
@@ -100,6 +101,7 @@ inline M relu6(M x) {
   return x < 0 ? M(0) : x > 6 ? M(6) : x;
 }
 
+// a / b, rounded once
 template <typename M>
 inline M quotient(M a, M b) {
   const M c = M(1) / b, q = a * c, y = math::fma(math::fma(-b, q, a), c, q);

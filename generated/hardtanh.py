@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace {
 
+// min(max(x, min), max)
 template <typename M>
 __device__ __forceinline__ M saturate(M x, M min, M max) {
   x = x < min ? min : x;
@@ -83,6 +84,7 @@ extern "C" const char* hardtanh_backward_launch(const Call<3>& call) { return la
 CPU_SOURCE = r"""
 namespace {
 
+// min(max(x, min), max)
 template <typename M>
 inline M saturate(M x, M min, M max) {
   x = x < min ? min : x;

@@ -49,6 +49,7 @@ __device__ __forceinline__ Approximate times_tanh_softplus_slope(Approximate x) 
 
 namespace {
 
+// x tanh(softplus(x))
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
   const X near = at_least(at_most(x, 20.0f), -132.5f);
@@ -61,10 +62,12 @@ __device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
 template <typename M>
 __device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
   return M(x * ratio(n, d)) * lift_back(x);
 }
 
+// the slope of x tanh(softplus(x))
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope(X x) {
   const X near = at_least(at_most(x, 20.0f), -132.5f);
@@ -78,12 +81,13 @@ __device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope(X x) {
 template <typename M>
 __device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
-  const Two<M> r = ratio(Two<M>(M(2)), d);
-  const M s = M(u), near = x > most ? most : x, slope = s * (s + M(1)) * (M(r) * M(r));
-  return M(n * r * M(0.5) + near * slope) * lift_back(x);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
+  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
@@ -145,22 +149,26 @@ extern "C" const char* mish_backward_launch(const Call<3>& call) { return launch
 CPU_SOURCE = r"""
 namespace {
 
+// x tanh(softplus(x))
 template <typename M>
 inline M times_tanh_softplus(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
   return M(x * ratio(n, d)) * lift_back(x);
 }
 
+// the slope of x tanh(softplus(x))
 template <typename M>
 inline M times_tanh_softplus_slope(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = plus_two(n);
-  const Two<M> r = ratio(Two<M>(M(2)), d);
-  const M s = M(u), near = x > most ? most : x, slope = s * (s + M(1)) * (M(r) * M(r));
-  return M(n * r * M(0.5) + near * slope) * lift_back(x);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
+  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;

@@ -52,20 +52,11 @@ __device__ __forceinline__ Approximate gate_slope(Approximate a, Approximate b, 
   return r * fmaf(a.v * b.v, e * r, t.v < 0.0f ? e : 1.0f);
 }
 
-__device__ __forceinline__ Approximate sigmoid(Approximate x) {
-  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
-  return x.v < 0.0f ? e * r : r;
-}
-
-__device__ __forceinline__ Approximate sigmoid_slope(Approximate x) {
-  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
-  return e * r * r;
-}
-
 }  // namespace approximate
 
 namespace {
 
+// x sigmoid(t)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gate(Word<X> x, X t) {
   const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
@@ -82,6 +73,7 @@ __device__ __forceinline__ OfDouble<X, Word<X>> gate(Word<X> x, X t) {
   return (y < q || y > q ? y : q) * lift_back(t);
 }
 
+// sigmoid(t) + a b sigmoid'(t)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gate_slope(Word<X> a, Word<X> b, X t) {
   const Two<float> w = product(a, b);
@@ -91,29 +83,13 @@ __device__ __forceinline__ OfFloat<X> gate_slope(Word<X> a, Word<X> b, X t) {
 }
 
 template <typename X>
-__device__ __forceinline__ OfFloat<X> sigmoid(X x) {
-  const Power<float> p = power(at_least(minus_size(x), -132.5f));
-  const float e = p;
-  const float a = x < 0.0f ? e : 0x1p64f;
-  return single_ratio(a, fma_words(e, 0x1p-64f, 1.0f)) * 0x1p-64f;
-}
-
-template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid(X x) {
   using M = Word<X>;
   const Wide<X> e = exponential(minus_size(x));
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
-template <typename X>
-__device__ __forceinline__ OfFloat<X> sigmoid_slope(X x) {
-  const Power<float> p = power(at_least(minus_size(x), -132.5f));
-  const Two<float> e = words(p);
-  const float s = e.hi * 0x1p-64f;
-  const float slope = single_ratio(e, fma_words(s, s + 2.0f, 1.0f));
-  return slope * 0x1p-64f;
-}
-
+// sigmoid'(x)
 template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
   using M = Word<X>;
@@ -122,12 +98,14 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
   return e * r * r;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
@@ -199,6 +177,7 @@ using std::fma;
 
 namespace {
 
+// x sigmoid(t)
 template <typename X>
 inline Word<X> gate(Word<X> x, X t) {
   using M = Word<X>;
@@ -215,6 +194,7 @@ inline Wide<X> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 inline Wide<X> sigmoid_slope(X x) {
   using M = Word<X>;
@@ -223,12 +203,14 @@ inline Wide<X> sigmoid_slope(X x) {
   return e * r * r;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 inline M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;

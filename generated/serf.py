@@ -51,7 +51,8 @@ __device__ __forceinline__ Approximate gauss(Approximate x) {
 }
 
 __device__ __forceinline__ Approximate softplus(Approximate x) {
-  const float c[] = {0.9999998211860657f, -0.4999740421772003f, 0.33275479078292847f, -0.24495449662208557f, 0.17745204269886017f, -0.10768117010593414f, 0.044089239090681076f, -0.00853909645229578f};
+  const float c[] = {0.9999998211860657f, -0.4999740421772003f, 0.33275479078292847f, -0.24495449662208557f,
+      0.17745204269886017f, -0.10768117010593414f, 0.044089239090681076f, -0.00853909645229578f};
   const float e = ex4(-0.7213475204444817f * fabsf(x.v));
   return (x.v < 0.0f ? 0.0f : x.v) + e * polynomial(c, e);
 }
@@ -69,11 +70,13 @@ __device__ __forceinline__ Approximate erf(Approximate x) {
 
 namespace {
 
+// x (hi + lo)
 template <typename M>
 __device__ __forceinline__ M scaled(M x, M hi, M lo) {
   return fma(x, hi, x * lo);
 }
 
+// a b c + d
 template <typename M>
 __device__ __forceinline__ M product_plus(M a, M b, M c, M d) {
   const M p = a * b;
@@ -99,7 +102,9 @@ template <typename X>
 __device__ __forceinline__ OfFloat<X> softplus(X x) {
   const Power<float> p = power(at_least(minus_size(x), -132.5f));
   const float e = p;
-  const float c[] = {0.3333309292793274f, -0.24993328750133514f, 0.19926466047763824f, -0.16228903830051422f, 0.12680786848068237f, -0.08593566715717316f, 0.04431314766407013f, -0.014689257368445396f, 0.002277808031067252f};
+  const float c[] = {0.3333309292793274f, -0.24993328750133514f, 0.19926466047763824f, -0.16228903830051422f,
+      0.12680786848068237f, -0.08593566715717316f, 0.04431314766407013f, -0.014689257368445396f,
+      0.002277808031067252f};
   const Two<float> high = x < 0.0f ? X(0.0f) : x;
   const float s = e * 0x1p-64f, log = fma(s * fma(s, polynomial(c, s), -0.5f), e, e);
   return high.hi + fma(log, 0x1p-64f, high.lo);
@@ -112,11 +117,14 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> softplus(X x) {
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + log1p(s);
-  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
+  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422),
+      M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396),
+      M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
   const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
   return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }
 
+// exp(-x²)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gauss(X x) {
   const Two<float> t = at_least(-product(x, x), -132.5f);
@@ -129,12 +137,14 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> gauss(X x) {
   return exponential(lifted(t)) * lift_back(t);
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
@@ -224,6 +234,7 @@ inline double exp(double x) { return std::exp(x); }
 
 namespace {
 
+// Φ(-|x|)
 template <typename X>
 inline Wide<X> half_erfc(X x) {
   using M = Word<X>;
@@ -233,19 +244,27 @@ inline Wide<X> half_erfc(X x) {
   return {M(0.5) * math::erfc(z.hi), rest};
 }
 
+// Φ(-x) / exp(-x² / 2), of an x from 25 to 39
 template <typename M>
 inline M mills(M x) {
-  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156), M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06), M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09), M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12), M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
+  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156),
+      M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06),
+      M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09),
+      M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12),
+      M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
   return polynomial(c, (x - M(32)) * M(0.14285714285714286));
 }
 
+// Φ(-|x|), lifted as exp(-x² / 2) is
 template <typename X>
 inline Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
   const M size = math::fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012), M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901), M(-0.06453712284564972), M(0.01689239591360092)};
+  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012),
+      M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901),
+      M(-0.06453712284564972), M(0.01689239591360092)};
   const M d = math::fma(M(0.25), s, M(1)), k = inverse(d);
   const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d);
   const M y = k * polynomial(c, k);
@@ -258,7 +277,8 @@ inline Wide<X> erf_of_two(X x) {
   const M v = M(x), s = v * v;
   if constexpr (sizeof(M) == 8) return math::erf(v);
   const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08));
-  const M c[] = {M(-0.37612637877464294), M(0.11283770948648453), M(-0.026864048093557358), M(0.005214054137468338), M(-0.0008310915436595678), M(9.185887029161677e-05)};
+  const M c[] = {M(-0.37612637877464294), M(0.11283770948648453), M(-0.026864048093557358), M(0.005214054137468338),
+      M(-0.0008310915436595678), M(9.185887029161677e-05)};
   const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s)));
   const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08)));
   const Wide<X> far = one_plus(-(tail + tail));
@@ -279,23 +299,28 @@ inline Wide<X> softplus(X x) {
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + math::log1p(s);
-  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
+  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422),
+      M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396),
+      M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
   const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
   return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }
 
+// exp(-x²)
 template <typename X>
 inline Wide<X> gauss(X x) {
   const Wide<X> t = -product(x, x);
   return exponential(lifted(t)) * lift_back(t);
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 inline M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;

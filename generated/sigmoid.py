@@ -59,6 +59,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> sigmoid_slope(X x) {
   const Power<float> p = power(at_least(minus_size(x), -132.5f));
@@ -134,6 +135,7 @@ inline Wide<X> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 inline Wide<X> sigmoid_slope(X x) {
   using M = Word<X>;

@@ -42,17 +42,20 @@ __device__ __forceinline__ Approximate cos(Approximate x) {
 
 namespace {
 
+// x²
 template <typename M>
 __device__ __forceinline__ M square(M x) {
   return x * x;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
@@ -118,17 +121,20 @@ using std::sin;
 
 namespace {
 
+// x²
 template <typename M>
 inline M square(M x) {
   return x * x;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 inline M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;

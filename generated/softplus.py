@@ -30,10 +30,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate lo) {
-  return hi;
-}
-
 __device__ __forceinline__ Approximate product(Approximate a, Approximate b) {
   return a * b;
 }
@@ -43,7 +39,8 @@ __device__ __forceinline__ Approximate quotient(Approximate a, Approximate b) {
 }
 
 __device__ __forceinline__ Approximate softplus(Approximate x) {
-  const float c[] = {0.9999998211860657f, -0.4999740421772003f, 0.33275479078292847f, -0.24495449662208557f, 0.17745204269886017f, -0.10768117010593414f, 0.044089239090681076f, -0.00853909645229578f};
+  const float c[] = {0.9999998211860657f, -0.4999740421772003f, 0.33275479078292847f, -0.24495449662208557f,
+      0.17745204269886017f, -0.10768117010593414f, 0.044089239090681076f, -0.00853909645229578f};
   const float e = ex4(-0.7213475204444817f * fabsf(x.v));
   return (x.v < 0.0f ? 0.0f : x.v) + e * polynomial(c, e);
 }
@@ -76,7 +73,9 @@ template <typename X>
 __device__ __forceinline__ OfFloat<X> softplus(X x) {
   const Power<float> p = power(at_least(minus_size(x), -132.5f));
   const float e = p;
-  const float c[] = {0.3333309292793274f, -0.24993328750133514f, 0.19926466047763824f, -0.16228903830051422f, 0.12680786848068237f, -0.08593566715717316f, 0.04431314766407013f, -0.014689257368445396f, 0.002277808031067252f};
+  const float c[] = {0.3333309292793274f, -0.24993328750133514f, 0.19926466047763824f, -0.16228903830051422f,
+      0.12680786848068237f, -0.08593566715717316f, 0.04431314766407013f, -0.014689257368445396f,
+      0.002277808031067252f};
   const Two<float> high = x < 0.0f ? X(0.0f) : x;
   const float s = e * 0x1p-64f, log = fma(s * fma(s, polynomial(c, s), -0.5f), e, e);
   return high.hi + fma(log, 0x1p-64f, high.lo);
@@ -89,11 +88,14 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> softplus(X x) {
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + log1p(s);
-  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
+  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422),
+      M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396),
+      M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
   const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
   return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }
 
+// a / b, rounded once
 template <typename M>
 __device__ __forceinline__ M quotient(M a, M b) {
   const M c = M(1) / b, q = a * c, y = fma(fma(-b, q, a), c, q);
@@ -173,7 +175,9 @@ inline Wide<X> softplus(X x) {
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + math::log1p(s);
-  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422), M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396), M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
+  const M c[] = {M(0.3333309292793274), M(-0.24993328750133514), M(0.19926466047763824), M(-0.16228903830051422),
+      M(0.12680786848068237), M(-0.08593566715717316), M(0.04431314766407013), M(-0.014689257368445396),
+      M(0.002277808031067252)}, cubic = s * (s * (s * polynomial(c, s)));
   const Wide<X> square = product(s, M(-0.5) * s), near = ordered_sum(s, square.hi);
   return high + ordered_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
 }

@@ -30,27 +30,32 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace {
 
+// x²
 template <typename M>
 __device__ __forceinline__ M square(M x) {
   return x * x;
 }
 
+// 1 / x
 template <typename M>
 __device__ __forceinline__ M reciprocal(M x) {
   return M(1) / x;
 }
 
+// x / (|x| + 1)
 template <typename M>
 __device__ __forceinline__ M soft_sign(M x) {
   return x / (fabs(x) + M(1));
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
@@ -112,27 +117,32 @@ using std::fabs;
 
 namespace {
 
+// x²
 template <typename M>
 inline M square(M x) {
   return x * x;
 }
 
+// 1 / x
 template <typename M>
 inline M reciprocal(M x) {
   return M(1) / x;
 }
 
+// x / (|x| + 1)
 template <typename M>
 inline M soft_sign(M x) {
   return x / (math::fabs(x) + M(1));
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 inline M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;

@@ -35,6 +35,7 @@ __device__ __forceinline__ M relu(M x) {
   return x < 0 ? M(0) : x;
 }
 
+// x²
 template <typename M>
 __device__ __forceinline__ M square(M x) {
   return x * x;
@@ -92,6 +93,7 @@ inline M relu(M x) {
   return x < 0 ? M(0) : x;
 }
 
+// x²
 template <typename M>
 inline M square(M x) {
   return x * x;

@@ -71,6 +71,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> sigmoid_slope(X x) {
   const Power<float> p = power(at_least(minus_size(x), -132.5f));
@@ -88,6 +89,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
   return e * r * r;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
@@ -160,6 +162,7 @@ inline Wide<X> sigmoid(X x) {
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
+// sigmoid'(x)
 template <typename X>
 inline Wide<X> sigmoid_slope(X x) {
   using M = Word<X>;
@@ -168,6 +171,7 @@ inline Wide<X> sigmoid_slope(X x) {
   return e * r * r;
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;

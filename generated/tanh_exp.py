@@ -60,13 +60,20 @@ template <typename X>
 __device__ __forceinline__ Wide<X> tanh_of_two(X x) {
   using M = Word<X>;
   const M v = M(x), s = v * v;
-  const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084), M(-0.005905868019908667)}, fine[] = {M(0.3333333333333333), M(-0.13333333333333316), M(0.05396825396823853), M(-0.02186948853562987), M(0.008863235520411152), M(-0.003592127931383934), M(0.001455833607387484), M(-0.0005900233513532234), M(0.00023911332841141452), M(-9.686926720553123e-05), M(3.9174286465576325e-05), M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07), M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09), M(-6.355146496204461e-11)};
+  const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084),
+      M(-0.005905868019908667)}, fine[] = {M(0.3333333333333333), M(-0.13333333333333316), M(0.05396825396823853),
+      M(-0.02186948853562987), M(0.008863235520411152), M(-0.003592127931383934), M(0.001455833607387484),
+      M(-0.0005900233513532234), M(0.00023911332841141452), M(-9.686926720553123e-05), M(3.9174286465576325e-05),
+      M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07),
+      M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09),
+      M(-6.355146496204461e-11)};
   const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s);
   const Wide<X> near = ordered_sum(v, v * (s * bend));
   const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// tanh(exp(x))
 template <typename X>
 __device__ __forceinline__ OfFloat<X> tanh_of_exp(X x) {
   return tanh(exponential(at_most(x, 10.0f)).hi);
@@ -78,6 +85,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_of_exp(X x) {
   return tanh_of_two(exponential(x > M(10) ? X(M(10)) : x));
 }
 
+// the slope of tanh(exp(x))
 template <typename X>
 __device__ __forceinline__ OfFloat<X> tanh_of_exp_slope(X x) {
   const float u = exponential(at_most(x, 10.0f)).hi, t = tanh(u);
@@ -96,12 +104,14 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_of_exp_slope(X x) {
   return t * e * (r * r);
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 __device__ __forceinline__ M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
@@ -167,19 +177,27 @@ template <typename X>
 inline Wide<X> tanh_of_two(X x) {
   using M = Word<X>;
   const M v = M(x), s = v * v;
-  const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084), M(-0.005905868019908667)}, fine[] = {M(0.3333333333333333), M(-0.13333333333333316), M(0.05396825396823853), M(-0.02186948853562987), M(0.008863235520411152), M(-0.003592127931383934), M(0.001455833607387484), M(-0.0005900233513532234), M(0.00023911332841141452), M(-9.686926720553123e-05), M(3.9174286465576325e-05), M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07), M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09), M(-6.355146496204461e-11)};
+  const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084),
+      M(-0.005905868019908667)}, fine[] = {M(0.3333333333333333), M(-0.13333333333333316), M(0.05396825396823853),
+      M(-0.02186948853562987), M(0.008863235520411152), M(-0.003592127931383934), M(0.001455833607387484),
+      M(-0.0005900233513532234), M(0.00023911332841141452), M(-9.686926720553123e-05), M(3.9174286465576325e-05),
+      M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07),
+      M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09),
+      M(-6.355146496204461e-11)};
   const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s);
   const Wide<X> near = ordered_sum(v, v * (s * bend));
   const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// tanh(exp(x))
 template <typename X>
 inline Wide<X> tanh_of_exp(X x) {
   using M = Word<X>;
   return tanh_of_two(exponential(x > M(10) ? X(M(10)) : x));
 }
 
+// the slope of tanh(exp(x))
 template <typename X>
 inline Wide<X> tanh_of_exp_slope(X x) {
   using M = Word<X>;
@@ -188,12 +206,14 @@ inline Wide<X> tanh_of_exp_slope(X x) {
   return t * e * (r * r);
 }
 
+// x, or the least number that times 3 is no infinity
 template <typename M>
 inline M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
 template <typename M>
 inline M finite_above(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;

@@ -1,4 +1,7 @@
-"""What certification is for: a fault planted in the text of a module is found, whatever it is."""
+"""What certification is for: a fault planted in the text of a module is found, whatever it is.
+
+The kernels are the CPU's; a GPU, where there is one, judges their float32 results as well.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROOT
+from kernels import DEVICES
 from kernels import extensions as extensions
 
 from fusegen.certify import contract, enclosures, inputs, subject, sweep
@@ -94,9 +98,16 @@ FAULTS = (
 
 
 def judged(
-    folder: Path, patch: pytest.MonkeyPatch, name: str, dtype: str, near: float, texts: dict[str, str]
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    place: str,
+    name: str,
+    dtype: str,
+    near: float,
+    texts: dict[str, str],
 ) -> Evidence:
-    """What is found of the module of a spec in which some texts are replaced."""
+    """What is found at a place of the module of a spec in which some texts are replaced."""
+    patch.setattr(Screen, "place", lambda *_: place)
     every = inputs.every
     patch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])
     patch.setattr(enclosures, "CHUNK", 2**14)  # in this process
@@ -117,15 +128,18 @@ def judged(
     return contract.judged(judge.evidence(dtype, 1), found.promise, "cpu")
 
 
+@pytest.mark.parametrize("place", DEVICES)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
-def test_a_fault_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
-    found = judged(tmp_path, monkeypatch, fault.spec, fault.dtype, fault.near, {fault.old: fault.new})
+def test_a_fault_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, place: str) -> None:
+    texts = {fault.old: fault.new}
+    found = judged(tmp_path, monkeypatch, place, fault.spec, fault.dtype, fault.near, texts)
     assert any(fault.said in sentence for sentence in found.broken), found.broken
 
 
+@pytest.mark.parametrize("place", DEVICES)
 @pytest.mark.parametrize(("spec", "dtype"), sorted({(fault.spec, fault.dtype) for fault in FAULTS}))
 def test_without_it_every_promise_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, dtype: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, dtype: str, place: str
 ) -> None:
     for near in {fault.near for fault in FAULTS if (fault.spec, fault.dtype) == (spec, dtype)}:
-        assert judged(tmp_path, monkeypatch, spec, dtype, near, {}).broken == ()
+        assert judged(tmp_path, monkeypatch, place, spec, dtype, near, {}).broken == ()

@@ -25,7 +25,7 @@ from fusegen.ops import COMPARE, OPS
 from fusegen.parse import parse_spec
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import dump
-from fusegen.printers.cpp import LANGUAGES, CppPrinter, literal, support, uniform
+from fusegen.printers.cpp import LANGUAGES, CppPrinter, lines_of, literal, support, uniform
 from fusegen.printers.notation import notation, number
 from fusegen.printers.notation import term as written
 from fusegen.printers.pytorch import autocasts, statements
@@ -317,7 +317,38 @@ def test_the_functions_of_the_table_that_kernels_call_are_defined_once_in_its_or
     result = Call("clamp", (Call("relu", (Ref("x"),)), Call("exp", (Ref("x"),)), Call("relu", (Ref("y"),))))
     relu, clamp = support((kernel(result), kernel(result, kind=Math.DOUBLE)))
     assert relu == "template <typename M>\ninline M relu(M x) {\n  return x < 0 ? M(0) : x;\n}"
-    assert clamp.startswith("template <typename M>\ninline M clamp(M x, M min, M max) {\n")
+    assert clamp.startswith(
+        "// min(max(x, min), max)\ntemplate <typename M>\ninline M clamp(M x, M min, M max) {\n"
+    )
+
+
+def heads(*kernels: Kernel) -> list[str]:
+    """What the functions of the table that CUDA kernels call give, and their names."""
+    lines = "\n".join(support(kernels)).split("\n")
+    return [line.split("__forceinline__ ")[1].split("(")[0] for line in lines if line.endswith("{")]
+
+
+def test_a_function_is_defined_for_the_math_types_that_call_it() -> None:
+    sigmoid, both = Call("sigmoid", (Ref("x"),)), ["OfFloat<X> sigmoid", "OfDouble<X, Wide<X>> sigmoid"]
+    single, double = (kernel(sigmoid, Device.CUDA, kind) for kind in (Math.FLOAT, Math.DOUBLE))
+    assert heads(single, double) == both
+    assert heads(single) == both[:1]
+    assert heads(double) == both[1:]
+
+
+def test_a_function_is_defined_for_the_math_types_whose_functions_call_it() -> None:
+    ndtr = Call("ndtr", (Ref("x"),))
+    single, double = (kernel(ndtr, Device.CUDA, kind) for kind in (Math.FLOAT, Math.DOUBLE))
+    assert "Wide<X> ndtr_tail" in heads(double)
+    assert heads(single) == ["OfFloat<X> ndtr"]
+
+
+def test_a_long_statement_is_broken_between_words() -> None:
+    numbers = ", ".join(["M(0.3333333432674408)"] * 8)
+    first, second = lines_of(f"const M c[] = {{{numbers}}}; return polynomial(c, x);").split(";\n")
+    assert [len(line) <= 116 for line in first.split("\n")] == [True, True]
+    assert first.split() == ["const", "M", "c[]", "=", *f"{{{numbers}}}".split()]
+    assert second == "  return polynomial(c, x);"
 
 
 # --- notation ------------------------------------------------------------------------------------------

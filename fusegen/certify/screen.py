@@ -115,17 +115,21 @@ class Screen:
         Raises:
             RuntimeError: there is no nvcc, or it fails.
         """
-        from torch.utils.cpp_extension import CUDA_HOME
-
-        compiler = str(Path(CUDA_HOME or "/usr/local/cuda") / "bin" / "nvcc")
         chip = "sm_{}{}".format(*torch.cuda.get_device_capability())
         return _built(
-            chip, self.text, ".cu", (compiler, *CUDA_FLAGS, f"-arch={chip}", "-shared", "-Xcompiler=-fPIC")
+            chip,
+            self.text,
+            ".cu",
+            (str(_nvcc()), *CUDA_FLAGS, f"-arch={chip}", "-shared", "-Xcompiler=-fPIC"),
         )
 
+    def place(self, device: str) -> str:
+        """Where float32 results of a device are judged: on a GPU wherever one can be built for."""
+        return "cuda" if device == "cuda" or (torch.cuda.is_available() and _nvcc().exists()) else "cpu"
+
     def library(self, device: str) -> ctypes.CDLL:
-        """The library for ``cpu`` or ``cuda``."""
-        return self.cuda if device == "cuda" else self.cpu
+        """The library that judges float32 results of a device."""
+        return self.cuda if self.place(device) == "cuda" else self.cpu
 
     def enclose(self, *inputs: Tensor, least_normal: float) -> Tensor:
         """Ends and sizes of the intervals at some points.
@@ -211,6 +215,12 @@ def _number(value: Fraction) -> str:
     low = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
     high = near if Fraction(near) >= value else math.nextafter(near, math.inf)
     return f"number<D>({low.hex()}, {high.hex()})"
+
+
+def _nvcc() -> Path:
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    return Path(CUDA_HOME or "/usr/local/cuda") / "bin" / "nvcc"
 
 
 def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> ctypes.CDLL:

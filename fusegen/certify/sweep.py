@@ -79,14 +79,14 @@ def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: P
     Args:
         subject: what is judged; it has one input.
         screen: of its formula.
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu`` or ``cuda``; where the subject computes. The screen prefers a GPU.
         count: of inputs; fewer than 2**32 are spread over all of them.
         progress: is told of inputs as they are done.
     """
     chunk = CHUNK[device] if count >= EVERY else 2**16
     starts = runs(min(count, EVERY), chunk)
-    judge = _on_cuda if device == "cuda" else _on_cpu
-    tallies, opened, done = judge(subject, screen, starts, chunk, progress)
+    judge = _on_cuda if screen.place(device) == "cuda" else _on_cpu
+    tallies, opened, done = judge(subject, screen, device, starts, chunk, progress)
     tally = _merged(tallies)
     listed = torch.cat(opened)[:MOST_OPEN] if opened else torch.empty(0, dtype=torch.int32)
     return Swept(tally, done, listed.view(torch.float32), int(tally.open) - len(listed), _worst(tally))
@@ -108,7 +108,12 @@ def alien(tally: Tally, at: Callable[[float], tuple[str, str]]) -> Alien | None:
 
 
 def _on_cuda(
-    subject: Subject, screen: Screen, starts: Iterable[int], chunk: int, progress: Progress
+    subject: Subject,
+    screen: Screen,
+    device: str,
+    starts: Iterable[int],
+    chunk: int,
+    progress: Progress,
 ) -> tuple[list[Tally], list[Tensor], int]:
     empty = torch.frombuffer(bytearray(Tally.empty()), dtype=torch.uint8)
     tally = empty.cuda()
@@ -116,7 +121,8 @@ def _on_cuda(
     done = 0
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     for start in starts:
-        columns = _columns(subject, start, chunk, "cuda")
+        computed = _columns(subject, start, chunk, device)
+        columns = [[t.cuda() for t in column] for column in computed]
         task = _task(columns, 0, chunk, start, opened)
         error = screen.cuda.sweep(ctypes.byref(task), ctypes.c_void_p(tally.data_ptr()), stream)
         if error:
@@ -129,7 +135,12 @@ def _on_cuda(
 
 
 def _on_cpu(
-    subject: Subject, screen: Screen, starts: Iterable[int], chunk: int, progress: Progress
+    subject: Subject,
+    screen: Screen,
+    device: str,
+    starts: Iterable[int],
+    chunk: int,
+    progress: Progress,
 ) -> tuple[list[Tally], list[Tensor], int]:
     tallies: list[Tally] = []
     opened: list[Tensor] = []
@@ -144,7 +155,7 @@ def _on_cpu(
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start in starts:
-            columns = _columns(subject, start, chunk, "cpu")
+            columns = _columns(subject, start, chunk, device)
             shares = [pool.submit(judge, columns, first, start) for first in range(0, chunk, SHARE)]
             found = [share.result() for share in shares]
             tallies = [_merged([*tallies, *(tally for tally, _ in found)])]

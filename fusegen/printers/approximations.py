@@ -13,9 +13,9 @@ Recipes, section 6.2; ex2.approx and rcp.approx as the PTX ISA describes them.
 
 from __future__ import annotations
 
-from fusegen.ir import Device, Kernel, operations
+from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.ops import OPS, ROWS, TRANSCENDENTAL
-from fusegen.printers.cpp import ROUNDED, reached
+from fusegen.printers.cpp import ROUNDED, lines_of, reached
 from fusegen.singles import constants
 
 _LOG1P = (
@@ -141,8 +141,8 @@ def approximations(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The functions of `Approximate` values that kernels call, in table order; none if they take none."""
     if not approximates(kernels):
         return ()
-    used = {name for kernel in kernels for name in operations(kernel)}
-    used = set(BODIES) & used | reached(used - set(BODIES))
+    used = {name for kernel in kernels if kernel.math is Math.FLOAT for name in operations(kernel)}
+    used = set(BODIES) & used | reached(used - set(BODIES), Device.CUDA, Math.FLOAT)
     bodies = " ".join(ROWS[name].body for name in used - set(BODIES))
     found = used | {row.name for row in OPS.values() if row.libm and f"}}{row.libm}(" in bodies}
     spelt = {ROWS[name].libm or name for name in found}
@@ -161,5 +161,4 @@ def approximations(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
 
 def _function(name: str, args: tuple[str, ...], body: str) -> str:
     given = ", ".join(f"Approximate {arg}" for arg in args)
-    inside = body.replace("; ", ";\n  ")
-    return f"__device__ __forceinline__ Approximate {name}({given}) {{\n  {inside}\n}}"
+    return f"__device__ __forceinline__ Approximate {name}({given}) {{\n{lines_of(body)}\n}}"

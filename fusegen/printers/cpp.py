@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import singledispatchmethod
+from textwrap import fill
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
 from fusegen.ops import ATOM, COMPARE, OPS, ROWS, SELECT, UNARY, WORDS, Op
@@ -20,6 +21,7 @@ GENERIC = "M"  # float, or Approximate where the tensor's elements have 16 bits
 ROUNDED = "rounded"  # eager's rounding between two operations
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
 NARROW = "narrow"  # two words added up
+WIDTH = 116  # of a line
 DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
 
 
@@ -140,9 +142,15 @@ def uniform(let: Let) -> str:
 
 def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The definitions of the table's own functions that kernels of one device call, in table order."""
-    used = reached(name for kernel in kernels for name in operations(kernel))
     device = kernels[0].device
-    return tuple(text for op in DEFINED if op.name in used for text in _functions(op, device))
+    used = {
+        kind: reached(
+            (name for kernel in kernels if kernel.math is kind for name in operations(kernel)), device, kind
+        )
+        for kind in Math
+    }
+    kinds = {op: tuple(kind for kind in Math if op.name in used[kind]) for op in DEFINED}
+    return tuple(_functions(op, device, kinds[op]) for op in DEFINED if kinds[op])
 
 
 def wide(kernel: Kernel) -> bool:
@@ -150,11 +158,16 @@ def wide(kernel: Kernel) -> bool:
     return any(ROWS[op].wide or op in WORDS or "Two<" in ROWS[op].body for op in operations(kernel))
 
 
-def reached(names: Iterable[str]) -> frozenset[str]:
-    """These operations, and those that their bodies call."""
+def reached(names: Iterable[str], device: Device, kind: Math) -> frozenset[str]:
+    """These operations, and those that their bodies call in kernels of a device and a math type."""
     found = frozenset(names)
-    more = {name for op in found for name in CALLS.findall(ROWS[op].body) if name in ROWS}
-    return found if more <= found else reached(found | more)
+    more = {name for op in found for name in CALLS.findall(_body(op, device, kind)) if name in ROWS}
+    return found if more <= found else reached(found | more, device, kind)
+
+
+def _body(name: str, device: Device, kind: Math) -> str:
+    single = SINGLES.get(name) if (device, kind) == (Device.CUDA, Math.FLOAT) else None
+    return single or ROWS[name].body
 
 
 def literal(value: float, kind: Math) -> str:
@@ -172,19 +185,22 @@ def literal(value: float, kind: Math) -> str:
     return repr(float(text)) + suffix
 
 
-def _functions(op: Op, device: Device) -> tuple[str, ...]:
-    """One function for every math type, or on CUDA one for float and one for double."""
+def _functions(op: Op, device: Device, kinds: tuple[Math, ...]) -> str:
+    """One function for every math type, or on CUDA one for float and one for double, under what it is."""
     language, open_ = LANGUAGES[device], op.wide or bool(OPEN.search(op.body))
     given = "X" if open_ else GENERIC
     returned = "Wide<X>" if op.wide else "Word<X>" if open_ else GENERIC
     body = op.body.format(m=language.library)
     body = f"using M = Word<X>; {body}" if open_ and WORD.search(body) else body
     if device is Device.CPU or op.name not in SINGLES:
-        return (_function(op, language, given, returned, body),)
-    single = _function(op, language, "X", "OfFloat<X>", SINGLES[op.name])
-    if not body:
-        return (single,)
-    return single, _function(op, language, given, f"OfDouble<{given}, {returned}>", body)
+        texts = [_function(op, language, given, returned, body)]
+    else:
+        texts = [_function(op, language, "X", "OfFloat<X>", SINGLES[op.name])] * (Math.FLOAT in kinds)
+        texts += [_function(op, language, given, f"OfDouble<{given}, {returned}>", body)] * (
+            Math.DOUBLE in kinds
+        )
+    note = f"// {op.notation.format(*op.args)}\n" if op.notation else ""
+    return note + "\n\n".join(texts)
 
 
 def _function(op: Op, language: Language, given: str, returned: str, body: str) -> str:
@@ -192,4 +208,13 @@ def _function(op: Op, language: Language, given: str, returned: str, body: str) 
     kind = f"Word<{given}>" if given == "X" else given
     arguments = ", ".join([*(f"{kind} {arg}" for arg in single), f"{given} {last}"])
     head = f"template <typename {given}>\n{language.qualifier} {returned} {op.name}({arguments}) {{"
-    return "\n".join([head, "  " + body.replace("; ", ";\n  "), "}"])
+    return "\n".join([head, lines_of(body), "}"])
+
+
+def lines_of(body: str) -> str:
+    """A function's statements, a line each; a long one is broken."""
+    lines = body.replace("; ", ";\n").split("\n")
+    return "\n".join(
+        fill(line, WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+        for line in lines
+    )

@@ -9,7 +9,7 @@ polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
 
 from __future__ import annotations
 
-from fusegen.ir import Kernel, operations
+from fusegen.ir import Device, Kernel, operations
 from fusegen.ops import OPS, ROWS
 from fusegen.printers.cpp import reached
 
@@ -68,7 +68,8 @@ BODIES: dict[str, tuple[str, ...]] = {
 
 def vectorised(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
     """The declarations in the namespace `math` that kernels need, each function's after those it calls."""
-    used = reached(name for kernel in kernels for name in operations(kernel))
+    called = [(kernel.math, operations(kernel)) for kernel in kernels]
+    used = {name for kind, names in called for name in reached(names, Device.CPU, kind)}
     found = {row.libm for row in OPS.values() if row.libm and row.name in used}
     found |= {row.libm for row in OPS.values() for name in used if f"{{m}}{row.libm}(" in ROWS[name].body}
     found -= {""}
