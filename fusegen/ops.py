@@ -240,8 +240,8 @@ _ROWS = (
        body=_E + "const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e)); return e * r * r;",
        notation="sigmoid'({0})", written=False, wide=True),
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
-       body="const Wide<X> e = exponential(minus_size(x) * M(2)); "
-       "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return e * r * r;",
+       body="const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t)); "
+       "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return e * r * r * lift_back(t);",
        notation="tanh'({0})", written=False, wide=True),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
        notation="{0} / (|{0}| + 1)", body="return x / ({m}fabs(x) + M(1));"),
@@ -371,11 +371,9 @@ WORDS = {row.name: row for row in (
           body="const M size = {m}fabs(M(x)), s = size > M(39) ? M(39) : size; "
           "const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5))); "
           "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "
-          f"const M c[] = {_constants(MILLS)}; "
-          "const M d = {m}fma(M(0.25), s, M(1)), k = inverse(d); "
-          "const M rest = {m}fma(-k, d, M(1)) - k * {m}fma(M(0.25), s, M(1) - d); "
-          "const M y = k * polynomial(c, k); "
-          "return bell * {m}fma(-rest * (s + M(4)), {m}fma(s, y, M(-0.39894228)), y);"),  # k is off by rest
+          f"const double c[] = {{{{{', '.join(map(repr, MILLS))}}}}}; "
+          "const double k = 1.0 / (1.0 + 0.25 * s), y = k * polynomial(c, k); "
+          "const M hi = M(y); return bell * words(hi, M(y - hi));"),
     _word("erf_of_two", "x", range_=_always(-1, 1),
           body="const M v = M(x), s = v * v; if constexpr (sizeof(M) == 8) return {m}erf(v); "
           "const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08)); "

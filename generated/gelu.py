@@ -79,13 +79,12 @@ __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
   const M size = fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012),
-      M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901),
-      M(-0.06453712284564972), M(0.01689239591360092)};
-  const M d = fma(M(0.25), s, M(1)), k = inverse(d);
-  const M rest = fma(-k, d, M(1)) - k * fma(M(0.25), s, M(1) - d);
-  const M y = k * polynomial(c, k);
-  return bell * fma(-rest * (s + M(4)), fma(s, y, M(-0.39894228)), y);
+  const double c[] = {0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
+      0.08385130017995834, 0.017734583467245102, 0.02261105738580227, 0.05587935820221901, -0.06453712284564972,
+      0.01689239591360092};
+  const double k = 1.0 / (1.0 + 0.25 * s), y = k * polynomial(c, k);
+  const M hi = M(y);
+  return bell * words(hi, M(y - hi));
 }
 
 // x Φ(x)
@@ -260,13 +259,12 @@ inline Wide<X> ndtr_tail(X x) {
   const M size = math::fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
-  const M c[] = {M(0.09974633157253265), M(0.0995214581489563), M(0.09528786689043045), M(0.07301277667284012),
-      M(0.08385130017995834), M(0.017734583467245102), M(0.02261105738580227), M(0.05587935820221901),
-      M(-0.06453712284564972), M(0.01689239591360092)};
-  const M d = math::fma(M(0.25), s, M(1)), k = inverse(d);
-  const M rest = math::fma(-k, d, M(1)) - k * math::fma(M(0.25), s, M(1) - d);
-  const M y = k * polynomial(c, k);
-  return bell * math::fma(-rest * (s + M(4)), math::fma(s, y, M(-0.39894228)), y);
+  const double c[] = {0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
+      0.08385130017995834, 0.017734583467245102, 0.02261105738580227, 0.05587935820221901, -0.06453712284564972,
+      0.01689239591360092};
+  const double k = 1.0 / (1.0 + 0.25 * s), y = k * polynomial(c, k);
+  const M hi = M(y);
+  return bell * words(hi, M(y - hi));
 }
 
 // x Φ(x)

@@ -70,9 +70,9 @@ __device__ __forceinline__ OfFloat<X> tanh_slope(X x) {
 template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x) * M(2));
+  const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
-  return e * r * r;
+  return e * r * r * lift_back(t);
 }
 
 // y = 1.7159 · tanh(2 / 3 · x)
@@ -147,9 +147,9 @@ inline Wide<X> tanh_of_two(X x) {
 template <typename X>
 inline Wide<X> tanh_slope(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x) * M(2));
+  const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
-  return e * r * r;
+  return e * r * r * lift_back(t);
 }
 
 // y = 1.7159 · tanh(2 / 3 · x)

@@ -5,6 +5,7 @@ It needs torch and pytest, a GPU and nvcc, and nothing of fusegen.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -412,6 +413,7 @@ def peak(call: Callable[..., Tensor], *tensors: Tensor) -> int:
         return torch.autograd.grad(y, leaves, torch.ones_like(y))
 
     both()
+    gc.collect()  # tensors of earlier tests that are freed meanwhile would count as room
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

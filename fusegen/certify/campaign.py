@@ -99,7 +99,7 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
 def prepared(judge: Judge) -> None:
     """Build what a judge will call, which compilers do side by side."""
     if len(judge.subject.program.inputs) == 1:  # sweeps are of one
-        judge.screen.library(judge.device)
+        judge.screen.library(judge.screen.place(judge.device))
     tiny = [torch.zeros(1, device=judge.device) for _ in judge.subject.program.inputs]
     judge.screen.library("cpu")
     value_and_slopes(judge.subject.given, tuple(tiny))
@@ -218,7 +218,7 @@ def machine(device: str) -> Machine:
     told = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
     version = re.search(r"\d+\.\d+(\.\d+)?", told)
     chip = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    return Machine(chip, torch.__version__, f"{compiler} {version[0] if version else ''}")
+    return Machine(chip, torch.__version__, f"{Path(compiler).name} {version[0] if version else ''}")
 
 
 def _certified(

@@ -127,9 +127,9 @@ class Screen:
         """Where float32 results of a device are judged: on a GPU wherever one can be built for."""
         return "cuda" if device == "cuda" or (torch.cuda.is_available() and _nvcc().exists()) else "cpu"
 
-    def library(self, device: str) -> ctypes.CDLL:
-        """The library that judges float32 results of a device."""
-        return self.cuda if self.place(device) == "cuda" else self.cpu
+    def library(self, place: str) -> ctypes.CDLL:
+        """The library for ``cpu`` or ``cuda``."""
+        return self.cuda if place == "cuda" else self.cpu
 
     def enclose(self, *inputs: Tensor, least_normal: float) -> Tensor:
         """Ends and sizes of the intervals at some points.
