@@ -316,3 +316,26 @@ class OtherFunction(FusegenError):
         "{worst_got}"
     )
     hint = "name the function that the formula is, or leave the reference out"
+
+
+# --- measuring --------------------------------------------------------------------------------------
+
+
+class DoesNotFit(FusegenError):
+    sentence = "{case} needs about {needed} GiB, and {free} GiB are free"
+    hint = "{fits} elements fit"
+
+
+class NoSuchCompetitor(FusegenError):
+    sentence = "this is no module that can compete: {why}"
+    hint = "give FILE.py:CLASS, a torch.nn.Module that is made as ModelNew is"
+
+
+class NoMeasurements(FusegenError):
+    sentence = "these are no measurements that can be compared: {why}"
+    hint = "give a file that this version's 'fusegen bench --json FILE' has written"
+
+
+class BadShape(FusegenError):
+    sentence = "{shape!r} is no shape"
+    hint = "write sizes with an x between them, such as 4096x4096"

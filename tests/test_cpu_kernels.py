@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 from kernels import (
     DTYPES,
     LAYOUTS,
+    LIBRARY,
     arranged,
     assert_same,
     compiled,
+    function,
     generated,
     meaningful_strides,
     patterns,
@@ -498,3 +501,16 @@ def test_a_layer_has_gradients() -> None:
         torch.testing.assert_close(ours.grad, theirs.grad)
     with torch.no_grad():
         assert not actual(sample).requires_grad
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "swiglu", "serf", "tanh_exp"])
+def test_the_loops_hold_the_formula_itself(name: str, extensions: Path) -> None:
+    x = [torch.randn(64, requires_grad=True) for _ in range(LIBRARY[name].inputs)]
+    torch.autograd.grad(function(name)(*x).sum(), x)
+    for kernel in ("forward", "backward"):
+        for library in extensions.glob(f"fusegen/{name}_*_{kernel}_cpu_*.so"):
+            listed = subprocess.run(
+                ["nm", "-C", library], capture_output=True, text=True, check=True
+            ).stdout
+            assert "_launch" in listed
+            assert f"{name}_{kernel}(" not in listed  # a call would keep the loop from being vectorised

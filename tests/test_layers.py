@@ -1,6 +1,6 @@
 """The house: who may import whom, and which file is the door to which library.
 
-    cli > certify > pipeline > library > rooms > ground > errors
+    cli > certify, bench > built > pipeline > library > rooms > ground > errors
 
 A module imports only from floors below its own. Rooms never import each other; the files of one room may.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-GROUND, ROOM, LIBRARY, PIPELINE, CERTIFY, CLI = 1, 2, 3, 4, 5, 6
+GROUND, ROOM, LIBRARY, PIPELINE, BUILT, RUNS, CLI = 1, 2, 3, 4, 5, 6, 7
 FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "gradients", "aten"), GROUND),
@@ -24,20 +24,22 @@ FLOORS = {
     **dict.fromkeys(("lower", "verify", "printers", "render", "write"), ROOM),
     "library": LIBRARY,
     "pipeline": PIPELINE,
-    "certify": CERTIFY,
+    "built": BUILT,
+    **dict.fromkeys(("certify", "bench"), RUNS),
     "cli": CLI,
 }
 DOORS = {
     "yaml": {"parse.document"},
     "jinja2": {"render"},
-    "click": {"cli"},
-    "rich": {"cli"},
+    "click": {"cli", *(f"cli.{name}" for name in ("compile", "evidence", "options", "speed"))},
+    "rich": {f"cli.{name}" for name in ("compile", "evidence", "speed")},
     "torch": {
         *(
             f"certify.{name}"
             for name in ("campaign", "exact", "findings", "inputs", "judge", "screen", "sweep")
         ),
-        "cli",
+        *(f"bench.{name}" for name in ("clock", "contest", "session")),
+        "cli.options",
     },
     "flint": {"certify.enclosures"},
     "sympy": {"ops", "simplify.constants", "simplify.rules"},

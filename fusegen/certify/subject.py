@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import pkgutil
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from fusegen.aten import ATEN
+from fusegen.built import built
 from fusegen.certify.findings import Function, Subject
-from fusegen.errors import NoSuchCallable, NotBuilt, Span
+from fusegen.errors import NoSuchCallable, Span
 from fusegen.pipeline import Compilation
 
 
@@ -28,10 +27,7 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
         NotBuilt: there is no such module, or it is not what the spec says.
     """
     spec = compiled.spec
-    path = output / f"{spec.name}.py"
-    if not path.exists() or path.read_text(encoding="utf-8") != compiled.module:
-        raise NotBuilt(Span(path.as_posix()), name=spec.name)
-    module = _loaded(path)
+    module = built(compiled, output)
     params = {p.name: Fraction(float(p.default)) for p in spec.params}
     numbers = [float(value) for value in params.values()]
     own: Any = getattr(module, spec.name)
@@ -88,12 +84,3 @@ def _words(name: str) -> dict[str, Any]:
     if not isinstance(call, ast.Call) or call.args:
         raise ValueError("its arguments need their names")
     return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-
-
-def _loaded(path: Path) -> ModuleType:
-    found = importlib.util.spec_from_file_location(f"generated.{path.stem}", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module

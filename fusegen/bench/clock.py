@@ -1,0 +1,151 @@
+"""How long something takes: medians with their spread, of runs that take turns.
+
+On a GPU a run is timed by CUDA events; what is in the L2 cache is overwritten before, which takes long
+enough for the run to be waiting when it ends, so that no time to launch is counted. On the CPU it is wall
+clock.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Run = Callable[[], Any]
+CUDA: Any = torch.cuda  # which declares no types for streams and events
+WARM_UPS, FEWEST, MOST = 3, 11, 201  # turns
+ROUNDS, ROUND = 7, 0.02  # of many calls in a row, and seconds that one takes at least
+IN_GRAPH = 64  # runs that a CUDA graph holds
+FLUSH = 2**31  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What many measurements of one thing gave.
+
+    Attributes:
+        median: of all, in milliseconds.
+        low, high: ends of the middle 80 %.
+        turns: how many there were.
+    """
+
+    median: float
+    low: float
+    high: float
+    turns: int
+
+    @property
+    def noise(self) -> float:
+        """Half the width of the middle 80 %, as a share of the median."""
+        return (self.high - self.low) / 2 / self.median
+
+
+def spread(taken: list[float]) -> Spread:
+    """The spread of some measurements.
+
+    Args:
+        taken: in milliseconds, two at least.
+    """
+    tenths = statistics.quantiles(taken, n=10, method="inclusive")
+    return Spread(statistics.median(taken), tenths[0], tenths[-1], len(taken))
+
+
+def turns(runs: Mapping[str, Run], device: str, seconds: float) -> dict[str, Spread]:
+    """How long each run takes, where each has one turn and then the next has.
+
+    Who is first changes from turn to turn, so that nobody always comes after the same one.
+
+    Args:
+        runs: under their names.
+        device: ``cpu`` or ``cuda``.
+        seconds: how long all of this may take; there are `FEWEST` turns at least.
+    """
+    once = _timed_on_gpu() if device == "cuda" else _timed
+    names = list(runs)
+    lap = 0.0
+    for _ in range(WARM_UPS):
+        begin = time.perf_counter()
+        for name in names:
+            once(runs[name])
+        lap = time.perf_counter() - begin
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(min(MOST, max(FEWEST, int(seconds / lap)))):
+        for name in (names[(turn + k) % len(names)] for k in range(len(names))):
+            taken[name].append(once(runs[name]))
+    return {name: spread(several) for name, several in taken.items()}
+
+
+def calls(runs: Mapping[str, Run], device: str) -> dict[str, float]:
+    """What one call costs by wall clock, in microseconds, where many are made in a row; the best round."""
+    best = dict.fromkeys(runs, float("inf"))
+    counts = {name: max(10, int(ROUND / max(_row(run, 10, device), 1e-7))) for name, run in runs.items()}
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            best[name] = min(best[name], _row(run, counts[name], device))
+    return {name: seconds * 1e6 for name, seconds in best.items()}
+
+
+def in_graph(run: Run) -> float:
+    """What one run costs in a CUDA graph of many, in microseconds; the best round."""
+    side = CUDA.Stream()
+    with CUDA.stream(side):
+        run()
+    CUDA.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(IN_GRAPH):
+            run()
+    replay = [_events(graph.replay) for _ in range(WARM_UPS + ROUNDS)]
+    return min(replay) / IN_GRAPH * 1e3
+
+
+def peak(run: Run, device: str) -> int | None:
+    """The most bytes that a run holds at once beside what was there; nothing is known of the CPU."""
+    if device != "cuda":
+        return None
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return int(torch.cuda.max_memory_allocated() - before)
+
+
+def _row(run: Run, count: int, device: str) -> float:
+    """Seconds a call of so many in a row."""
+    begin = time.perf_counter()
+    for _ in range(count):
+        run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / count
+
+
+def _timed(run: Run) -> float:
+    begin = time.perf_counter()
+    run()
+    return (time.perf_counter() - begin) * 1e3
+
+
+def _timed_on_gpu() -> Callable[[Run], float]:
+    free, _ = torch.cuda.mem_get_info()
+    flush = torch.empty(min(FLUSH, free // 4), dtype=torch.uint8, device="cuda")
+
+    def once(run: Run) -> float:
+        flush.zero_()
+        return _events(run)
+
+    return once
+
+
+def _events(run: Run) -> float:
+    start, end = (CUDA.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))

@@ -1,0 +1,205 @@
+"""Who competes in a case: the same function by several ways, each held against the real one first.
+
+What they are held against is PyTorch's own operations in double. A competitor that is off, or that fails,
+is not timed: its row says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.bench.clock import Run
+from fusegen.built import imported
+from fusegen.errors import NoSuchCompetitor, Span
+from fusegen.spec import Spec
+
+Function = Callable[..., Tensor]
+OURS, EAGER, COMPILED, COPY = "fusegen", "eager", "torch.compile", "copy"
+FORWARD, BACKWARD = "forward", "backward"
+# how far a result may be off, absolutely and of itself
+TOLERANCE = {"float32": 1e-4, "float64": 1e-7, "float16": 1e-2, "bfloat16": 2e-2}
+CHUNK = 2**22  # elements that are computed in double at a time
+SCALE = 4.0  # of the inputs, which are normal: on both sides of every kink
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is measured.
+
+    Attributes:
+        name: of the spec.
+        what: ``forward`` or ``backward``.
+        dtype: its name in torch.
+        shape: of each input.
+        device: ``cpu`` or ``cuda``.
+    """
+
+    name: str
+    what: str
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+
+    @property
+    def numel(self) -> int:
+        """Elements of an input."""
+        return math.prod(self.shape)
+
+    def __str__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"{self.name} {self.what}, {self.dtype}, {shape}, {self.device}"
+
+
+class Contest:
+    """A case with its inputs and competitors."""
+
+    def __init__(self, spec: Spec, module: ModuleType, case: Case) -> None:
+        """Make the inputs; the same ones each time."""
+        self.spec, self.module, self.case = spec, module, case
+        self.dtype: torch.dtype = getattr(torch, case.dtype)
+        generator = torch.Generator(case.device).manual_seed(0)
+        self.inputs = tuple(
+            torch.randn(case.shape, generator=generator, device=case.device)
+            .mul_(SCALE)
+            .to(self.dtype)
+            .requires_grad_(case.what == BACKWARD)
+            for _ in spec.inputs
+        )
+        torch.manual_seed(0)
+        self.model: nn.Module = module.ModelNew(*module.get_init_inputs()).to(case.device, self.dtype)
+
+    def functions(self, compiled: bool, against: tuple[str, ...]) -> dict[str, Function]:
+        """The competitors under their names: eager, ours, perhaps torch.compile, and others.
+
+        Args:
+            compiled: whether torch.compile competes.
+            against: others, each as ``FILE:CLASS``.
+
+        Raises:
+            NoSuchCompetitor: a file or a class is not there, or cannot be made.
+        """
+        found: dict[str, Function] = {EAGER: self.eager(self.model), OURS: self.model}
+        if compiled:
+            torch.compiler.reset()
+            found[COMPILED] = torch.compile(self.eager(self.model))
+        return found | {name: self.other(name) for name in against}
+
+    def eager(self, model: nn.Module) -> Function:
+        """The same in PyTorch's own operations, with the layers of a model."""
+        params = [float(param.default) for param in self.spec.params]
+        layers = [getattr(model, layer.attribute) for layer in self.spec.layers]
+
+        def function(*tensors: Tensor) -> Tensor:
+            for layer in layers:
+                tensors = (layer(*tensors),)
+            value: Tensor = self.module.eager(*tensors, *params)
+            return value
+
+        return function
+
+    def other(self, name: str) -> nn.Module:
+        """A competitor of the user's, with our parameters where it has the same ones."""
+        file, _, attribute = name.partition(":")
+        try:
+            made: nn.Module = getattr(imported(Path(file)), attribute)(*self.module.get_init_inputs())
+            if made.state_dict().keys() == self.model.state_dict().keys():
+                made.load_state_dict(self.model.state_dict())
+            return made.to(self.case.device, self.dtype)
+        except Exception as error:
+            why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            raise NoSuchCompetitor(Span(name), why=why) from None
+
+    def run(self, function: Function) -> Run:
+        """What is timed of a function."""
+        if self.case.what == FORWARD:
+            return lambda: function(*self.inputs)
+        y = function(*self.inputs)
+        return lambda: torch.autograd.grad(y, self.inputs, self.incoming, retain_graph=True)
+
+    def whole(self, function: Function) -> Run:
+        """The run with all that is done once before: a backward pass with its forward pass."""
+        return self.run(function) if self.case.what == FORWARD else lambda: self.run(function)()
+
+    def copy(self) -> Run:
+        """A copy that moves as many bytes; on the CPU it allocates, as the others do."""
+        source = torch.empty(self.moved // 2, dtype=torch.uint8, device=self.case.device)
+        if self.case.device == "cpu":
+            return source.clone
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)
+
+    @cached_property
+    def moved(self) -> int:
+        """The bytes that are read and written: tensors, each once; parameters do not count."""
+        read = sum(t.numel() for t in self.inputs)
+        if self.case.what == BACKWARD:
+            read += read  # as many gradients as inputs
+        return (read + self.shape.numel()) * self.dtype.itemsize
+
+    @cached_property
+    def shape(self) -> torch.Size:
+        """Of the output."""
+        if not self.spec.layers:
+            return self.inputs[0].shape
+        with torch.no_grad():
+            return self.eager(self.model)(*self.inputs).shape
+
+    @cached_property
+    def incoming(self) -> Tensor:
+        """The gradient that comes in."""
+        generator = torch.Generator(self.case.device).manual_seed(1)
+        grad = torch.randn(self.shape, generator=generator, device=self.case.device)
+        return grad.to(self.dtype)
+
+    def wrong(self, run: Run) -> str:
+        """What is wrong with the results of a run; nothing, if they are right."""
+        given = run()
+        results = given if isinstance(given, tuple) else (given,)
+        tolerance = TOLERANCE[self.case.dtype]
+        expected = [self.shape] if self.case.what == FORWARD else [t.shape for t in self.inputs]
+        if [t.shape for t in results] != expected:
+            return f"it gives {', '.join(str(tuple(t.shape)) for t in results)}"
+        for start, exact in self.expected():
+            for found, real in zip(results, exact, strict=True):
+                part = found.detach().reshape(-1)[start : start + len(real)].double()
+                right = (part - real).abs() <= tolerance * (1 + real.abs())
+                right |= (part == real) | (part.isnan() & real.isnan())
+                if not bool(right.all()):
+                    at = int((~right).int().argmax())
+                    gave, should = float(part[at]), float(real[at])
+                    return f"it is wrong: {gave:.6g} for {should:.6g} at element {start + at}"
+        return ""
+
+    def expected(self) -> Iterator[tuple[int, list[Tensor]]]:
+        """Parts of the results in double, rounded to the dtype, each with where it begins."""
+        wide = [t.detach().double() for t in self.inputs] if self.spec.layers else []
+        if wide:  # a layer needs the tensor whole
+            layered: Any = self.module.ModelNew(*self.module.get_init_inputs())
+            layered.load_state_dict(self.model.state_dict())
+            yield (
+                0,
+                self.exact(self.eager(layered.to(self.case.device, torch.float64)), wide, self.incoming),
+            )
+            return
+        function = self.eager(self.model)
+        for start in range(0, self.case.numel, CHUNK):
+            parts = [t.detach().reshape(-1)[start : start + CHUNK].double() for t in self.inputs]
+            yield start, self.exact(function, parts, self.incoming.reshape(-1)[start : start + CHUNK])
+
+    def exact(self, function: Function, inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
+        """Results of a function in double, flat."""
+        backward = self.case.what == BACKWARD
+        leaves = [t.requires_grad_(backward) for t in inputs]
+        with torch.set_grad_enabled(backward):
+            y = function(*leaves)
+            results = torch.autograd.grad(y, leaves, grad.double()) if backward else (y,)
+        return [t.detach().reshape(-1).to(self.dtype).double() for t in results]

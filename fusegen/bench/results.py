@@ -1,0 +1,189 @@
+"""What was measured, as values; as JSON, CSV and Markdown; and held against what was measured before."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fusegen.bench.clock import Spread
+from fusegen.bench.contest import COPY, EAGER, OURS, Case
+from fusegen.errors import NoMeasurements, Span
+
+FORMAT = 1
+NOISY = 0.10  # a spread above this is told
+LEAST = 0.02  # a difference that is never called one
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One competitor in one case.
+
+    Attributes:
+        case: what was measured.
+        who: the competitor.
+        moved: the bytes that one run reads and writes.
+        time: of one run; nothing where it was not timed.
+        call, graph: microseconds of a call by wall clock, and in a CUDA graph; of small tensors.
+        peak: the most bytes that a run held beside its inputs, a backward pass with its forward pass.
+        said: why it was not timed.
+    """
+
+    case: Case
+    who: str
+    moved: int
+    time: Spread | None = None
+    call: float | None = None
+    graph: float | None = None
+    peak: int | None = None
+    said: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is the generated module's."""
+        return self.who == OURS
+
+    @property
+    def speed(self) -> float | None:
+        """Bytes a second, in units of 10**9."""
+        return self.moved / self.time.median / 1e6 if self.time else None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run of `fusegen bench`.
+
+    Attributes:
+        machine: what it ran on, as words: ``device``, ``torch`` and so on, with the date.
+        rows: the competitors of each case side by side.
+    """
+
+    machine: dict[str, str]
+    rows: tuple[Row, ...]
+
+    def of(self, who: str, case: Case) -> Row | None:
+        """A competitor's row in a case."""
+        return next((row for row in self.rows if row.case == case and row.who == who), None)
+
+    def share(self, row: Row, who: str) -> float | None:
+        """How fast a row is, of a competitor's speed in the same case."""
+        other = self.of(who, row.case)
+        if row.time is None or other is None or other.time is None:
+            return None
+        return other.time.median / row.time.median
+
+
+def shown(report: Report, row: Row) -> dict[str, str]:
+    """A row as a table shows it: column by column."""
+    case, time = row.case, row.time
+    return {
+        "spec": case.name,
+        "pass": case.what,
+        "dtype": case.dtype,
+        "shape": "x".join(map(str, case.shape)),
+        "by": row.who,
+        "ms": _number(time.median if time else None, 4),
+        "spread": f"±{time.noise:.1%}" if time else "",
+        "GB/s": _number(row.speed, 0),
+        "of copy": _number(report.share(row, COPY), 3),
+        "of eager": _number(report.share(row, EAGER), 2),
+        "call us": _number(row.call, 2),
+        "graph us": _number(row.graph, 2),
+        "peak MiB": _number(row.peak / 2**20 if row.peak is not None else None, 1),
+        "": row.said,
+    }
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def columns(report: Report) -> list[str]:
+    """The columns of the table that are not empty throughout."""
+    rows = [shown(report, row) for row in report.rows]
+    return [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
+
+
+def as_json(report: Report) -> str:
+    """The report as a file."""
+    rows = [asdict(row) for row in report.rows]
+    return json.dumps({"format": FORMAT, "machine": report.machine, "rows": rows}, indent=1) + "\n"
+
+
+def from_json(path: Path) -> Report:
+    """A report as it was written.
+
+    Raises:
+        NoMeasurements: the file cannot be read, or is none of this format.
+    """
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        if read["format"] != FORMAT:
+            raise ValueError(f"its format is {read['format']}, and this reads {FORMAT}")
+        return Report(read["machine"], tuple(map(_row, read["rows"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | TypeError) else str(error)
+        raise NoMeasurements(Span(str(path)), why=why) from None
+
+
+def _row(read: dict[str, Any]) -> Row:
+    case = Case(**{**read["case"], "shape": tuple(read["case"]["shape"])})
+    time = Spread(**read["time"]) if read["time"] else None
+    return Row(**{**read, "case": case, "time": time})
+
+
+def as_csv(report: Report) -> str:
+    """The report for a spreadsheet: one line a row, numbers in full."""
+    text = io.StringIO()
+    of_case = [field.name for field in fields(Case)]
+    heads = [*of_case, "who", "moved", "ms", "low", "high", "turns", "call", "graph", "peak", "said"]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    for row in report.rows:
+        case = {**asdict(row.case), "shape": "x".join(map(str, row.case.shape))}
+        time = row.time
+        times = (time.median, time.low, time.high, time.turns) if time else ("",) * 4
+        writer.writerow(
+            [*case.values(), row.who, row.moved, *times, row.call, row.graph, row.peak, row.said]
+        )
+    return text.getvalue()
+
+
+def as_markdown(report: Report) -> str:
+    """The report as a table for a README or a pull request, under what it ran on."""
+    heads = columns(report)
+    lines = [", ".join(report.machine.values()) + "\n", "| " + " | ".join(heads) + " |"]
+    lines += ["|---" * len(heads) + "|"]
+    lines += ["| " + " | ".join(shown(report, row)[head] for head in heads) + " |" for row in report.rows]
+    return "\n".join(lines) + "\n"
+
+
+def noisy(report: Report) -> Iterator[str]:
+    """A sentence for each case whose times vary widely."""
+    for case in dict.fromkeys(row.case for row in report.rows):
+        noise = max((row.time.noise for row in report.rows if row.case == case and row.time), default=0.0)
+        if noise > NOISY:
+            yield f"{case}: times vary by ±{noise:.0%}; something else may be running"
+
+
+def slower(before: Report, after: Report) -> Iterator[str]:
+    """A sentence for each case in which ours has become slower beyond noise.
+
+    Speeds are held against a copy's in the same run, so that another clock of a GPU is no difference.
+    """
+    for row in after.rows:
+        old = before.of(OURS, row.case)
+        if not row.ours or old is None or old.time is None:
+            continue
+        if row.time is None:
+            yield f"{row.case}: {row.said}"
+            continue
+        was, now = before.share(old, COPY), after.share(row, COPY)
+        if was is None or now is None:
+            was, now = 1 / old.time.median, 1 / row.time.median
+        if now < was * (1 - max(LEAST, old.time.noise + row.time.noise)):
+            yield f"{row.case}: {was / now:.2f} times as long as before"

@@ -1,0 +1,195 @@
+"""Cases one after the other: competitors are checked, then timed side by side."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from fusegen.bench import clock
+from fusegen.bench.clock import Run
+from fusegen.bench.contest import COPY, FORWARD, Case, Contest, Function
+from fusegen.bench.results import Row
+from fusegen.built import built
+from fusegen.errors import DoesNotFit, NoDevice, Span
+from fusegen.pipeline import Compilation
+
+DEFAULT = {"cuda": 2**28, "cpu": 2**24}  # elements
+SMALL = 2**20  # elements up to which calls are timed too
+SECONDS = 2.0  # for the turns of a case
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for.
+
+    Attributes:
+        output: the folder of the modules.
+        device: ``cpu`` or ``cuda``.
+        dtypes: those to measure; none means float32, or what a spec has instead.
+        shapes: of the inputs; none means the spec's own where it has layers, else `DEFAULT` elements.
+        passes: ``forward``, ``backward`` or both.
+        compiled: whether torch.compile competes.
+        against: other modules, each as ``FILE:CLASS``.
+        seconds: for the turns of a case.
+    """
+
+    output: Path
+    device: str
+    dtypes: tuple[str, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
+    passes: tuple[str, ...] = (FORWARD,)
+    compiled: bool = True
+    against: tuple[str, ...] = ()
+    seconds: float = SECONDS
+
+
+class Watch(Protocol):
+    """Who is told how far a run is."""
+
+    def begin(self, title: str, cases: int) -> None:
+        """A case is begun, of so many in all."""
+
+
+def measured(
+    compilations: tuple[Compilation, ...], order: Order, watch: Watch
+) -> Iterator[tuple[Row, ...]]:
+    """The rows of each case, as it is done.
+
+    Raises:
+        NoDevice: CUDA is asked for, and there is none.
+        NotBuilt: a module is not what its spec says.
+        DoesNotFit: a shape is too large for the memory there is.
+        NoSuchCompetitor: there is no such file or class.
+    """
+    if order.device == "cuda" and not torch.cuda.is_available():
+        raise NoDevice(Span("--device cuda"))
+    planned = [(compiled, case) for compiled in compilations for case in cases(compiled, order)]
+    for compiled, case in planned:
+        watch.begin(str(case), len(planned))
+        yield rows(compiled, case, order)
+
+
+def cases(compiled: Compilation, order: Order) -> Iterator[Case]:
+    """What is measured of one spec."""
+    spec = compiled.spec
+    own = spec.inputs[0].shape if spec.layers else (DEFAULT[order.device],)
+    default = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
+    dtypes = [dtype for dtype in order.dtypes or (default,) if dtype in spec.dtypes]
+    for what, dtype, shape in product(order.passes, dtypes, order.shapes or (own,)):
+        yield Case(spec.name, what, dtype, shape, order.device)
+
+
+def rows(compiled: Compilation, case: Case, order: Order) -> tuple[Row, ...]:
+    """The competitors of one case: the copy, then those that are timed, then those that are not."""
+    check_fit(case, len(compiled.spec.inputs))
+    try:
+        with torch.set_grad_enabled(case.what != FORWARD):
+            contest = Contest(compiled.spec, built(compiled, order.output), case)
+            return _rows(contest, order)
+    except torch.OutOfMemoryError:
+        raise does_not_fit(case, len(compiled.spec.inputs)) from None
+    finally:
+        gc.collect()  # before the next case needs the memory
+
+
+def _rows(contest: Contest, order: Order) -> tuple[Row, ...]:
+    case, functions = contest.case, contest.functions(order.compiled, order.against)
+    runs: dict[str, Run] = {}
+    failed: dict[str, str] = {}
+    for name, function in functions.items():
+        run, why = _checked(contest, function)
+        if run is None:
+            failed[name] = why
+        else:
+            runs[name] = run
+    runs = {COPY: contest.copy(), **runs}
+    times = clock.turns(runs, case.device, order.seconds)
+    small = case.numel <= SMALL
+    calls = clock.calls(runs, case.device) if small else {}
+    # a backward pass runs on the stream of its forward pass, which no graph records
+    graphs = small and case.device == "cuda" and case.what == FORWARD
+    found = [
+        Row(
+            case,
+            name,
+            contest.moved,
+            times[name],
+            calls.get(name),
+            _in_graph(run) if graphs else None,
+            clock.peak(contest.whole(functions[name]) if name in functions else run, case.device),
+        )
+        for name, run in runs.items()
+    ]
+    return (*found, *(Row(case, name, contest.moved, said=why) for name, why in failed.items()))
+
+
+def _checked(contest: Contest, function: Function) -> tuple[Run | None, str]:
+    """A competitor's run, if it is right; else why it is not timed."""
+    try:
+        run = contest.run(function)
+        why = contest.wrong(run)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        return None, f"it fails: {type(error).__name__}: {lines[0]}"
+    return (None, why) if why else (run, "")
+
+
+def _in_graph(run: Run) -> float | None:
+    """What a run costs in a CUDA graph; nothing, where it cannot be recorded."""
+    try:
+        return clock.in_graph(run)
+    except RuntimeError:
+        return None
+
+
+def check_fit(case: Case, inputs: int) -> None:
+    """Refuse a shape that cannot fit.
+
+    Raises:
+        DoesNotFit: it needs more than is free.
+    """
+    if _needed(case, inputs) > _free(case.device):
+        raise does_not_fit(case, inputs)
+
+
+def does_not_fit(case: Case, inputs: int) -> DoesNotFit:
+    """The error of a case that is too large."""
+    needed, free = _needed(case, inputs), _free(case.device)
+    shape = "x".join(map(str, case.shape))
+    return DoesNotFit(
+        Span(f"--shape {shape}"),
+        case=str(case),
+        needed=f"{needed / 2**30:.1f}",
+        free=f"{free / 2**30:.1f}",
+        fits=f"{int(case.numel * free / needed):,}",
+    )
+
+
+def _needed(case: Case, inputs: int) -> int:
+    """Bytes of the tensors that are there at once, at least: inputs, results and the copy's two."""
+    tensors = inputs + 3 if case.what == FORWARD else 4 * inputs + 6
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    return case.numel * dtype.itemsize * tensors
+
+
+def _free(device: str) -> int:
+    if device == "cuda":
+        return torch.cuda.mem_get_info()[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def machine(device: str) -> dict[str, str]:
+    """What a report ran on, and when."""
+    threads = f"{torch.get_num_threads()} threads"
+    name = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {threads}"
+    return {"device": name, "torch": f"PyTorch {torch.__version__}", "date": f"{datetime.date.today()}"}

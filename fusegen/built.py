@@ -1,0 +1,37 @@
+"""The modules that were built, imported from where they were written."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+from fusegen.errors import NotBuilt, Span
+from fusegen.pipeline import Compilation
+
+
+def built(compiled: Compilation, output: Path) -> ModuleType:
+    """The module of a spec.
+
+    Args:
+        compiled: the spec.
+        output: the folder of the modules.
+
+    Raises:
+        NotBuilt: there is no such module, or it is not what the spec says.
+    """
+    name = compiled.spec.name
+    path = output / f"{name}.py"
+    if not path.exists() or path.read_text(encoding="utf-8") != compiled.module:
+        raise NotBuilt(Span(path.as_posix()), name=name)
+    return imported(path)
+
+
+def imported(path: Path) -> ModuleType:
+    """A file as a module, run anew each time."""
+    found = importlib.util.spec_from_file_location(f"generated.{path.stem}", path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

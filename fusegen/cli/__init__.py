@@ -1,0 +1,49 @@
+"""The command line: what people type, what they read, and the exit status.
+
+Status 0: done. 1: ``check`` found a difference, ``certify`` a broken promise, ``bench`` something wrong or
+slower. 2: a mistake in a spec or in the command.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fusegen import __version__
+from fusegen.cli import compile, evidence, speed
+from fusegen.errors import FusegenError, SpecErrors
+
+VERBS = (
+    *(compile.build, compile.check, compile.list_),
+    *(evidence.certify, evidence.audit, speed.bench),
+    *(compile.show, compile.new, compile.schema),
+)
+EXTRAS = {"torch": "certify", "flint": "certify", "matplotlib": "bench"}  # what brings a missing package
+
+
+class _Group(click.Group):
+    """Prints a user's mistakes as they are and ends with status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (FusegenError, SpecErrors) as error:
+            click.echo(error, err=True)
+            ctx.exit(2)
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRAS:
+                raise
+            extra = EXTRAS[error.name]
+            click.echo(f"this needs {error.name}: pip install 'fusegen[{extra}]'", err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fusegen")
+def main() -> None:
+    """Compile activations and pointwise chains to readable PyTorch kernels."""
+
+
+for verb in VERBS:
+    main.add_command(verb)

@@ -1,0 +1,140 @@
+"""The verbs that make modules, and tell what there is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from fusegen.cli.options import GENERATED, SPECS, WHERE
+from fusegen.errors import counted
+
+SCHEMA = SPECS / "schema.json"
+BINDINGS = ("stable", "pybind")
+STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module")
+
+
+@click.command()
+@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
+@click.option(
+    "--binding",
+    type=click.Choice(BINDINGS),
+    default="stable",
+    help="By PyTorch's stable ABI, from 2.10 on, or by pybind11, from 2.0 on.",
+)
+def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
+    """Write the modules of some specs, or of all in specs/ when none is named.
+
+    A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
+    """
+    from fusegen import library, pipeline, write
+    from fusegen.render import Binding
+
+    paths = library.find_all(specs, SPECS)
+    texts = pipeline.modules(paths, output, Binding(binding))
+    changes = write.changes(texts)
+    if not specs:
+        changes += write.stale(output, texts)
+    for change in changes:
+        write.apply(change)
+        click.echo(f"{_painted(change.kind)} {change.path}")
+    same = len(texts) - sum(change.after is not None for change in changes)
+    if same:
+        click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
+
+
+@click.command()
+@WHERE
+def check(output: Path) -> None:
+    """Compare generated/ with what the specs say, and specs/schema.json with the language.
+
+    It also says which certificates are of another kernel than the module's; those are no difference.
+    """
+    from fusegen import library, pipeline, write
+    from fusegen.certify import certificate
+
+    texts = pipeline.modules(library.find_all((), SPECS), output)
+    differences = [*write.changes(texts), *write.stale(output, texts)]
+    if SCHEMA.exists():
+        differences += write.changes({SCHEMA: pipeline.schema_text()})
+    for change in differences:
+        click.echo(change.diff(), nl=False)
+    foreign = write.foreign(output, texts)
+    for path in foreign:
+        click.echo(f"{path}: no spec makes this file", err=True)
+    if differences or foreign:
+        remedy = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
+        count = len(differences) + len(foreign)
+        click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {remedy}", err=True)
+        sys.exit(1)
+    for path in texts:
+        stale = [device for device, state in certificate.states(path).items() if state == "stale"]
+        if stale:
+            remedy = f"run 'python -m fusegen certify {path.stem}'"
+            click.echo(
+                f"{path}: its certificate is of another kernel ({', '.join(stale)}); {remedy}", err=True
+            )
+    click.echo(f"{len(texts)} modules are what their specs say")
+
+
+@click.command("list")
+@WHERE
+def list_(output: Path) -> None:
+    """Show every spec: its formula, dtypes, and what its module and its certificate are worth."""
+    from fusegen import library, pipeline
+    from fusegen.certify import certificate
+
+    rows = [
+        (*row, ", ".join(map(" ".join, certificate.states(output / f"{row[0]}.py").items())) or "none")
+        for row in pipeline.states(library.find_all((), SPECS), output)
+    ]
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("spec", "formula", "dtypes", "module", "certificate", box=None)
+    for row in rows:
+        table.add_row(*row, style=None if row[3] == "current" else "yellow")
+    Console(markup=False).print(table)
+
+
+@click.command()
+@click.argument("spec")
+@click.option("--stage", type=click.Choice(STAGES), default="module", help="Where to stop.")
+def show(spec: str, stage: str) -> None:
+    """Print what a stage of the compiler makes of SPEC."""
+    from fusegen import library, pipeline
+
+    click.echo(pipeline.stage(library.find(spec, SPECS), stage), nl=False)
+
+
+@click.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Write specs/NAME.yaml, with comments, to start from."""
+    from fusegen import pipeline, write
+
+    path = SPECS / f"{name}.yaml"
+    text = pipeline.starter(name, path)
+    write.apply(write.Change(path, None, text))
+    click.echo(f"{_painted('new')} {path}")
+
+
+@click.command()
+def schema() -> None:
+    """Write specs/schema.json, which gives editors completion and checks."""
+    from fusegen import pipeline, write
+
+    for change in write.changes({SCHEMA: pipeline.schema_text()}):
+        write.apply(change)
+        click.echo(f"{_painted(change.kind)} {change.path}")
+
+
+def _painted(kind: str) -> str:
+    colours = {"new": "green", "changed": "yellow", "stale": "red"}
+    return click.style(f"{kind:8}", fg=colours[kind])  # click drops colours off a terminal

@@ -1,0 +1,120 @@
+"""The verbs that measure how fast modules are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fusegen.cli.options import DEVICE, DTYPE, SPECS, WHERE, devices
+from fusegen.errors import BadShape, Span
+
+if TYPE_CHECKING:
+    from fusegen.bench.results import Report, Row
+    from fusegen.bench.session import Order
+    from fusegen.pipeline import Compilation
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@WHERE
+@DEVICE
+@DTYPE
+@click.option("--shape", "shapes", multiple=True, metavar="NxM", help="Of each input; repeatable.")
+@click.option("--backward", is_flag=True, help="The gradient, too.")
+@click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
+@click.option("--against", multiple=True, metavar="FILE:CLASS", help="Another module; repeatable.")
+@click.option("--seconds", default=2.0, help="How long the turns of a case may take.")
+@click.option("--json", "as_json", type=_FILE, help="Write all that was measured.")
+@click.option("--csv", "as_csv", type=_FILE, help="The same for a spreadsheet.")
+@click.option("--markdown", "as_markdown", type=_FILE, help="The table that is printed, for a README.")
+@click.option("--compare", "before", type=_FILE, metavar="OLD.json", help="Tell what has become slower.")
+def bench(
+    specs: tuple[str, ...], output: Path, device: str | None, dtypes: tuple[str, ...],
+    shapes: tuple[str, ...], backward: bool, no_compile: bool, against: tuple[str, ...], seconds: float,
+    as_json: Path | None, as_csv: Path | None, as_markdown: Path | None, before: Path | None,
+) -> None:  # fmt: skip
+    """Time modules beside eager, torch.compile, a copy of the same bytes, and others.
+
+    Every competitor is checked first, and not timed if it is wrong. Times are medians of runs that take
+    turns, with the spread of the middle 80 %; small tensors are timed by the call and in a CUDA graph, too.
+    """
+    from fusegen import library, pipeline
+    from fusegen.bench import results, session
+
+    old = results.from_json(before) if before else None
+    where = devices(device)[-1]
+    order = session.Order(
+        output, where, dtypes, tuple(map(_shape, shapes)), ("forward", "backward")[: 1 + backward],
+        not no_compile, against, seconds,
+    )  # fmt: skip
+    compiled = tuple(pipeline.compilation(path) for path in library.find_all(specs, SPECS))
+    rows = _watched(compiled, order)
+    report = results.Report(session.machine(where), rows)
+    _print(report)
+    for path, text in (
+        (as_json, results.as_json), (as_csv, results.as_csv), (as_markdown, results.as_markdown),
+    ):  # fmt: skip
+        if path:
+            path.write_text(text(report), encoding="utf-8")
+    for sentence in results.noisy(report):
+        click.echo(sentence, err=True)
+    wrong = [row for row in report.rows if row.ours and row.said]
+    slower = list(results.slower(old, report)) if old else []
+    for sentence in slower:
+        click.echo(f"slower: {sentence}", err=True)
+    if wrong or slower:
+        sys.exit(1)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(part) for part in text.split("x") if part.isdecimal())
+    if len(sizes) != text.count("x") + 1 or 0 in sizes:
+        raise BadShape(Span("--shape"), shape=text)
+    return sizes
+
+
+def _watched(compiled: tuple[Compilation, ...], order: Order) -> tuple[Row, ...]:
+    """What is measured, with the time left on a terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from fusegen.bench import session
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
+        task = progress.add_task("building", total=None)
+
+        class Watch:
+            def begin(self, title: str, cases: int) -> None:
+                progress.update(task, description=title, total=cases)
+
+        rows: list[Row] = []
+        for some in session.measured(compiled, order, Watch()):
+            rows += some
+            progress.advance(task)
+    return tuple(rows)
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fusegen.bench import results
+
+    heads = results.columns(report)
+    table = Table(title=", ".join(report.machine.values()), box=None)
+    for head in heads:
+        left = head in ("spec", "pass", "dtype", "shape", "by", "")
+        table.add_column(head, justify="left" if left else "right", no_wrap=head != "")
+    last = None
+    for row in report.rows:
+        cells = results.shown(report, row)
+        if row.case == last:
+            cells |= dict.fromkeys(("spec", "pass", "dtype", "shape"), "")
+        last = row.case
+        table.add_row(*(cells[head] for head in heads), style="bold" if row.ours else None)
+    Console(markup=False, width=None if sys.stdout.isatty() else 160).print(table)

@@ -1,0 +1,394 @@
+"""Measuring: turns, spreads, competitors that are wrong or fail, files, and what has become slower."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import Workshop
+from kernels import extensions as extensions
+from torch import Tensor, nn
+
+from fusegen.bench import clock, results, session
+from fusegen.bench.clock import Run, Spread
+from fusegen.bench.contest import Case, Contest
+from fusegen.bench.results import Report, Row
+from fusegen.errors import FusegenError, NoMeasurements
+from fusegen.parse import parse_spec
+
+CASE = Case("gate", "forward", "float32", (3, 1001), "cpu")
+SPEC = parse_spec("name: gate\nsummary: A test.\nformula: x * sigmoid(x)\n", "gate.yaml")
+HALVES = parse_spec(
+    "name: gate\nsummary: A test.\ninputs: {a: {}, b: {}}\nformula: a * relu(b)\n", "gate.yaml"
+)
+
+# --- the clock ------------------------------------------------------------------------------------------
+
+
+def test_a_spread_is_the_median_and_the_middle_of_the_measurements() -> None:
+    found = clock.spread([float(x) for x in range(10, 21)])
+    assert found == Spread(15.0, 11.0, 19.0, 11)
+    assert found.noise == pytest.approx(4 / 15)
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(0.0, clock.FEWEST), (1e9, clock.MOST)])
+def test_runs_take_turns_and_who_is_first_changes(seconds: float, turns: int) -> None:
+    seen: list[str] = []
+    runs: dict[str, Run] = {name: partial(seen.append, name) for name in "abc"}
+    found = clock.turns(runs, "cpu", seconds)
+    assert [found[name].turns for name in "abc"] == [turns] * 3
+    rounds = ["".join(seen[k : k + 3]) for k in range(0, len(seen), 3)]
+    assert rounds[: clock.WARM_UPS + 4] == ["abc"] * clock.WARM_UPS + ["abc", "bca", "cab", "abc"]
+
+
+def test_the_median_is_of_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "_timed", lambda run: run())
+    found = clock.turns({"fast": lambda: 1.0, "slow": lambda: 3.0}, "cpu", 0.0)
+    assert {name: spread.median for name, spread in found.items()} == {"fast": 1.0, "slow": 3.0}
+
+
+def test_calls_are_counted_in_microseconds_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(10**6))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * 1e-3)
+    found = clock.calls({"a": lambda: None}, "cpu")  # a row of calls takes a tick
+    assert found == {"a": pytest.approx(1e-3 / 200 * 1e6)}
+
+
+# --- the contest ----------------------------------------------------------------------------------------
+
+
+def silu(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(x)
+
+
+def contest(
+    case: Case = CASE, function: Callable[..., Tensor] = silu, spec: Any = SPEC, eager: Any = None
+) -> Contest:
+    """A contest whose module computes `function`."""
+
+    class ModelNew(nn.Module):
+        def forward(self, *tensors: Tensor) -> Tensor:
+            return function(*tensors)
+
+    module = ModuleType("gate")
+    vars(module).update(ModelNew=ModelNew, get_init_inputs=list, eager=eager or function)
+    return Contest(spec, module, case)
+
+
+def told(case: Case, function: Callable[..., Tensor], spec: Any = SPEC, eager: Any = silu) -> str:
+    """What is said of a function that is to be the real one."""
+    found = contest(case, function, spec, eager)
+    with torch.set_grad_enabled(case.what == "backward"):
+        return found.wrong(found.run(function))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("what", ["forward", "backward"])
+def test_eager_is_right(dtype: str, what: str) -> None:
+    assert told(dataclasses.replace(CASE, dtype=dtype, what=what), silu) == ""
+
+
+def at(place: int, value: float) -> Callable[[Tensor], Tensor]:
+    """The right function but at one element."""
+
+    def function(x: Tensor) -> Tensor:
+        y = silu(x).reshape(-1).clone()
+        y[place] = value
+        return y.reshape(x.shape)
+
+    return function
+
+
+@pytest.mark.parametrize("place", [0, 1500, 3002])
+@pytest.mark.parametrize("value", [1e6, float("nan"), float("inf")])
+def test_one_wrong_element_is_told(monkeypatch: pytest.MonkeyPatch, place: int, value: float) -> None:
+    monkeypatch.setattr("fusegen.bench.contest.CHUNK", 1000)
+    right = float(silu(contest().inputs[0]).reshape(-1)[place])
+    assert told(CASE, at(place, value)) == f"it is wrong: {value:.6g} for {right:.6g} at element {place}"
+
+
+def test_what_is_off_by_three_digits_is_told() -> None:
+    assert told(CASE, lambda x: silu(x) * 1.0003).startswith("it is wrong: ")
+    assert told(CASE, lambda x: silu(x) * 1.00003) == ""
+
+
+def test_a_wrong_gradient_is_told_though_the_value_is_right() -> None:
+    backward = dataclasses.replace(CASE, what="backward")
+    assert told(backward, lambda x: silu(x) + (x - x.detach()) * 0.01).startswith("it is wrong: ")
+
+
+def test_the_gradient_of_each_input_is_looked_at() -> None:
+    backward = dataclasses.replace(CASE, what="backward")
+    right: Callable[..., Tensor] = lambda a, b: a * torch.relu(b)  # noqa: E731
+    assert told(backward, right, HALVES, right) == ""
+    assert told(backward, lambda a, b: a.detach() * torch.relu(b) + a - a.detach(), HALVES, right) != ""
+
+
+def test_another_shape_is_told() -> None:
+    assert told(CASE, lambda x: silu(x)[:2]) == "it gives (2, 1001)"
+
+
+def test_inputs_are_signed_scaled_and_the_same_each_time() -> None:
+    (x,), (again,) = contest().inputs, contest().inputs
+    assert torch.equal(x, again)
+    assert (x < -3).any()
+    assert (x > 3).any()
+
+
+@pytest.mark.parametrize(
+    ("what", "spec", "tensors"), [("forward", SPEC, 2), ("backward", SPEC, 3), ("backward", HALVES, 5)]
+)
+def test_bytes_are_those_that_are_read_and_written(what: str, spec: Any, tensors: int) -> None:
+    case = dataclasses.replace(CASE, what=what, dtype="bfloat16")
+    found = contest(case, lambda *t: t[0] * 1, spec)
+    assert found.moved == tensors * 3003 * 2
+    assert found.copy()().nbytes == found.moved // 2
+
+
+# --- a session ------------------------------------------------------------------------------------------
+
+ORDER = session.Order(Path(), "cpu", compiled=False, seconds=0.0)
+RIVAL = """
+import torch
+from torch import nn
+
+class Right(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+
+class Off(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(1.1 * x)
+
+class Fails(nn.Module):
+    def forward(self, x):
+        raise RuntimeError("no kernel image\\nis available")
+"""
+
+
+def rows(found: Contest, **more: Any) -> dict[str, Row]:
+    with torch.no_grad():
+        return {row.who: row for row in session._rows(found, dataclasses.replace(ORDER, **more))}
+
+
+def test_others_compete_and_those_that_are_wrong_or_fail_are_not_timed(tmp_path: Path) -> None:
+    rival = tmp_path / "rival.py"
+    rival.write_text(RIVAL, encoding="utf-8")
+    names = tuple(f"{rival}:{name}" for name in ("Right", "Off", "Fails"))
+    found = rows(contest(), against=names)
+    assert list(found) == ["copy", "eager", "fusegen", *names]
+    right, off, fails = (found[name] for name in names)
+    assert right.time is not None
+    assert right.call is not None
+    assert (right.graph, right.peak, right.said) == (None, None, "")  # of a GPU
+    assert off.time is None
+    assert off.said.startswith("it is wrong: ")
+    assert (fails.time, fails.said) == (None, "it fails: RuntimeError: no kernel image")
+
+
+def test_ours_is_not_timed_where_it_is_wrong() -> None:
+    found = rows(contest(function=lambda x: x, eager=silu))
+    assert found["fusegen"].said.startswith("it is wrong: ")
+    assert found["eager"].time is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("none.py:Model", "FileNotFoundError: [Errno 2] No such file or directory: '{folder}/none.py'"),
+        ("rival.py:Nobody", "AttributeError: module 'generated.rival' has no attribute 'Nobody'"),
+    ],
+)
+def test_a_competitor_that_is_not_there_is_told(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "rival.py").write_text(RIVAL, encoding="utf-8")
+    with pytest.raises(FusegenError) as told:
+        rows(contest(), against=(f"{tmp_path}/{name}",))
+    assert str(told.value) == (
+        f"{tmp_path}/{name}: this is no module that can compete: {why.format(folder=tmp_path)}\n"
+        "  hint: give FILE.py:CLASS, a torch.nn.Module that is made as ModelNew is"
+    )
+
+
+def test_a_shape_that_does_not_fit_is_told_with_what_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_free", lambda device: 2**30)
+    case = dataclasses.replace(CASE, shape=(1024, 1024, 1024))
+    with pytest.raises(FusegenError) as told:
+        session.check_fit(case, 1)
+    assert str(told.value) == (
+        "--shape 1024x1024x1024: gate forward, float32, 1024x1024x1024, cpu needs about 16.0 GiB, "
+        "and 1.0 GiB are free\n  hint: 67,108,864 elements fit"
+    )
+    session.check_fit(dataclasses.replace(CASE, shape=(67108864,)), 1)
+
+
+# --- results --------------------------------------------------------------------------------------------
+
+
+def row(who: str, ms: float, noise: float = 0.01, case: Case = CASE, **more: Any) -> Row:
+    return Row(case, who, 3003 * 8, Spread(ms, ms * (1 - noise), ms * (1 + noise), 11), **more)
+
+
+def report(ours: float, copy: float = 1.0, noise: float = 0.01) -> Report:
+    timed = (row("copy", copy), row("eager", 4.0), row("fusegen", ours, noise))
+    return Report(
+        {"device": "a chip", "torch": "PyTorch 9"}, (*timed, Row(CASE, "torch.compile", 9, said="no"))
+    )
+
+
+def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "now.json"
+    path.write_text(results.as_json(report(2.0)), encoding="utf-8")
+    assert results.from_json(path) == report(2.0)
+
+
+def test_a_table_holds_shares_and_what_was_said() -> None:
+    found = [results.shown(report(2.0), row) for row in report(2.0).rows]
+    ours, compiled = found[2], found[3]
+    assert (ours["ms"], ours["spread"], ours["of copy"], ours["of eager"]) == (
+        "2.0000",
+        "±1.0%",
+        "0.500",
+        "2.00",
+    )
+    assert (compiled["ms"], compiled["of copy"], compiled[""]) == ("", "", "no")
+    assert results.columns(report(2.0)) == [
+        *("spec", "pass", "dtype", "shape", "by", "ms", "spread", "GB/s", "of copy", "of eager", ""),
+    ]
+
+
+def test_markdown_and_csv_hold_a_line_for_each_row() -> None:
+    markdown = results.as_markdown(report(2.0)).splitlines()
+    assert markdown[0] == "a chip, PyTorch 9"
+    assert (
+        markdown[4] == "| gate | forward | float32 | 3x1001 | copy | 1.0000 | ±1.0% | 0 | 1.000 | 4.00 |  |"
+    )
+    assert len(markdown) == 4 + 4
+    sheet = results.as_csv(report(2.0)).splitlines()
+    assert sheet[0] == "name,what,dtype,shape,device,who,moved,ms,low,high,turns,call,graph,peak,said"
+    assert sheet[3] == "gate,forward,float32,3x1001,cpu,fusegen,24024,2.0,1.98,2.02,11,,,,"
+    assert sheet[4] == "gate,forward,float32,3x1001,cpu,torch.compile,9,,,,,,,,no"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (report(2.0), report(2.1), [f"{CASE}: 1.05 times as long as before"]),
+        (report(2.0), report(2.0), []),
+        (report(2.0), report(1.0), []),
+        (report(2.0), report(2.02), []),  # never called a difference
+        (report(2.0, noise=0.1), report(2.1), []),  # within the spread
+        (report(2.0), report(2.2, copy=1.1), []),  # the whole GPU runs slower
+        (report(2.0), report(2.0, copy=0.9), [f"{CASE}: 1.11 times as long as before"]),
+        (Report({}, ()), report(9.0), []),
+        (Report({}, (row("fusegen", 2.0),)), Report({}, (row("fusegen", 3.0),)),
+         [f"{CASE}: 1.50 times as long as before"]),
+        (report(2.0), Report({}, (Row(CASE, "fusegen", 9, said="it is wrong"),)),
+         [f"{CASE}: it is wrong"]),
+    ],
+)  # fmt: skip
+def test_what_has_become_slower_beyond_noise_is_told(
+    before: Report, after: Report, told: list[str]
+) -> None:
+    assert list(results.slower(before, after)) == told
+
+
+def test_times_that_vary_widely_are_told() -> None:
+    assert list(results.noisy(report(2.0))) == []
+    assert list(results.noisy(report(2.0, noise=0.25))) == [
+        "gate forward, float32, 3x1001, cpu: times vary by ±25%; something else may be running"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ('{"format": 0}', "its format is 0, and this reads 1"),
+        ('{"format": 1, "rows": []}', "KeyError: 'machine'"),
+        ("[]", "TypeError: list indices must be integers or slices, not str"),
+    ],
+)
+def test_a_file_that_holds_no_measurements_is_told(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(NoMeasurements) as told:
+        results.from_json(path)
+    assert str(told.value) == (
+        f"{path}: these are no measurements that can be compared: {why}\n"
+        "  hint: give a file that this version's 'fusegen bench --json FILE' has written"
+    )
+
+
+# --- the command ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gated(workshop: Workshop) -> Workshop:
+    """A workshop with a spec and its module."""
+    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+    assert workshop.run("build").exit_code == 0
+    return workshop
+
+
+QUICK = ("--device", "cpu", "--no-compile", "--seconds", "0")
+
+
+def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
+    files = ("--json", "now.json", "--csv", "now.csv", "--markdown", "now.md")
+    result = gated.run("bench", "gate", *QUICK, "--backward", "--shape", "64x129", *files)
+    assert result.exit_code == 0, result.output
+    written = results.from_json(gated.folder / "now.json")
+    who = [(row.case.what, row.who) for row in written.rows]
+    assert who == [
+        (what, name) for what in ("forward", "backward") for name in ("copy", "eager", "fusegen")
+    ]
+    assert all(row.time and row.time.median > 0 and row.call and row.call > 0 for row in written.rows)
+    assert (gated.folder / "now.csv").read_text() == results.as_csv(written)
+    assert (gated.folder / "now.md").read_text() == results.as_markdown(written)
+    assert "64x129" in result.stdout
+    assert "torch.compile" not in result.stdout
+
+
+def test_bench_ends_with_status_1_where_something_is_slower(gated: Workshop) -> None:
+    measure = ("bench", "gate", *QUICK, "--shape", "4096")
+    assert gated.run(*measure, "--json", "old.json").exit_code == 0
+    old = json.loads((gated.folder / "old.json").read_text())
+    for line in old["rows"]:
+        if line["who"] == "fusegen":
+            line["time"] = {"median": 1e-6, "low": 1e-6, "high": 1e-6, "turns": 11}
+    (gated.folder / "old.json").write_text(json.dumps(old), encoding="utf-8")
+    result = gated.run(*measure, "--compare", "old.json")
+    assert result.exit_code == 1
+    assert "slower: gate forward, float32, 4096, cpu: " in result.stderr
+
+
+@pytest.mark.parametrize("shape", ["", "4x", "x4", "4*4", "0x3", "-4", "4.5"])
+def test_a_text_that_is_no_shape_is_refused(gated: Workshop, shape: str) -> None:
+    result = gated.run("bench", "gate", *QUICK, "--shape", shape)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"--shape: {shape!r} is no shape\n  hint: write sizes with an x between them, such as 4096x4096\n",
+    )
+
+
+def test_a_module_that_is_not_built_is_not_measured(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x / 2")
+    result = workshop.run("bench", "gate", *QUICK)
+    assert result.exit_code == 2
+    assert "the module of gate is not what its spec says" in result.stderr
+
+
+def test_without_a_gpu_cuda_is_not_measured(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    result = gated.run("bench", "gate", "--device", "cuda")
+    assert (result.exit_code, result.stderr) == (
+        2, "--device cuda: there is no CUDA GPU here\n  hint: use --device cpu\n"
+    )  # fmt: skip
