@@ -17,7 +17,7 @@ from conftest import Workshop
 from kernels import extensions as extensions
 from torch import Tensor, nn
 
-from fusegen.bench import clock, results, session
+from fusegen.bench import clock, plots, results, session
 from fusegen.bench.clock import Run, Spread
 from fusegen.bench.contest import Case, Contest
 from fusegen.bench.results import Report, Row
@@ -327,6 +327,70 @@ def test_a_file_that_holds_no_measurements_is_told(tmp_path: Path, text: str, wh
     )
 
 
+# --- pictures -------------------------------------------------------------------------------------------
+
+
+def several(*shapes: int) -> Report:
+    """A report of two dtypes at some sizes, with a competitor of the user's."""
+    times = {"copy": 1.0, "eager": 4.0, "fusegen": 1.25, "torch.compile": 2.0, "rival.py:Mine": 5.0}
+    cases = [
+        dataclasses.replace(CASE, dtype=dtype, shape=(n,))
+        for dtype in ("float32", "float16")
+        for n in shapes
+    ]
+    return Report(
+        {"device": "a chip", "date": "today"},
+        tuple(row(who, ms, case=c) for c in cases for who, ms in times.items()),
+    )
+
+
+def test_points_are_shares_of_a_copy() -> None:
+    axes: Any = plots.pictures(several(4096))["shares"].axes[0]
+    drawn = {str(points.get_label()): points.get_offsets().tolist() for points in axes.collections}
+    assert drawn["fusegen"] == [[0.8, 0.0], [0.8, 1.0]]
+    assert drawn["rival.py:Mine"] == [[0.2, 0.0], [0.2, 1.0]]
+    assert set(drawn) == {"eager", "fusegen", "torch.compile", "rival.py:Mine"}
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["gate, float32", "gate, float16"]
+
+
+def test_bars_are_speeds_of_eager() -> None:
+    axes: Any = plots.pictures(several(4096))["speedups"].axes[0]
+    drawn = {str(bars.get_label()): [bar.get_width() for bar in bars] for bars in axes.containers}
+    assert drawn == {"fusegen": [3.2, 3.2], "torch.compile": [2.0, 2.0], "rival.py:Mine": [0.8, 0.8]}
+
+
+def test_lines_are_speeds_over_sizes() -> None:
+    figure = plots.pictures(several(4**5, 4**10, 4**15))["sizes"]
+    assert [axes.get_title(loc="right") for axes in figure.axes] == [
+        "gate, forward, float32",
+        "gate, forward, float16",
+    ]
+    lines: dict[str, Any] = {str(line.get_label()): line for line in figure.axes[0].lines}
+    assert set(lines) == {"copy", "eager", "fusegen", "torch.compile", "rival.py:Mine"}
+    assert list(lines["fusegen"].get_xdata()) == [4**5, 4**10, 4**15]
+    assert list(lines["fusegen"].get_ydata()) == pytest.approx([3003 * 8 / 1.25 / 1e6] * 3)
+
+
+def test_what_was_not_timed_is_left_out() -> None:
+    axes: Any = plots.pictures(report(2.0))["shares"].axes[0]
+    drawn = {str(points.get_label()): points.get_offsets().tolist() for points in axes.collections}
+    assert drawn["torch.compile"] == []
+    assert drawn["fusegen"] == [[0.5, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(7, "7"), (1024, "1 Ki"), (3 * 2**19, "1.5 Mi"), (2**30, "1 Gi"), (2**31, "2 Gi")]
+)
+def test_elements_are_told_in_binary_prefixes(count: int, text: str) -> None:
+    assert plots.elements(count) == text
+
+
+def test_pictures_have_the_same_bytes_each_time(tmp_path: Path) -> None:
+    first, second = (plots.save(several(4096), tmp_path / name) for name in ("a", "b"))
+    assert [path.name for path in first] == ["shares.svg", "shares.png", "speedups.svg", "speedups.png"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
 # --- the command ----------------------------------------------------------------------------------------
 
 
@@ -355,6 +419,36 @@ def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
     assert (gated.folder / "now.md").read_text() == results.as_markdown(written)
     assert "64x129" in result.stdout
     assert "torch.compile" not in result.stdout
+
+
+def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
+    for _ in range(2):
+        measure = gated.run(
+            "bench", "gate", *QUICK, "--shape", "4096", "--plot", "plots", "--history", "all.jsonl"
+        )
+        assert measure.exit_code == 0
+    assert measure.stdout.split()[-4:] == [
+        f"plots/{name}.{kind}" for name in ("shares", "speedups") for kind in ("svg", "png")
+    ]
+    assert (gated.folder / "plots/shares.svg").stat().st_size > 1000
+    runs = [json.loads(line) for line in (gated.folder / "all.jsonl").read_text().splitlines()]
+    assert [run["rows"][2]["who"] for run in runs] == ["fusegen", "fusegen"]
+
+
+def test_a_suite_is_all_dtypes_and_both_passes(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "rows", lambda compiled, case, order: (row("fusegen", 1.0, case=case),))
+    assert gated.run("bench", *QUICK, "--suite", "--shape", "64", "--json", "now.json").exit_code == 0
+    cases = [row.case for row in results.from_json(gated.folder / "now.json").rows]
+    dtypes = ("float32", "float16", "bfloat16", "float64")
+    assert [(c.what, c.dtype) for c in cases] == [(w, d) for w in ("forward", "backward") for d in dtypes]
+
+
+def test_a_sweep_goes_as_far_as_fits(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "rows", lambda compiled, case, order: (row("fusegen", 1.0, case=case),))
+    monkeypatch.setattr(session, "_free", lambda device: 2**20)
+    assert gated.run("bench", "gate", *QUICK, "--sweep", "--json", "now.json").exit_code == 0
+    cases = [row.case for row in results.from_json(gated.folder / "now.json").rows]
+    assert [case.shape for case in cases] == [(1024,), (4096,), (16384,)]
 
 
 def test_bench_ends_with_status_1_where_something_is_slower(gated: Workshop) -> None:

@@ -42,6 +42,7 @@ DOORS = {
         "cli.options",
     },
     "flint": {"certify.enclosures"},
+    "matplotlib": {"bench.plots"},
     "sympy": {"ops", "simplify.constants", "simplify.rules"},
 }
 PACKAGE = ROOT / "fusegen"

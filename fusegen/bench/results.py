@@ -110,8 +110,16 @@ def columns(report: Report) -> list[str]:
 
 def as_json(report: Report) -> str:
     """The report as a file."""
-    rows = [asdict(row) for row in report.rows]
-    return json.dumps({"format": FORMAT, "machine": report.machine, "rows": rows}, indent=1) + "\n"
+    return json.dumps(_plain(report), indent=1) + "\n"
+
+
+def as_line(report: Report) -> str:
+    """The report as a line of a file that keeps one for each run."""
+    return json.dumps(_plain(report)) + "\n"
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    return {"format": FORMAT, "machine": report.machine, "rows": [asdict(row) for row in report.rows]}
 
 
 def from_json(path: Path) -> Report:

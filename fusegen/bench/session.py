@@ -87,6 +87,13 @@ def cases(compiled: Compilation, order: Order) -> Iterator[Case]:
         yield Case(spec.name, what, dtype, shape, order.device)
 
 
+def sizes(device: str) -> tuple[tuple[int, ...], ...]:
+    """Sizes from 1 Ki elements, each four times the one before, to 1 Gi or what fits in float32."""
+    counts = [4**k for k in range(5, 16)]
+    fits = [n for n in counts if _needed(Case("", "backward", "float32", (n,), device), 1) < _free(device)]
+    return tuple((count,) for count in fits)
+
+
 def rows(compiled: Compilation, case: Case, order: Order) -> tuple[Row, ...]:
     """The competitors of one case: the copy, then those that are timed, then those that are not."""
     check_fit(case, len(compiled.spec.inputs))

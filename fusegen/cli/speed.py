@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import DEVICE, DTYPE, SPECS, WHERE, devices
+from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SPECS, WHERE, devices
 from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fusegen.pipeline import Compilation
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
@@ -25,18 +26,23 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @DEVICE
 @DTYPE
 @click.option("--shape", "shapes", multiple=True, metavar="NxM", help="Of each input; repeatable.")
+@click.option("--sweep", is_flag=True, help="Sizes from 1 Ki to 1 Gi elements, as far as they fit.")
 @click.option("--backward", is_flag=True, help="The gradient, too.")
+@click.option("--suite", is_flag=True, help="All dtypes, and the gradient.")
 @click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
 @click.option("--against", multiple=True, metavar="FILE:CLASS", help="Another module; repeatable.")
 @click.option("--seconds", default=2.0, help="How long the turns of a case may take.")
 @click.option("--json", "as_json", type=_FILE, help="Write all that was measured.")
 @click.option("--csv", "as_csv", type=_FILE, help="The same for a spreadsheet.")
 @click.option("--markdown", "as_markdown", type=_FILE, help="The table that is printed, for a README.")
+@click.option("--plot", "folder", type=_FOLDER, help="Write pictures there, as SVG and PNG.")
+@click.option("--history", type=_FILE, help="Add all that was measured to a file, a line a run.")
 @click.option("--compare", "before", type=_FILE, metavar="OLD.json", help="Tell what has become slower.")
 def bench(
     specs: tuple[str, ...], output: Path, device: str | None, dtypes: tuple[str, ...],
-    shapes: tuple[str, ...], backward: bool, no_compile: bool, against: tuple[str, ...], seconds: float,
-    as_json: Path | None, as_csv: Path | None, as_markdown: Path | None, before: Path | None,
+    shapes: tuple[str, ...], sweep: bool, backward: bool, suite: bool, no_compile: bool,
+    against: tuple[str, ...], seconds: float, as_json: Path | None, as_csv: Path | None,
+    as_markdown: Path | None, folder: Path | None, history: Path | None, before: Path | None,
 ) -> None:  # fmt: skip
     """Time modules beside eager, torch.compile, a copy of the same bytes, and others.
 
@@ -49,9 +55,15 @@ def bench(
     old = results.from_json(before) if before else None
     where = devices(device)[-1]
     order = session.Order(
-        output, where, dtypes, tuple(map(_shape, shapes)), ("forward", "backward")[: 1 + backward],
-        not no_compile, against, seconds,
-    )  # fmt: skip
+        output,
+        where,
+        DTYPES if suite and not dtypes else dtypes,
+        session.sizes(where) if sweep else tuple(map(_shape, shapes)),
+        ("forward", "backward")[: 1 + (backward or suite)],
+        not no_compile,
+        against,
+        seconds,
+    )
     compiled = tuple(pipeline.compilation(path) for path in library.find_all(specs, SPECS))
     rows = _watched(compiled, order)
     report = results.Report(session.machine(where), rows)
@@ -61,6 +73,14 @@ def bench(
     ):  # fmt: skip
         if path:
             path.write_text(text(report), encoding="utf-8")
+    if history:
+        with history.open("a", encoding="utf-8") as file:
+            file.write(results.as_line(report))
+    if folder:
+        from fusegen.bench import plots
+
+        for path in plots.save(report, folder):
+            click.echo(path)
     for sentence in results.noisy(report):
         click.echo(sentence, err=True)
     wrong = [row for row in report.rows if row.ours and row.said]
