@@ -130,7 +130,7 @@ def _mish_slope(x: Any) -> Any:
 
 
 def _mish_curvature(x: Any) -> Any:
-    own, outer = _sech2(x / 2) / 4, 2 * mpmath.tanh(_softplus(x)) * _sigmoid(x) ** 2
+    own, outer = _sigmoid(x) * _sigmoid(-x), 2 * mpmath.tanh(_softplus(x)) * _sigmoid(x) ** 2
     return _sech2(_softplus(x)) * (own - outer)
 
 

@@ -161,6 +161,11 @@ _TANH_SHRINK_DOUBLE = (0.3333333333333333, -0.13333333333333316, 0.0539682539682
                        -6.355146496204461e-11)  # fmt: skip
 
 
+# (exp(x) - 1) / x in float, up to |x| = 0.5
+EXPM1 = (1.0, 0.5000000596046448, 0.16666662693023682, 0.041665319353342056, 0.008333634585142136,
+         0.0013997324276715517, 0.00019841187167912722)  # fmt: skip
+
+
 def _constants(coefficients: tuple[float, ...]) -> str:
     return "{{" + ", ".join(f"M({c!r})" for c in coefficients) + "}}"
 
@@ -355,8 +360,20 @@ WORDS = {row.name: row for row in (
           body="const M v = x.hi, y = {m}fma(b, v, a), rest = {m}fma(b, v, a - y) + {m}fma(b_lo, v, a_lo); "
           "const M lo = {m}fma(b, x.lo, rest); "
           "return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);"),
+    # 2^n in two factors: it may be subnormal, or more than half of the largest float
     _word("exp_of_two", "x", range_=_always(0, _INF), is_="exp({0})",
-          body="const M y = {m}exp(x.hi); return {{y, y * x.lo}};"),
+          body="const Wide<X> t = x, near = at_least(at_most(t, M(89)), M(-104)); "
+          "if constexpr (sizeof(M) == 8) return {m}exp(t.hi) * words(M(1), t.lo); "
+          "const Raised<M> e = raised(near.hi, near.lo); const int32_t half = e.n >> 1; "
+          "const M one = M(1) + e.more; "
+          "const M size = power_of_two<float>(half), rest = power_of_two<float>(e.n - half); "
+          "return {{one * size * rest, (e.more - (one - M(1))) * size * rest}};"),
+    _word("expm1_of_two", "x", range_=_always(-1, _INF), is_="exp({0}) - 1",
+          body="const Wide<X> t = x; const M v = t.hi, own = sizeof(M) == 8 ? {m}expm1(v) : M(0); "
+          "if constexpr (sizeof(M) == 8) return words(own, {m}fma(own, t.lo, t.lo)); "
+          f"const M c[] = {_constants(EXPM1[1:])}; "
+          "const Wide<X> near = ordered_sum(v, {m}fma(v * v, polynomial(c, v), {m}fma(v, t.lo, t.lo))); "
+          "const Wide<X> far = exp_of_two(t) - M(1); return {m}fabs(v) < M(0.5) ? near : far;"),
     # in double, and over exp(-x^2 / 2) far out
     _word("half_erfc", "x", range_=_always(0, 1), is_="Φ(-|{0}|)",
           body="const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17)); "

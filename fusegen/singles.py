@@ -69,7 +69,10 @@ SINGLES: dict[str, str] = {
     "tanh_of_exp_slope": "const float u = exponential(at_most(x, 10.0f)).hi, t = tanh(u); "
     "const Power<float> p = power(at_least(-2.0f * u, -132.5f)); " + _SLOPE
     + "return u < 0.5f ? u * fma(-t, t, 1.0f) : u * slope * 0x1p-62f;",
-    "exp_of_two": "return exponential(at_most(x, 89.0f)).hi;",
+    "exp_of_two": "const X t = at_least(at_most(x, 89.0f), -104.0f); const Two<float> near = t; "
+    "const Raised<float> e = raised(near.hi, near.lo); const int32_t half = e.n >> 1; "
+    "const float size = power_of_two<float>(half); "
+    "return fma(e.more, size, size) * power_of_two<float>(e.n - half);",
     "gauss": "const Two<float> t = at_least(-product(x, x), -132.5f); return float(power(t)) * 0x1p-64f;",
     "normal": _BELL + "return float(bell) * (0.39894228f * 0x1p-64f);",
     "ndtr": _MILLS + _TAIL + _EITHER,

@@ -55,7 +55,12 @@ namespace {
 // exp(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> exp_of_two(X x) {
-  return exponential(at_most(x, 89.0f)).hi;
+  const X t = at_least(at_most(x, 89.0f), -104.0f);
+  const Two<float> near = t;
+  const Raised<float> e = raised(near.hi, near.lo);
+  const int32_t half = e.n >> 1;
+  const float size = power_of_two<float>(half);
+  return fma(e.more, size, size) * power_of_two<float>(e.n - half);
 }
 
 // y = x if x > 0 else alpha · expm1(x)
@@ -108,6 +113,10 @@ extern "C" const char* elu_backward_launch(const Call<3>& call) { return launche
 CPU_SOURCE = r"""
 namespace math {
 
+using std::fabs;
+
+using std::fma;
+
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -131,23 +140,51 @@ inline double expm1(double x) { return std::expm1(x); }
 
 namespace {
 
+// exp(x)
+template <typename X>
+inline Wide<X> exp_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = x, near = at_least(at_most(t, M(89)), M(-104));
+  if constexpr (sizeof(M) == 8) return math::exp(t.hi) * words(M(1), t.lo);
+  const Raised<M> e = raised(near.hi, near.lo);
+  const int32_t half = e.n >> 1;
+  const M one = M(1) + e.more;
+  const M size = power_of_two<float>(half), rest = power_of_two<float>(e.n - half);
+  return {one * size * rest, (e.more - (one - M(1))) * size * rest};
+}
+
+// exp(x) - 1
+template <typename X>
+inline Wide<X> expm1_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = x;
+  const M v = t.hi, own = sizeof(M) == 8 ? math::expm1(v) : M(0);
+  if constexpr (sizeof(M) == 8) return words(own, math::fma(own, t.lo, t.lo));
+  const M c[] = {M(0.5000000596046448), M(0.16666662693023682), M(0.041665319353342056), M(0.008333634585142136),
+      M(0.0013997324276715517), M(0.00019841187167912722)};
+  const Wide<X> near = ordered_sum(v, math::fma(v * v, polynomial(c, v), math::fma(v, t.lo, t.lo)));
+  const Wide<X> far = exp_of_two(t) - M(1);
+  return math::fabs(v) < M(0.5) ? near : far;
+}
+
 // y = x if x > 0 else alpha · expm1(x)
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float elu_forward(float x, float alpha) {
-  return x > 0.0f ? x : alpha * math::expm1(x);
+  return x > 0.0f ? words(x, 0.0f) : alpha * expm1_of_two(x);
 }
 
 inline double elu_forward(double x, double alpha) {
-  return x > 0.0 ? x : alpha * math::expm1(x);
+  return x > 0.0 ? words(x, 0.0) : alpha * expm1_of_two(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float elu_backward(float grad, float x, float alpha) {
-  return x > 0.0f ? grad : grad * alpha * math::exp(lifted(x)) * lift_back(x);
+  return x > 0.0f ? grad : float(grad * alpha * exp_of_two(lifted(x))) * lift_back(x);
 }
 
 inline double elu_backward(double grad, double x, double alpha) {
-  return x > 0.0 ? grad : grad * alpha * math::exp(lifted(x)) * lift_back(x);
+  return x > 0.0 ? grad : double(grad * alpha * exp_of_two(lifted(x))) * lift_back(x);
 }
 
 struct Forward {

@@ -207,7 +207,7 @@ def reference(name: str) -> Callable[[Tensor, Tensor], Tensor]:
 def arguments(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Ordinary points, kinks, zeros, subnormals, both infinities and NaN, each with each."""
     info = torch.finfo(dtype)
-    special = [0.0, 1e-3, 0.25, 0.5, 1.0, 2.0, 3.0, 6.0, 7.5, 20.0, 88.0, 700.0, info.smallest_normal]
+    special = [0.0, 1e-3, 0.25, 0.5, 1.0, 2.0, 3.0, 6.0, 7.5, 20.0, 88.0, 88.7, 700.0, info.smallest_normal]
     special += [info.smallest_normal / 8, info.eps, info.max, math.inf]
     ends = torch.tensor([*special, *(-v for v in special), math.nan], dtype=dtype)
     near = torch.cat([torch.nextafter(ends, ends.new_tensor(v)) for v in (-math.inf, math.inf)])

@@ -417,6 +417,14 @@ def test_what_approximates_is_near_the_real_function(
             assert float(error.max()) <= 8 * torch.finfo(dtype).eps
 
 
+def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> None:
+    module = compiled(tmp_path, "power_test", "formula: exp(x)")
+    x = torch.cat([torch.linspace(88, 88.8, 801), torch.linspace(-104, -87, 1701)])
+    x = torch.cat([x, torch.tensor([math.inf, -math.inf, math.nan])])
+    [actual] = run(emulated(module, "power_test", tmp_path).forward, x)
+    assert ulps(actual, x.double().exp().float()) <= 1
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_chain_is_near_its_steps(emulate: Callable[[str], Emulated], dtype: torch.dtype) -> None:
     emulation = emulate("relu_hardswish")

@@ -25,6 +25,7 @@ from kernels import (
     ROOT,
     arranged,
     assert_same,
+    compiled,
     function,
     generated,
     meaningful_strides,
@@ -392,6 +393,12 @@ def test_it_runs_on_the_device_of_its_tensor() -> None:
             z = kernel("hardtanh")(late)
     side.synchronize()
     assert bool((z == 0.25).all())
+
+
+def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> None:
+    module = compiled(tmp_path, "power_test", "formula: exp(x)")
+    x = torch.cat([torch.linspace(88, 88.8, 801), torch.linspace(-104, -87, 1701)]).cuda()
+    assert ulps(module.power_test(x).cpu(), x.cpu().double().exp().float()) <= 1
 
 
 def test_nothing_but_the_output_is_allocated() -> None:

@@ -339,8 +339,10 @@ def test_a_row_is_consistent(row: Op) -> None:
 # what arithmetic.h.j2 defines, and what stands before these functions
 SHARED = (
     "polynomial product sum ordered_sum one_plus words quadratic ratio inverse minus_size exponential "
-    "plus_two at_least at_most Two false lifted lift_back ndtr_tail half_erfc mills tanh_of_two hi lo"
+    "plus_two at_least at_most Two false lifted lift_back ndtr_tail half_erfc mills tanh_of_two hi lo "
+    "raised power_of_two exp_of_two"
 ).split()
+TYPES = ("Raised", "int32_t", "float", "double")
 
 
 BODIES = [row for row in (*OPS.values(), *WORDS.values()) if row.body]
@@ -352,13 +354,14 @@ def test_a_body_is_a_function_of_its_arguments_in_the_math_type(row: Op) -> None
     assert body.endswith(";")
     assert body.count("return ") == 1 + body.count("if constexpr (sizeof(M) == 8) return ")
     words = set(re.findall(r"(?<![:.\w])[A-Za-z_]\w*", body))
-    named = ", ".join(re.findall(r"const (?:M|X|Wide<X>|Two<M>) (.+?);", body))
+    named = ", ".join(re.findall(r"const (?:M|X|Wide<X>|Two<M>|Raised<M>|int32_t|double) (.+?);", body))
     steps = set(re.findall(r"(\w+)(?:\[\])? = ", named))
     assert set(row.args) <= words
     assert not steps & set(row.args)
-    known = {"return", "M", "X", "Wide", "std", "const", "if", "constexpr", "sizeof", *SHARED}
+    known = {"return", "M", "X", "Wide", "std", "const", "if", "constexpr", "sizeof", *SHARED, *TYPES}
     assert words - set(row.args) - steps <= known
-    for literal in re.findall(r"(?<![\w.])(?:0x1p\d+|\d[\d.]*(?:e-?\d+)?)", body):
+    in_math_type = re.sub(r"const double .+?;", "", body)  # what is said to be double may have its literals
+    for literal in re.findall(r"(?<![\w.])(?:0x1p\d+|\d[\d.]*(?:e-?\d+)?)", in_math_type):
         compared = re.search(rf"[<>=] {literal}\b", body)
         typed = re.search(rf"\bM\(-?{re.escape(literal)}\)", body)
         assert compared or typed, "a bare literal would compute in another type"

@@ -23,7 +23,7 @@ from fusegen.term import Apply, Name, Number, Term, applied, call
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
-OF_TWO = {"erf": "erf_of_two", "tanh": "tanh_of_two", "square": "square_of_two", "cube": "cube_of_two"}
+OF_TWO = {op: f"{op}_of_two" for op in ("erf", "tanh", "expm1", "square", "cube")}
 OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
 ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", "gate")  # take two words
@@ -220,8 +220,10 @@ class Precise(Border):
                 return Call("lifted", (value,)), wide
             case Apply("exp", (a,)):
                 value, wide = self.words(a, True)
-                of_two = "exp_of_two" if wide or self.singles else "exp"
-                return Call(of_two, (value,)), wide and not self.singles
+                of_two = wide or self.singles or self.device is Device.CPU
+                return Call("exp_of_two" if of_two else "exp", (value,)), of_two and not self.singles
+            case Apply("expm1" as op, (a,)) if self.device is Device.CPU:
+                return self.called(OF_TWO[op], a), True
             case Apply("erf" | "tanh" as op, (a,)) if self.device is Device.CPU or wanted:
                 return self.called(OF_TWO[op], a), True
             case Apply(op, (a,)) if ROWS[op].wide:

@@ -10,7 +10,7 @@ polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
 from __future__ import annotations
 
 from fusegen.ir import Device, Kernel, operations
-from fusegen.ops import OPS, ROWS
+from fusegen.ops import EXPM1, OPS, ROWS
 from fusegen.printers.cpp import reached
 
 _EXP = (
@@ -21,15 +21,6 @@ _EXP = (
     0.041668228805065155,
     0.00837484560906887,
     0.0013836806174367666,
-)
-_EXPM1 = (
-    1.0,
-    0.5000000596046448,
-    0.16666662693023682,
-    0.041665319353342056,
-    0.008333634585142136,
-    0.0013997324276715517,
-    0.00019841187167912722,
 )
 _TANH = (1.0, -0.3333328366279602, 0.13331688940525055, -0.05376870557665825, 0.02075362764298916,
          -0.005852167494595051)  # fmt: skip
@@ -52,7 +43,7 @@ BODIES: dict[str, tuple[str, ...]] = {
         "return x == x ? y : x;",
     ),
     "expm1": (
-        _constants(_EXPM1),
+        _constants(EXPM1),
         "const float near = x * polynomial(c, x), far = exp(x) - 1.0f;",
         "return std::fabs(x) < 0.5f ? near : far;",
     ),
