@@ -42,8 +42,8 @@ class Op:
         strength: how tightly that symbol binds.
         libm: its name in the C math library.
         body: C++ statements over M that return its value.
-        notation: how mathematics writes it, `{0}` being the first argument; in a module it stands above
-            the body.
+        notation: how mathematics writes it, `{0}` being the first argument.
+        meaning: what a module says above the body, where that is another thing than the notation.
         written: whether a formula may name it; the others come from symbols or from the compiler.
         boolean: whether its value is a condition.
         wide: whether it takes one word or two and gives two. A body over X, which is M or Two<M>, takes its
@@ -59,6 +59,7 @@ class Op:
     libm: str = ""
     body: str = ""
     notation: str = ""
+    meaning: str = ""
     written: bool = True
     boolean: bool = False
     wide: bool = False
@@ -107,7 +108,7 @@ def _word(
     name: str, *args: str, range_: Any, body: str = "", wide: bool | None = None, is_: str = ""
 ) -> Op:
     gives_two = bool(body) if wide is None else wide
-    return Op(name, args, _no_function, range_, body=body, notation=is_, written=False, wide=gives_two)
+    return Op(name, args, _no_function, range_, body=body, meaning=is_, written=False, wide=gives_two)
 
 
 def _no_function(*_: Any) -> Any:
@@ -243,23 +244,23 @@ _ROWS = (
     # forms and slopes of others in which nothing cancels
     Op("sigmoid_slope", _X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, _always(0, 1),
        body=_E + "const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e)); return e * r * r;",
-       notation="sigmoid'({0})", written=False, wide=True),
+       meaning="sigmoid'({0})", written=False, wide=True),
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
        body="const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t)); "
        "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return e * r * r * lift_back(t);",
-       notation="tanh'({0})", written=False, wide=True),
+       meaning="tanh'({0})", written=False, wide=True),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
-       notation="{0} / (|{0}| + 1)", body="return x / ({m}fabs(x) + M(1));"),
+       meaning="{0} / (|{0}| + 1)", body="return x / ({m}fabs(x) + M(1));"),
     # 0 in front, as a difference is no -0
     Op("tanh_shrink", _X, lambda x: x - sympy.tanh(x), lambda *_: REALS, written=False,
-       notation="{0} - tanh({0})",
+       meaning="{0} - tanh({0})",
        body="const M s = x * x, far = x - {m}tanh(x); "
        f"const M fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; if constexpr (sizeof(M) == 8) "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(fine, s)) : far; "
        f"const M c[] = {_constants(_TANH_SHRINK)}; "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(c, s)) : far;"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
-       notation="tanh(softplus({0}))",
+       meaning="tanh(softplus({0}))",
        body=_MOST + "const Wide<X> n = quadratic(exponential(x > most ? X(most) : x)); "
        "return ratio(n, plus_two(n));", wide=True),
     Op("tanh_softplus_slope", _X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
@@ -267,28 +268,28 @@ _ROWS = (
        body=_E + "const Wide<X> n = x > M(0) ? one_plus(e + e) : e * (e + M(2)); "
        "const Wide<X> r = ratio(Wide<X>(M(2)), n + (x > M(0) ? (e + e) * e : Wide<X>(M(2)))); "
        "return e * one_plus(e) * (x > M(0) ? e : Wide<X>(M(1))) * (r * r);",
-       notation="the slope of tanh(softplus({0}))", written=False, wide=True),
+       meaning="the slope of tanh(softplus({0}))", written=False, wide=True),
     Op("tanh_of_exp", _X, lambda x: sympy.tanh(sympy.exp(x)), _always(0, 1), written=False,
-       notation="tanh(exp({0}))",
+       meaning="tanh(exp({0}))",
        body="return tanh_of_two(exponential(x > M(10) ? X(M(10)) : x));", wide=True),
     # above 10 it is 0 in every type, and exp(x) soon infinite
     Op("tanh_of_exp_slope", _X, lambda x: sympy.exp(x) / sympy.cosh(sympy.exp(x)) ** 2, _always(0, 1),
        body="const Wide<X> t = exponential(x > M(10) ? X(M(10)) : x), e = exponential(t * M(-2)); "
        "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return t * e * (r * r);",
-       notation="the slope of tanh(exp({0}))", written=False, wide=True),
+       meaning="the slope of tanh(exp({0}))", written=False, wide=True),
     Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False, wide=True,
-       notation="exp(-{0}²)",
+       meaning="exp(-{0}²)",
        body="const Wide<X> t = -product(x, x); return exponential(lifted(t)) * lift_back(t);"),
     Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
        body="const Wide<X> t = product(x, x) * M(-0.5); "
        f"return exponential(lifted(t)) * {_PER_ROOT_TAU} * lift_back(t);",
-       notation="exp(-{0}² / 2) / √(2π)", written=False, wide=True),
+       meaning="exp(-{0}² / 2) / √(2π)", written=False, wide=True),
     # products with a tail that may be too small for a float
     Op("times_tanh_softplus", _X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
        lambda a: interval.multiply(a, between(0, 1)), written=False, notation="{0} tanh(softplus({0}))",
        body=_U + "return M(x * ratio(n, d)) * lift_back(x);"),
     Op("times_tanh_softplus_slope", _X, _mish_slope, _always(-1, 2), written=False,
-       notation="the slope of {0} tanh(softplus({0}))",
+       meaning="the slope of {0} tanh(softplus({0}))",
        body=_U + "const Two<M> rise = (n - u) * (x > most ? most : x) * M(4); "
        "return M(ratio(n + ratio(rise, d), d)) * lift_back(x);"),
     Op("times_ndtr", _X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
@@ -298,23 +299,23 @@ _ROWS = (
        "return x > M(0) ? (above == above ? above : x) : below;"),
     Op("times_ndtr_slope", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(-1, 2), written=False, wide=True,
-       notation="the slope of {0} Φ({0})",
+       meaning="the slope of {0} Φ({0})",
        body=_TAIL + f"const Wide<X> near = exponential(lifted(t)) * {_PER_ROOT_TAU} * x; "
        "return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;"),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
     Op("finite_below", _X, lambda x: x, lambda a: interval.maximum(a, between(-_INF, -(2**126))),
-       notation="{0}, or the least number that times 3 is no infinity",
+       meaning="{0}, or the least number that times 3 is no infinity",
        body="if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x; "
        "return x < M(-0x1p126) ? M(-0x1p126) : x;", written=False),
     Op("finite_above", _X, lambda x: x, lambda a: interval.minimum(a, between(2**126, _INF)),
-       notation="{0}, or the largest number that times 3 is no infinity",
+       meaning="{0}, or the largest number that times 3 is no infinity",
        body="if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x; "
        "return x > M(0x1p126) ? M(0x1p126) : x;", written=False),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
     Op("quotient", ("a", "b"), lambda a, b: a / b, interval.divide, written=False,
-       notation="{0} / {1}, rounded once",
+       notation="{0} / {1}", meaning="{0} / {1}, rounded once",
        body="const M c = M(1) / b, q = a * c, y = {m}fma({m}fma(-b, q, a), c, q); return y == y ? y : q;"),
     # the first for elements of 16 bits on CUDA, else the second
     Op("by_width", ("narrow", "wide"), lambda narrow, wide: wide, interval.union, written=False),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
+from kernels import ON_CUDA
 from kernels import extensions as extensions
 from torch import Tensor, nn
 
@@ -462,6 +463,39 @@ def test_bench_ends_with_status_1_where_something_is_slower(gated: Workshop) -> 
     result = gated.run(*measure, "--compare", "old.json")
     assert result.exit_code == 1
     assert "slower: gate forward, float32, 4096, cpu: " in result.stderr
+
+
+@pytest.mark.parametrize("device", [ON_CUDA])
+def test_a_gpu_is_measured_with_graphs_and_memory(gated: Workshop, device: str) -> None:
+    shapes = ("--shape", "4096", "--shape", "4096x4096")
+    measure = (
+        "bench",
+        "gate",
+        "--device",
+        device,
+        "--seconds",
+        "0",
+        "--backward",
+        *shapes,
+        "--json",
+        "now.json",
+    )
+    result = gated.run(*measure)
+    assert result.exit_code == 0, result.output
+    report = results.from_json(gated.folder / "now.json")
+    for row in report.rows:
+        small, forward = row.case.numel == 4096, row.case.what == "forward"
+        assert row.time is not None, row.said
+        assert (row.call is not None) == small
+        assert (row.graph is not None) == (small and forward)
+        assert row.peak is not None
+    case = dataclasses.replace(report.rows[0].case, shape=(4096, 4096))
+    ours, eager, copy = (report.of(who, case) for who in ("fusegen", "eager", "copy"))
+    assert ours and eager and copy
+    assert (ours.peak, copy.peak) == (4096 * 4096 * 4, 0)
+    assert eager.peak
+    assert eager.peak > 4096 * 4096 * 4  # a tensor for each step
+    assert (report.share(ours, "copy") or 0) > (report.share(eager, "copy") or 0)
 
 
 @pytest.mark.parametrize("shape", ["", "4x", "x4", "4*4", "0x3", "-4", "4.5"])

@@ -199,7 +199,8 @@ def _functions(op: Op, device: Device, kinds: tuple[Math, ...]) -> str:
         texts += [_function(op, language, given, f"OfDouble<{given}, {returned}>", body)] * (
             Math.DOUBLE in kinds
         )
-    note = f"// {op.notation.format(*op.args)}\n" if op.notation else ""
+    meaning = (op.meaning or op.notation).format(*op.args)
+    note = f"// {meaning}\n" if meaning else ""
     return note + "\n\n".join(texts)
 
 

@@ -1,0 +1,30 @@
+"""The README says what the evidence says."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import ROOT
+from kernels import load
+
+evidence = load(ROOT / "docs" / "evidence.py", "evidence")
+
+
+@pytest.mark.parametrize("device", evidence.NAMES)
+def test_the_tables_of_accuracy_are_the_certificates(device: str) -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    head, *rows = evidence.table(device)
+    start = lines.index(head)
+    assert lines[start + 1 : start + 1 + len(rows)] == rows
+
+
+@pytest.mark.parametrize(
+    ("ulp", "text"),
+    [
+        (3.694, "3.69; 1,234"),
+        (52.01, "52.01; 1,234"),
+        (16777000.0, "1.7e+07; 1,234"),
+        ("inf", "infinite; 1,234"),
+    ],
+)
+def test_a_cell_is_an_error_and_a_count(ulp: object, text: str) -> None:
+    assert evidence.cell({"ulp": ulp, "misrounded": 1234}) == text
