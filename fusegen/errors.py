@@ -326,6 +326,11 @@ class DoesNotFit(FusegenError):
     hint = "{fits} elements fit"
 
 
+class NothingToMeasure(FusegenError):
+    sentence = "none of {names} is made for {dtypes}"
+    hint = "leave --dtype out, or add it to the spec's dtypes"
+
+
 class NoSuchCompetitor(FusegenError):
     sentence = "this is no module that can compete: {why}"
     hint = "give FILE.py:CLASS, a torch.nn.Module that is made as ModelNew is"

@@ -105,10 +105,10 @@ def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args:
 
 
 def _word(
-    name: str, *args: str, range_: Any, body: str = "", wide: bool | None = None, is_: str = ""
+    name: str, *args: str, range_: Any, body: str = "", wide: bool | None = None, meaning: str = ""
 ) -> Op:
     gives_two = bool(body) if wide is None else wide
-    return Op(name, args, _no_function, range_, body=body, meaning=is_, written=False, wide=gives_two)
+    return Op(name, args, _no_function, range_, body=body, meaning=meaning, written=False, wide=gives_two)
 
 
 def _no_function(*_: Any) -> Any:
@@ -334,22 +334,22 @@ WORDS = {row.name: row for row in (
     _word("sum", "a", "b", range_=interval.add),
     _word("narrow", "x", range_=lambda a: a),
     _word("scaled", "x", "hi", "lo", range_=lambda x, hi, lo: interval.multiply(x, interval.add(hi, lo)),
-          is_="{0} ({1} + {2})", body="return {m}fma(x, hi, x * lo);", wide=False),
+          meaning="{0} ({1} + {2})", body="return {m}fma(x, hi, x * lo);", wide=False),
     _word("product_plus", "a", "b", "c", "d", wide=False,
           range_=lambda a, b, c, d: interval.add(interval.multiply(interval.multiply(a, b), c), d),
-          is_="{0} {1} {2} + {3}",
+          meaning="{0} {1} {2} + {3}",
           body="const M p = a * b; return {m}fma(p, c, {m}fma({m}fma(a, b, -p), c, d));"),
     _word("lifted", "x", range_=lambda a: a),
     _word("lift_back", "x", range_=_always(0, 1)),
     _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)), wide=False,
-          is_="{0} sigmoid({1})",
+          meaning="{0} sigmoid({1})",
           body="const X v = lifted(at_most(at_least(t, M(-126)), M(87))); "
           "const Wide<X> d = one_plus(exponential<false>(-v)); "
           "const M r = inverse(d.hi), q = x * r, y = {m}fma({m}fma(-q, d.lo, {m}fma(-q, d.hi, x)), r, q); "
           "return (y < q || y > q ? y : q) * lift_back(t);"),  # a q of 0 or infinity leaves no rest
     # in singles only
     _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
-          is_="sigmoid({2}) + {0} {1} sigmoid'({2})"),
+          meaning="sigmoid({2}) + {0} {1} sigmoid'({2})"),
     _word("square_of_two", "x", range_=interval.square, body="return product(x, x);"),
     _word("cube_of_two", "x", range_=lambda a: interval.multiply(interval.square(a), a),
           body="return product(x, x) * x;"),
@@ -357,35 +357,35 @@ WORDS = {row.name: row for row in (
     # second word may be larger than a rounding in float, whose exponential takes it as it is.
     _word("line_of_two", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
         interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
-          is_="({2} + {3}) + ({0} + {1}) {4}",
+          meaning="({2} + {3}) + ({0} + {1}) {4}",
           body="const M v = x.hi, y = {m}fma(b, v, a), rest = {m}fma(b, v, a - y) + {m}fma(b_lo, v, a_lo); "
           "const M lo = {m}fma(b, x.lo, rest); "
           "return sizeof(M) == 8 && lo == lo ? ordered_sum(y, lo) : words(y, lo);"),
     # 2^n in two factors: it may be subnormal, or more than half of the largest float
-    _word("exp_of_two", "x", range_=_always(0, _INF), is_="exp({0})",
+    _word("exp_of_two", "x", range_=_always(0, _INF), meaning="exp({0})",
           body="const Wide<X> t = x, near = at_least(at_most(t, M(89)), M(-104)); "
           "if constexpr (sizeof(M) == 8) return {m}exp(t.hi) * words(M(1), t.lo); "
           "const Raised<M> e = raised(near.hi, near.lo); const int32_t half = e.n >> 1; "
           "const M one = M(1) + e.more; "
           "const M size = power_of_two<float>(half), rest = power_of_two<float>(e.n - half); "
           "return {{one * size * rest, (e.more - (one - M(1))) * size * rest}};"),
-    _word("expm1_of_two", "x", range_=_always(-1, _INF), is_="exp({0}) - 1",
+    _word("expm1_of_two", "x", range_=_always(-1, _INF), meaning="exp({0}) - 1",
           body="const Wide<X> t = x; const M v = t.hi, own = sizeof(M) == 8 ? {m}expm1(v) : M(0); "
           "if constexpr (sizeof(M) == 8) return words(own, {m}fma(own, t.lo, t.lo)); "
           f"const M c[] = {_constants(EXPM1[1:])}; "
           "const Wide<X> near = ordered_sum(v, {m}fma(v * v, polynomial(c, v), {m}fma(v, t.lo, t.lo))); "
           "const Wide<X> far = exp_of_two(t) - M(1); return {m}fabs(v) < M(0.5) ? near : far;"),
     # in double, and over exp(-x^2 / 2) far out
-    _word("half_erfc", "x", range_=_always(0, 1), is_="Φ(-|{0}|)",
+    _word("half_erfc", "x", range_=_always(0, 1), meaning="Φ(-|{0}|)",
           body="const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17)); "
           "const Wide<X> z = -minus_size(x) * root; "
           "const M rest = M(0) - M(0.56418958354775628) * z.lo * {m}exp(-z.hi * z.hi); "
           "return {{M(0.5) * {m}erfc(z.hi), rest}};"),
     _word("mills", "x", range_=_always(0, 1), wide=False,
-          is_="Φ(-{0}) / exp(-{0}² / 2), of an {0} from 25 to 39",
+          meaning="Φ(-{0}) / exp(-{0}² / 2), of an {0} from 25 to 39",
           body=f"const M c[] = {_constants(_MILLS_FAR)}; "
           "return polynomial(c, (x - M(32)) * M(0.14285714285714286));"),
-    _word("ndtr_tail", "x", range_=_always(0, _INF), is_="Φ(-|{0}|), lifted as exp(-{0}² / 2) is",
+    _word("ndtr_tail", "x", range_=_always(0, _INF), meaning="Φ(-|{0}|), lifted as exp(-{0}² / 2) is",
           body="const M size = {m}fabs(M(x)), s = size > M(39) ? M(39) : size; "
           "const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5))); "
           "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "

@@ -509,6 +509,16 @@ def test_a_text_that_is_no_shape_is_refused(gated: Workshop, shape: str) -> None
     )
 
 
+def test_a_dtype_that_no_spec_has_is_told(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x / 2\ndtypes: [float32]")
+    result = workshop.run("bench", "gate", *QUICK, "--dtype", "float16")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "--dtype: none of gate is made for float16\n"
+        "  hint: leave --dtype out, or add it to the spec's dtypes\n",
+    )  # fmt: skip
+
+
 def test_a_module_that_is_not_built_is_not_measured(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x / 2")
     result = workshop.run("bench", "gate", *QUICK)

@@ -143,3 +143,22 @@ def test_without_it_every_promise_is_kept(
 ) -> None:
     for near in {fault.near for fault in FAULTS if (fault.spec, fault.dtype) == (spec, dtype)}:
         assert judged(tmp_path, monkeypatch, place, spec, dtype, near, {}).broken == ()
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "nvcc", "place"),
+    [
+        ("cpu", False, True, "cpu"),
+        ("cpu", True, False, "cpu"),
+        ("cpu", True, True, "cuda"),
+        ("cuda", True, True, "cuda"),
+    ],
+)
+def test_a_gpu_judges_wherever_a_screen_can_be_built_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, gpu: bool, nvcc: bool, place: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr("fusegen.certify.screen._nvcc", lambda: tmp_path if nvcc else tmp_path / "none")
+    spec = parse_spec("name: one\nsummary: A test.\nformula: x\n", "one.yaml")
+    found = Compilation(spec, Library(tmp_path)).compose(False)
+    assert Screen(found, {}).place(device) == place

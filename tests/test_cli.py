@@ -16,7 +16,7 @@ import pytest
 import yaml
 from conftest import ROOT, Workshop
 
-from fusegen.cli.compile import STAGES
+from fusegen.cli.modules import STAGES
 from fusegen.pipeline import STAGES as PIPELINE_STAGES
 from fusegen.write import MARK
 

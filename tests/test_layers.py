@@ -31,8 +31,8 @@ FLOORS = {
 DOORS = {
     "yaml": {"parse.document"},
     "jinja2": {"render"},
-    "click": {"cli", *(f"cli.{name}" for name in ("compile", "evidence", "options", "speed"))},
-    "rich": {f"cli.{name}" for name in ("compile", "evidence", "speed")},
+    "click": {"cli", *(f"cli.{name}" for name in ("evidence", "modules", "options", "progress", "speed"))},
+    "rich": {f"cli.{name}" for name in ("modules", "evidence", "progress", "speed")},
     "torch": {
         *(
             f"certify.{name}"

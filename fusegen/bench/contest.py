@@ -164,17 +164,14 @@ class Contest:
         """What is wrong with the results of a run; nothing, if they are right."""
         given = run()
         results = given if isinstance(given, tuple) else (given,)
-        tolerance = TOLERANCE[self.case.dtype]
-        expected = [self.shape] if self.case.what == FORWARD else [t.shape for t in self.inputs]
-        if [t.shape for t in results] != expected:
+        shapes = [self.shape] if self.case.what == FORWARD else [t.shape for t in self.inputs]
+        if [t.shape for t in results] != shapes:
             return f"it gives {', '.join(str(tuple(t.shape)) for t in results)}"
         for start, exact in self.expected():
             for found, real in zip(results, exact, strict=True):
                 part = found.detach().reshape(-1)[start : start + len(real)].double()
-                right = (part - real).abs() <= tolerance * (1 + real.abs())
-                right |= (part == real) | (part.isnan() & real.isnan())
-                if not bool(right.all()):
-                    at = int((~right).int().argmax())
+                at = first_off(part, real, TOLERANCE[self.case.dtype])
+                if at is not None:
                     gave, should = float(part[at]), float(real[at])
                     return f"it is wrong: {gave:.6g} for {should:.6g} at element {start + at}"
         return ""
@@ -203,3 +200,10 @@ class Contest:
             y = function(*leaves)
             results = torch.autograd.grad(y, leaves, grad.double()) if backward else (y,)
         return [t.detach().reshape(-1).to(self.dtype).double() for t in results]
+
+
+def first_off(found: Tensor, real: Tensor, tolerance: float) -> int | None:
+    """The first place at which numbers are further off than is allowed, absolutely and of themselves."""
+    right = (found - real).abs() <= tolerance * (1 + real.abs())
+    right |= (found == real) | (found.isnan() & real.isnan())
+    return None if bool(right.all()) else int((~right).int().argmax())

@@ -18,7 +18,7 @@ from fusegen.bench.clock import Run
 from fusegen.bench.contest import COPY, FORWARD, Case, Contest, Function
 from fusegen.bench.results import Row
 from fusegen.built import built
-from fusegen.errors import DoesNotFit, NoDevice, Span
+from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
 from fusegen.pipeline import Compilation
 
 DEFAULT = {"cuda": 2**28, "cpu": 2**24}  # elements
@@ -65,6 +65,7 @@ def measured(
 
     Raises:
         NoDevice: CUDA is asked for, and there is none.
+        NothingToMeasure: no spec is made for a dtype that is asked for.
         NotBuilt: a module is not what its spec says.
         DoesNotFit: a shape is too large for the memory there is.
         NoSuchCompetitor: there is no such file or class.
@@ -72,6 +73,9 @@ def measured(
     if order.device == "cuda" and not torch.cuda.is_available():
         raise NoDevice(Span("--device cuda"))
     planned = [(compiled, case) for compiled in compilations for case in cases(compiled, order)]
+    if not planned:
+        names = ", ".join(compiled.spec.name for compiled in compilations)
+        raise NothingToMeasure(Span("--dtype"), names=names, dtypes=", ".join(order.dtypes))
     for compiled, case in planned:
         watch.begin(str(case), len(planned))
         yield rows(compiled, case, order)

@@ -4,8 +4,8 @@ The interval of a value holds it for certain: sums, products and quotients are w
 exact, by an exact test, and what the math libraries compute by more than they are documented to err. An
 input is decided where its intervals are narrower than 2**-12 of a float's unit, so that its error is known
 that well, and no input with a larger one can hide. All others are listed, and left to `enclosures`, which
-decides them with as many digits as they need. A result so near to a tie that its interval holds
-the tie counts as rounded correctly on either side.
+decides them with as many digits as they need. A result so near to a tie that its interval holds the tie
+counts as rounded correctly on either side.
 
 On the CPU, up to 4096 neighbouring inputs are decided together where Taylor polynomials with intervals for
 coefficients are as narrow (`screen_series.h.j2`); kinks, ties and whatever they leave open goes one by one.

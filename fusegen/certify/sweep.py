@@ -25,6 +25,7 @@ CHUNK = {"cuda": 2**26, "cpu": 2**22}
 SHARE = 2**18  # of a chunk, for one thread of the CPU
 MOST_OPEN = 2**17
 Progress = Callable[[int], None]
+Columns = list[list[Tensor]]  # value and slope, ours and eager's
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,9 @@ def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: P
     """
     chunk = CHUNK[device] if count >= EVERY else 2**16
     starts = runs(min(count, EVERY), chunk)
+    chunks = ((start, _columns(subject, start, chunk, device)) for start in starts)
     judge = _on_cuda if screen.place(device) == "cuda" else _on_cpu
-    tallies, opened, done = judge(subject, screen, device, starts, chunk, progress)
+    tallies, opened, done = judge(screen, chunks, chunk, progress)
     tally = _merged(tallies)
     listed = torch.cat(opened)[:MOST_OPEN] if opened else torch.empty(0, dtype=torch.int32)
     return Swept(tally, done, listed.view(torch.float32), int(tally.open) - len(listed), _worst(tally))
@@ -108,20 +110,14 @@ def alien(tally: Tally, at: Callable[[float], tuple[str, str]]) -> Alien | None:
 
 
 def _on_cuda(
-    subject: Subject,
-    screen: Screen,
-    device: str,
-    starts: Iterable[int],
-    chunk: int,
-    progress: Progress,
+    screen: Screen, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
 ) -> tuple[list[Tally], list[Tensor], int]:
     empty = torch.frombuffer(bytearray(Tally.empty()), dtype=torch.uint8)
     tally = empty.cuda()
     opened = torch.empty(ROOM, dtype=torch.int32, device="cuda")
     done = 0
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    for start in starts:
-        computed = _columns(subject, start, chunk, device)
+    for start, computed in chunks:
         columns = [[t.cuda() for t in column] for column in computed]
         task = _task(columns, 0, chunk, start, opened)
         error = screen.cuda.sweep(ctypes.byref(task), ctypes.c_void_p(tally.data_ptr()), stream)
@@ -135,27 +131,21 @@ def _on_cuda(
 
 
 def _on_cpu(
-    subject: Subject,
-    screen: Screen,
-    device: str,
-    starts: Iterable[int],
-    chunk: int,
-    progress: Progress,
+    screen: Screen, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
 ) -> tuple[list[Tally], list[Tensor], int]:
     tallies: list[Tally] = []
     opened: list[Tensor] = []
     done = 0
     library = screen.cpu
 
-    def judge(columns: list[list[Tensor]], first: int, start: int) -> tuple[Tally, Tensor]:
+    def judge(columns: Columns, first: int, start: int) -> tuple[Tally, Tensor]:
         tally, room = Tally.empty(), torch.empty(2**12, dtype=torch.int32)
         task = _task(columns, first, min(SHARE, chunk - first), start + first, room)
         library.sweep(ctypes.byref(task), ctypes.byref(tally), None)
         return tally, room[: min(tally.open, len(room))]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for start in starts:
-            columns = _columns(subject, start, chunk, device)
+        for start, columns in chunks:
             shares = [pool.submit(judge, columns, first, start) for first in range(0, chunk, SHARE)]
             found = [share.result() for share in shares]
             tallies = [_merged([*tallies, *(tally for tally, _ in found)])]
@@ -165,15 +155,15 @@ def _on_cpu(
     return tallies, opened, done
 
 
-def _columns(subject: Subject, start: int, count: int, device: str) -> list[list[Tensor]]:
-    """Value and slope, ours and eager's, at consecutive bit patterns."""
+def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
+    """What functions give at consecutive bit patterns."""
     bits = torch.arange(start, start + count, dtype=torch.int64, device=device).to(torch.int32)
     x = bits.view(torch.float32)
     functions = [subject.given, *([subject.eager] if subject.eager else [])]
     return [[t.contiguous() for t in value_and_slopes(function, (x,))] for function in functions]
 
 
-def _task(columns: list[list[Tensor]], first: int, count: int, start: int, opened: Tensor) -> Task:
+def _task(columns: Columns, first: int, count: int, start: int, opened: Tensor) -> Task:
     pairs: list[list[int | None]] = [[t.data_ptr() + 4 * first for t in column] for column in columns]
     pairs += [[None, None]] * (2 - len(pairs))
     given, eager = ((ctypes.c_void_p * 2)(*pair) for pair in pairs)

@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from fusegen import __version__
-from fusegen.cli import compile, evidence, speed
+from fusegen.cli import evidence, modules, speed
 from fusegen.errors import FusegenError, SpecErrors
 
 VERBS = (
-    *(compile.build, compile.check, compile.list_),
+    *(modules.build, modules.check, modules.list_),
     *(evidence.certify, evidence.audit, speed.bench),
-    *(compile.show, compile.new, compile.schema),
+    *(modules.show, modules.new, modules.schema),
 )
 EXTRAS = {"torch": "certify", "flint": "certify", "matplotlib": "bench"}  # what brings a missing package
 

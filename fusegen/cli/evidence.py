@@ -107,18 +107,11 @@ class _Bars:
 
     def __enter__(self) -> _Bars:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        from fusegen.cli.progress import bar
 
         self.console = Console(markup=False, highlight=False, soft_wrap=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self.progress = Progress(
-            *columns, console=self.console, transient=True, disable=not sys.stdout.isatty()
-        )
+        self.progress = bar(self.console)
         self.progress.start()
         self.task = self.progress.add_task("building", total=None)
         return self

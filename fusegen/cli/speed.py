@@ -100,12 +100,10 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _watched(compiled: tuple[Compilation, ...], order: Order) -> tuple[Row, ...]:
     """What is measured, with the time left on a terminal."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     from fusegen.bench import session
+    from fusegen.cli.progress import bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
+    with bar() as progress:
         task = progress.add_task("building", total=None)
 
         class Watch:

@@ -195,10 +195,11 @@ def _functions(op: Op, device: Device, kinds: tuple[Math, ...]) -> str:
     if device is Device.CPU or op.name not in SINGLES:
         texts = [_function(op, language, given, returned, body)]
     else:
-        texts = [_function(op, language, "X", "OfFloat<X>", SINGLES[op.name])] * (Math.FLOAT in kinds)
-        texts += [_function(op, language, given, f"OfDouble<{given}, {returned}>", body)] * (
-            Math.DOUBLE in kinds
-        )
+        by_kind = {
+            Math.FLOAT: ("X", "OfFloat<X>", SINGLES[op.name]),
+            Math.DOUBLE: (given, f"OfDouble<{given}, {returned}>", body),
+        }
+        texts = [_function(op, language, *by_kind[kind]) for kind in kinds]
     meaning = (op.meaning or op.notation).format(*op.args)
     note = f"// {meaning}\n" if meaning else ""
     return note + "\n\n".join(texts)
