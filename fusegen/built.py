@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -28,10 +29,11 @@ def built(compiled: Compilation, output: Path) -> ModuleType:
 
 
 def imported(path: Path) -> ModuleType:
-    """A file as a module, run anew each time."""
+    """A file as a module, run anew each time and known by its name, by which torch.compile looks it up."""
     found = importlib.util.spec_from_file_location(f"generated.{path.stem}", path)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module
     found.loader.exec_module(module)
     return module

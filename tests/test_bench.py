@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from fusegen.bench import clock, plots, results, session
 from fusegen.bench.clock import Run, Spread
 from fusegen.bench.contest import Case, Contest
 from fusegen.bench.results import Report, Row
+from fusegen.built import imported
 from fusegen.errors import FusegenError, NoMeasurements
 from fusegen.parse import parse_spec
 
@@ -517,6 +519,12 @@ def test_a_dtype_that_no_spec_has_is_told(workshop: Workshop) -> None:
         "--dtype: none of gate is made for float16\n"
         "  hint: leave --dtype out, or add it to the spec's dtypes\n",
     )  # fmt: skip
+
+
+def test_what_is_imported_is_known_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "halved.py").write_text("HALF = 1 / 2\n")
+    module = imported(tmp_path / "halved.py")
+    assert importlib.import_module("generated.halved") is module
 
 
 def test_a_module_that_is_not_built_is_not_measured(workshop: Workshop) -> None:
