@@ -31,6 +31,11 @@ class Element:
     cuda_store: str = "v"
 
     @property
+    def bits(self) -> int:
+        """How many it has in memory."""
+        return 16 if self.halves else 64 if self.compute is Math.DOUBLE else 32
+
+    @property
     def halves(self) -> bool:
         """Whether it keeps 16 of the 32 bits it is computed in."""
         return self.dtype in ("float16", "bfloat16")

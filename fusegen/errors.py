@@ -331,6 +331,21 @@ class NothingToMeasure(FusegenError):
     hint = "leave --dtype out, or add it to the spec's dtypes"
 
 
+class NothingToTune(FusegenError):
+    sentence = "there is no CUDA GPU here"
+    hint = "run it on the GPU that the kernels are for"
+
+
+class Unequal(FusegenError):
+    sentence = "launched as {launch} it gives other bits than as {other}"
+    hint = "this is an error in fusegen; please report it with the GPU's name"
+
+
+class BadLaunches(FusegenError):
+    sentence = "this is no table of launches: {why}"
+    hint = "leave it to 'fusegen tune', or see fusegen/launch.toml"
+
+
 class NoSuchCompetitor(FusegenError):
     sentence = "this is no module that can compete: {why}"
     hint = "give FILE.py:CLASS, a torch.nn.Module that is made as ModelNew is"

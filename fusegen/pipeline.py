@@ -19,18 +19,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
+from fusegen.cost import cost
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
-from fusegen.elements import maths
+from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
 from fusegen.ir import Device, Kernel, operations
+from fusegen.launch import Table, beside, shipped
 from fusegen.library import Library, load
 from fusegen.lower import lower, notes, uniforms
 from fusegen.parse import parse_spec
@@ -46,7 +48,7 @@ from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
 from fusegen.singles import SINGLES
 from fusegen.spec import FIELDS, Spec, json_schema
-from fusegen.term import Program, Rewrite, applied
+from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
@@ -54,7 +56,6 @@ WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and
 SINGLE = (
     "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
 )
-WAVES = frozenset(("sin", "cos"))  # whose huge arguments take a table on the stack
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Compilation:
     spec: Spec
     library: Library
     binding: Binding = Binding.STABLE
+    launches: Table = field(default_factory=shipped)
 
     @cached_property
     def composed(self) -> Program:
@@ -207,8 +209,19 @@ class Compilation:
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
-            vectors=1 if is_arithmetic(program) or applied(program.terms) & WAVES else 2,
+            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA)),
         )
+
+    def shares(self, name: str, kernels: tuple[Kernel, ...]) -> tuple[render.Share, ...]:
+        """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements."""
+        elements = {ELEMENTS[dtype].bits: ELEMENTS[dtype] for dtype in self.spec.dtypes}
+        by_math = {kernel.math: kernel for kernel in kernels}
+        cheaper = approximates(self.kernels(Device.CUDA))
+        shares = []
+        for bits, element in sorted(elements.items()):
+            what = cost(by_math[element.compute], bits // 8, cheaper and element.halves)
+            shares.append(render.Share(bits, what, self.launches.chosen(name, what, bits)))
+        return tuple(shares)
 
     @cached_property
     def sources(self) -> dict[str, str]:
@@ -227,7 +240,7 @@ def compilation(path: Path, binding: Binding = Binding.STABLE) -> Compilation:
     Raises:
         SpecErrors: every mistake in it.
     """
-    return Compilation(load(path), Library(path.parent), binding)
+    return Compilation(load(path), Library(path.parent), binding, beside(path.parent))
 
 
 def modules(paths: tuple[Path, ...], output: Path, binding: Binding | None = None) -> dict[Path, str]:

@@ -186,7 +186,8 @@ __device__ __forceinline__ double gelu_tanh_backward(double grad, double x) {
 }
 
 struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1, VECTORS = 2;
+  static constexpr int INPUTS = 1, OUTPUTS = 1;
+  using Launches = ForwardLaunches;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = gelu_tanh_forward(in[0]);
@@ -194,7 +195,8 @@ struct Forward {
 };
 
 struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1, VECTORS = 2;
+  static constexpr int INPUTS = 2, OUTPUTS = 1;
+  using Launches = BackwardLaunches;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = gelu_tanh_backward(in[0], in[1]);
@@ -492,8 +494,8 @@ class InPlace(torch.autograd.Function):
         return gradient, None, *others
 
 
-# From here on every module is alike: what a call holds, the arithmetic, how elements are read, the operator, the
-# build.
+# From here on every module is alike: what a call holds, the arithmetic, how elements are shared out and read, the
+# operator, the build.
 
 CALL_SOURCE = r"""
 #include <cmath>
@@ -795,6 +797,53 @@ ANYWHERE Two<M> at_most(Two<M> x, M most) {
 }  // namespace
 """
 
+LAUNCH_SOURCE = r"""
+namespace {
+
+// How many threads a block of a dense kernel has, and how many 16-byte vectors of each tensor a thread: by chip,
+// and there by the KiB of a tensor, up to so many. fusegen/launch.toml says where the numbers come from.
+struct Launch {
+  int chip;
+  int64_t kib;
+  int threads, vectors;
+};
+constexpr int64_t ANY = INT64_MAX;
+
+constexpr Launch LIGHT[] = {
+    {80, ANY, 128, 1},
+    {100, 16384, 128, 1},
+    {100, ANY, 128, 2},
+    {},
+};
+
+constexpr Launch HEAVY[] = {
+    {80, 8192, 128, 1},
+    {80, ANY, 128, 4},
+    {89, ANY, 128, 1},
+    {90, 16384, 128, 1},
+    {90, ANY, 128, 4},
+    {},
+};
+
+constexpr Launch HEAVY_64[] = {
+    {80, 8192, 128, 1},
+    {80, ANY, 128, 2},
+    {89, ANY, 128, 1},
+    {90, 16384, 128, 1},
+    {90, ANY, 128, 2},
+    {},
+};
+
+struct ForwardLaunches {
+  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+};
+struct BackwardLaunches {
+  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+};
+
+}  // namespace
+"""
+
 CUDA_PRELUDE = r"""
 #include <algorithm>
 #include <cuda_bf16.h>
@@ -968,34 +1017,35 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
 }
 
-constexpr int THREADS = 128;
+constexpr int MOST_THREADS = 256;  // of a block
 
-// A thread computes one 16-byte vector of each output; in the block where they end, and where the tensors
-// do not come in whole vectors, as many elements one by one. DENSE tensors come in whole vectors: theirs is
-// the kernel that keeps few registers, so that enough threads wait for memory at a time, and where computing
-// takes long a thread loads VECTORS of them before it does. In double, registers are left for six blocks on a
-// processor, as fewer spill.
-template <class F, typename T, typename M, bool DENSE>
-__global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
+// A thread computes VECTORS 16-byte vectors of each output, after it has loaded all that it needs for them; the 32
+// threads of a warp take neighbours. In the block where they end, and in tensors that do not come in whole vectors,
+// it computes as many elements one by one. VECTORS is 0 for tensors that are not dense: apart from the others, these
+// keep few registers, so that enough threads wait for memory at a time. In double, registers are left for 768 threads
+// on a processor, as fewer spill.
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS, sizeof(M) == 8 ? 768 / MOST_THREADS : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), VECTORS = DENSE ? F::VECTORS : 1;
-  constexpr int BLOCK = VECTORS * THREADS * WIDTH;
-  const Index<DENSE> first = Index<DENSE>(blockIdx.x) * BLOCK, n = Index<DENSE>(call.numel);
+  constexpr bool DENSE = VECTORS > 0;
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = DENSE ? VECTORS : 1;
+  const int block = MANY * WIDTH * int(blockDim.x), thread = int(threadIdx.x);
+  const Index<DENSE> first = Index<DENSE>(blockIdx.x) * block, n = Index<DENSE>(call.numel);
   T* data[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
-  Vector<T> all[VECTORS][N], (&v)[N] = all[0];
-  int64_t where[VECTORS][N], (&at)[N] = where[0];
-  if ((DENSE || vectors) && first + BLOCK <= n) {
+  Vector<T> all[MANY][N], (&v)[N] = all[0];
+  int64_t where[MANY][N], (&at)[N] = where[0];
+  if ((DENSE || vectors) && first + block <= n) {
 #pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      locate<DENSE>(call, first + (j * THREADS + threadIdx.x) * WIDTH, where[j]);
+    for (int j = 0; j < MANY; ++j) {
+      locate<DENSE>(call, first + (MANY * (thread & ~31) + j * 32 + (thread & 31)) * WIDTH, where[j]);
 #pragma unroll
       for (int k = 0; k < F::INPUTS; ++k)
         all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
     }
 #pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
+    for (int j = 0; j < MANY; ++j) {
 #pragma unroll
       for (int e = 0; e < WIDTH; ++e) element<F>(all[j], e, p);
 #pragma unroll
@@ -1003,7 +1053,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     }
   } else if constexpr (DENSE) {
 #pragma unroll 1
-    for (int64_t i = first + threadIdx.x; i < n; i += THREADS) {
+    for (int64_t i = first + thread; i < n; i += blockDim.x) {
 #pragma unroll
       for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
       element<F>(v, 0, p);
@@ -1014,7 +1064,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     T* to[F::OUTPUTS][WIDTH];
 #pragma unroll
     for (int e = 0; e < WIDTH; ++e) {
-      const uint32_t i = first + e * THREADS + threadIdx.x;
+      const uint32_t i = first + e * int(blockDim.x) + thread;
       if (i >= n) continue;
       locate<DENSE>(call, i, at);
 #pragma unroll
@@ -1024,7 +1074,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(M) == 8 ? 6 : 0)
     }
 #pragma unroll
     for (int e = 0; e < WIDTH; ++e) {
-      if (first + e * THREADS + threadIdx.x >= n) continue;
+      if (first + e * int(blockDim.x) + thread >= n) continue;
       element<F>(v, e, p);
 #pragma unroll
       for (int k = 0; k < F::OUTPUTS; ++k) *to[k][e] = v[F::INPUTS + k].at[e];
@@ -1046,6 +1096,44 @@ bool in_vectors(const Call<N>& call) {
   return whole;
 }
 
+// The launches of a kernel for elements of a type; and whether a thread has so many vectors in any of them.
+template <class F, typename T>
+constexpr const Launch* launches() {
+  if constexpr (sizeof(T) == 2) return F::Launches::BITS16;
+  else if constexpr (sizeof(T) == 4) return F::Launches::BITS32;
+  else return F::Launches::BITS64;
+}
+constexpr bool any_has(const Launch* launch, int vectors) {
+  return launch->threads && (launch->vectors == vectors || any_has(launch + 1, vectors));
+}
+
+// Of a kernel's launches the one for tensors of so many bytes on a chip: as on the next older chip where it has none.
+Launch launch_of(const Launch* launch, int chip, int64_t bytes) {
+  const Launch* found = launch;
+  for (const Launch* next = launch + 1; next->threads && next->chip <= std::max(chip, launch->chip); ++next)
+    if (next->chip > found->chip || found->kib < bytes >> 10) found = next;
+  return *found;
+}
+
+int chip_of(int device) {
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  return 10 * major + minor;
+}
+
+template <class F, typename T, typename M>
+constexpr auto dense_kernel(int vectors) {
+  constexpr const Launch* all = launches<F, T>();
+  if constexpr (any_has(all, 4)) {
+    if (vectors == 4) return pointwise<F, T, M, 4>;
+  }
+  if constexpr (any_has(all, 2)) {
+    if (vectors == 2) return pointwise<F, T, M, 2>;
+  }
+  return pointwise<F, T, M, 1>;
+}
+
 template <class F, typename T, typename M, int N>
 cudaError_t launch(const Call<N>& call) {
   const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
@@ -1064,10 +1152,11 @@ cudaError_t launch(const Call<N>& call) {
     part.numel = call.numel - part.numel;
     return launch<F, T, M>(part);
   }
-  const int64_t block = (dense ? F::VECTORS : 1) * THREADS * (16 / sizeof(T));
+  const Launch by = dense ? launch_of(launches<F, T>(), chip_of(call.device), call.numel * sizeof(T)) : Launch{0, ANY, 128, 1};
+  const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + block - 1) / block);
-  const auto kernel = dense ? pointwise<F, T, M, true> : pointwise<F, T, M, false>;
-  kernel<<<blocks, THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
+  const auto kernel = dense ? dense_kernel<F, T, M>(by.vectors) : pointwise<F, T, M, 0>;
+  kernel<<<blocks, by.threads, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
   return cudaGetLastError();
 }
 
@@ -1509,7 +1598,7 @@ CPU_ISA = {
 CUDA_FLAGS = ["-O3", "--fmad=false"]  # every operation rounds once, as written
 BINDING_TEXTS = [CALL_SOURCE, LAYOUT_SOURCE, BINDING_SOURCE]
 CPU_TEXTS = [*BINDING_TEXTS, ARITHMETIC_SOURCE, CPU_PRELUDE, CPU_SOURCE]
-CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
+CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + LAUNCH_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
 
 
 class Explained:

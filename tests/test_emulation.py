@@ -24,14 +24,20 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import ROOT
 from kernels import DTYPES, INTEGERS, NAMES, assert_same, compiled, differences, generated, patterns, ulps
 from kernels import extensions as extensions
 from torch import Tensor
+
+from fusegen.launch import shipped
+from fusegen.pipeline import compilation
 
 EMULATION = Path(__file__).resolve().parent / "emulation"
 FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-fsanitize=undefined", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
+TABLE = re.compile(r"(constexpr Launch \w+\[\] = )\{.*?\{\},\n\};", re.DOTALL)
+CHIPS = {70: (128, 1), 71: (128, 2), 72: (256, 4)}  # threads of a block, and vectors of a thread
 FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "rank", "size", "stride")
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
 MAX_RANK, GUARD, POISON = 25, 256, 0xA5
@@ -63,6 +69,8 @@ class State(ctypes.Structure):
         ("launched_stream", ctypes.c_void_p),
         ("launches", ctypes.c_int64),
         ("blocks", ctypes.c_int64),
+        ("chip", ctypes.c_int),
+        ("threads", ctypes.c_int),
     ]
 
 
@@ -74,13 +82,12 @@ class Kernel:
     call: type[ctypes.Structure]
     inputs: int
     outputs: int
-    vectors: int
-    threads: int
     state: State
 
-    def block(self, dtype: torch.dtype) -> int:
+    def block(self, dtype: torch.dtype, dense: bool = True) -> int:
         """How many elements a block computes."""
-        return self.vectors * self.threads * width(dtype)
+        threads, vectors = CHIPS[self.state.chip] if dense else (128, 1)
+        return vectors * threads * width(dtype)
 
 
 @dataclass(frozen=True)
@@ -96,10 +103,10 @@ def width(dtype: torch.dtype) -> int:
     return 16 // dtype.itemsize
 
 
-def shapes(module: ModuleType) -> list[tuple[int, int, int]]:
-    """How many inputs and outputs the module's kernels have, and how many vectors of each a thread."""
-    found = re.findall(r"INPUTS = (\d+), OUTPUTS = (\d+), VECTORS = (\d+);", module.CUDA_SOURCE)
-    return [(int(inputs), int(outputs), int(vectors)) for inputs, outputs, vectors in found]
+def shapes(module: ModuleType) -> list[tuple[int, int]]:
+    """How many inputs and outputs the module's kernels have."""
+    found = re.findall(r"INPUTS = (\d+), OUTPUTS = (\d+);", module.CUDA_SOURCE)
+    return [(int(inputs), int(outputs)) for inputs, outputs in found]
 
 
 def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
@@ -123,16 +130,30 @@ def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
     return Call
 
 
-def emulated(module: ModuleType, name: str, folder: Path, params: int = 0) -> Emulated:
-    """The library that g++ makes of a module's CUDA text; only the launch is rewritten."""
+def emulated(
+    module: ModuleType, name: str, folder: Path, params: int = 0, *, own: bool = False
+) -> Emulated:
+    """The library that g++ makes of a module's CUDA text; only the launch is rewritten.
+
+    Args:
+        module: whose text it is.
+        name: of its operator.
+        folder: where to build.
+        params: how many scalars it is given.
+        own: launch by the module's own tables; else as `CHIPS` says, whatever the size.
+    """
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", module.CUDA_TEXT)
     assert launches == 1
+    if not own:
+        rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}}}" for chip, by in CHIPS.items())
+        text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
+        assert tables
     counts = shapes(module)
     assert len(counts) == 2
     layouts = [
         f"sizeof(Call<{inputs + outputs}>)"
         + "".join(f", offsetof(Call<{inputs + outputs}>, {field})" for field in FIELDS)
-        for inputs, outputs, _ in counts
+        for inputs, outputs in counts
     ]
     text += f'\n#include <cstddef>\nextern "C" {{ size_t layout[] = {{{", ".join(layouts)}}}; }}\n'
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
@@ -140,16 +161,16 @@ def emulated(module: ModuleType, name: str, folder: Path, params: int = 0) -> Em
     done = subprocess.run(["g++", *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = ctypes.CDLL(str(library))
-    [threads] = re.findall(r"constexpr int THREADS = (\d+);", text)
     mirrored: list[int] = []
     kernels = []
-    for which, (inputs, outputs, vectors) in zip(("forward", "backward"), counts, strict=True):
+    for which, (inputs, outputs) in zip(("forward", "backward"), counts, strict=True):
         call = call_type(inputs + outputs, params)
         mirrored += [ctypes.sizeof(call), *(getattr(call, field).offset for field in FIELDS)]
         launch = getattr(loaded, f"{name}_{which}_launch")
         launch.restype = ctypes.c_char_p
         state = State.in_dll(loaded, "emulation")
-        kernels.append(Kernel(launch, call, inputs, outputs, vectors, int(threads), state))
+        state.chip = min(CHIPS)
+        kernels.append(Kernel(launch, call, inputs, outputs, state))
     assert list((ctypes.c_size_t * len(mirrored)).in_dll(loaded, "layout")) == mirrored
     return Emulated(*kernels)
 
@@ -347,6 +368,12 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 
 
 @pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    """A module with its own tables of launches."""
+    return emulated(generated("gelu"), "gelu", tmp_path_factory.mktemp("own"), own=True)
+
+
+@pytest.fixture(scope="module")
 def eager(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     """Eager's rounding between operations."""
     folder = tmp_path_factory.mktemp("eager")
@@ -444,19 +471,21 @@ def test_a_chain_is_near_its_steps(emulate: Callable[[str], Emulated], dtype: to
 
 def test_every_kind_of_kernel_is_emulated() -> None:
     """As many inputs and outputs as a committed module has, with and without scalars of the host."""
-    every = {count[:2] for name in NAMES for count in shapes(generated(name))}
-    assert every == {count[:2] for name in (*EXACT, *NEARLY) for count in shapes(generated(name))}
+    every = {count for name in NAMES for count in shapes(generated(name))}
+    assert every == {count for name in (*EXACT, *NEARLY) for count in shapes(generated(name))}
     assert "const double slope = " in generated("rrelu").CALL_SOURCE
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("aligned", [True, False])
-@pytest.mark.parametrize("name", ["hardsigmoid", "sigmoid"])  # of one vector a thread, and of two
+@pytest.mark.parametrize(
+    ("name", "chip"), [("hardsigmoid", 70), ("hardsigmoid", 72), ("sigmoid", 71), ("hardsigmoid", None)]
+)
 def test_every_length_leaves_no_element_out(
-    emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype, aligned: bool
+    emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype, chip: int | None
 ) -> None:
-    """Every residue of the vector's width, of the block, and of a thread's share."""
-    emulation = emulate(name)
+    """Every residue of the vector's width, of the block and of a thread's; misaligned without a chip."""
+    emulation, aligned = emulate(name), chip is not None
+    emulation.forward.state.chip = chip or 70
     block = emulation.forward.block(dtype)
     longest = 2 * block + width(dtype)
     generator = torch.Generator().manual_seed(1)
@@ -468,8 +497,9 @@ def test_every_length_leaves_no_element_out(
             torch.cat([run(kernel, *row)[0] for row in zip(*(t.split(1) for t in given), strict=True)])
             for kernel, given in ((emulation.forward, (x,)), (emulation.backward, (g, x)))
         )
-    lengths = {*range(1, 2 * width(dtype) + 1), *range(1, longest + 1, 29 if width(dtype) > 2 else 11)}
-    for edge in (emulation.forward.threads, block, 2 * block):
+    step = longest // 75 | 1
+    lengths = {*range(1, 2 * width(dtype) + 1), *range(1, longest + 1, step)}
+    for edge in (CHIPS[chip or 70][0], block, 2 * block):
         lengths |= set(range(edge - width(dtype) - 1, edge + width(dtype) + 1))
     for n in sorted(lengths):
         shift = 0 if aligned else 1
@@ -702,12 +732,13 @@ def test_the_far_end_of_a_huge_tensor_is_reached(
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[torch.float16], True, aligned
     call.size[0], call.stride[0][0], call.stride[1][0] = n, 1, 1
     parts, last = (1, n) if aligned else last_part(n)
-    kernel.state.first_block = (last - 4000) // kernel.block(torch.float16)
+    block = kernel.block(torch.float16, aligned)
+    kernel.state.first_block = (last - 4000) // block
     try:
         launched(kernel, call, parts)
     finally:
         kernel.state.first_block = 0
-    assert kernel.state.blocks == -(-last // kernel.block(torch.float16))
+    assert kernel.state.blocks == -(-last // block)
     assert_same(y[tail], in_math(EXACT["hardsigmoid"].forward, x[tail]), x[tail])
     assert y[n:].tolist() == [0.0] * (8 - shift)
 
@@ -725,13 +756,34 @@ def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[torch.float16], False, True
     call.size[:2], call.stride[0][:2], call.stride[1][:2] = (rows, 1000), (0, 1), (1000, 1)
     parts, last = last_part(rows, 1000)
-    kernel.state.first_block = (last * 1000 - 3000) // kernel.block(torch.float16)
+    kernel.state.first_block = (last * 1000 - 3000) // kernel.block(torch.float16, False)
     try:
         launched(kernel, call, parts)
     finally:
         kernel.state.first_block = 0
     expected = in_math(EXACT["hardsigmoid"].forward, row).expand(3, 1000)
     assert_same(y[-3000:].view(3, 1000), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("chip", [70, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("kib", [1, 8191, 8192, 8193, 16384, 16385, 2**21])
+def test_a_launch_is_as_the_table_says(own: Emulated, dtype: torch.dtype, chip: int, kib: int) -> None:
+    kernel, state = own.forward, own.forward.state
+    x = torch.zeros(4096, dtype=torch.uint8)
+    n, compiled_spec = kib * 1024 // dtype.itemsize, compilation(ROOT / "specs" / "gelu.yaml")
+    call = kernel.call()
+    call.data[:], call.numel, call.rank = (x.data_ptr(), x.data_ptr()), n, 1
+    call.dtype, call.dense, call.aligned = SCALAR_TYPES[dtype], True, True
+    call.size[0], call.stride[0][0], call.stride[1][0] = n, 1, 1
+    state.chip, state.first_block = chip, 2**62  # no block is run
+    launched(kernel, call)
+    bits = 8 * dtype.itemsize
+    [share] = [share for share in compiled_spec.texts.forward.shares if share.bits == bits]
+    rows = shipped().at(chip, "gelu_forward", share.cost, bits)
+    row = next(row for row in rows if row.kib is None or kib <= row.kib)
+    assert state.threads == row.threads
+    assert state.blocks == -(-n // (row.threads * row.vectors * width(dtype)))
 
 
 @pytest.mark.parametrize("which", ["forward", "backward"])

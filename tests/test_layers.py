@@ -19,8 +19,8 @@ GROUND, ROOM, LIBRARY, PIPELINE, BUILT, RUNS, CLI = 1, 2, 3, 4, 5, 6, 7
 FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "gradients", "aten"), GROUND),
-    **dict.fromkeys(("interval", "ir", "elements"), GROUND),
-    **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist"), ROOM),
+    **dict.fromkeys(("interval", "ir", "elements", "launch"), GROUND),
+    **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
     **dict.fromkeys(("lower", "verify", "printers", "render", "write"), ROOM),
     "library": LIBRARY,
     "pipeline": PIPELINE,
@@ -30,6 +30,7 @@ FLOORS = {
 }
 DOORS = {
     "yaml": {"parse.document"},
+    "tomli": {"launch"},
     "jinja2": {"render"},
     "click": {"cli", *(f"cli.{name}" for name in ("evidence", "modules", "options", "progress", "speed"))},
     "rich": {f"cli.{name}" for name in ("modules", "evidence", "progress", "speed")},
@@ -38,7 +39,7 @@ DOORS = {
             f"certify.{name}"
             for name in ("campaign", "exact", "findings", "inputs", "judge", "screen", "sweep")
         ),
-        *(f"bench.{name}" for name in ("clock", "contest", "session")),
+        *(f"bench.{name}" for name in ("clock", "contest", "session", "tuning")),
         "cli.options",
     },
     "flint": {"certify.enclosures"},

@@ -11,11 +11,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 Run = Callable[[], Any]
+Name = TypeVar("Name")
 CUDA: Any = torch.cuda  # which declares no types for streams and events
 WARM_UPS, FEWEST, MOST = 3, 11, 201  # turns
 ROUNDS, ROUND = 7, 0.02  # of many calls in a row, and seconds that one takes at least
@@ -54,13 +55,13 @@ def spread(taken: list[float]) -> Spread:
     return Spread(statistics.median(taken), tenths[0], tenths[-1], len(taken))
 
 
-def turns(runs: Mapping[str, Run], device: str, seconds: float) -> dict[str, Spread]:
+def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, Spread]:
     """How long each run takes, where each has one turn and then the next has.
 
     Who is first changes from turn to turn, so that nobody always comes after the same one.
 
     Args:
-        runs: under their names.
+        runs: under their names, whatever these are.
         device: ``cpu`` or ``cuda``.
         seconds: how long all of this may take; there are `FEWEST` turns at least.
     """
@@ -72,7 +73,7 @@ def turns(runs: Mapping[str, Run], device: str, seconds: float) -> dict[str, Spr
         for name in names:
             once(runs[name])
         lap = time.perf_counter() - begin
-    taken: dict[str, list[float]] = {name: [] for name in names}
+    taken: dict[Name, list[float]] = {name: [] for name in names}
     for turn in range(min(MOST, max(FEWEST, int(seconds / lap)))):
         for name in (names[(turn + k) % len(names)] for k in range(len(names))):
             taken[name].append(once(runs[name]))

@@ -15,11 +15,12 @@ import jinja2.meta
 
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
+from fusegen.launch import MOST_THREADS
 from fusegen.render import python
-from fusegen.render.texts import Binding, KernelText, Texts
+from fusegen.render.texts import Binding, KernelText, Share, Texts
 from fusegen.spec import Spec
 
-__all__ = ["Binding", "KernelText", "Texts", "fill", "module", "sources"]
+__all__ = ["Binding", "KernelText", "Share", "Texts", "fill", "module", "sources"]
 
 MODULE = "module.py.j2"
 BINDINGS = {Binding.STABLE: "binding.cpp.j2", Binding.PYBIND: "binding_pybind.cpp.j2"}
@@ -42,12 +43,14 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "rounds": texts.rounds,
         "two_words": texts.two_words,
         "dtypes": python.either(spec.dtypes),
+        "most_threads": MOST_THREADS,
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
     }
     return {
         "call": fill("call.h.j2", shared),
         "arithmetic": fill("arithmetic.h.j2", shared),
         "layout": fill("layout.cpp.j2", shared),
+        "launch": fill("launch.cu.j2", _launches((texts.forward, texts.backward))),
         "cuda_prelude": fill("prelude.cu.j2", shared),
         "cuda": _kernels(Device.CUDA, texts, shared),
         "cpu_prelude": fill("prelude.cpp.j2", shared),
@@ -92,7 +95,6 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
     rows = [
         _counts(kernel)
         | {
-            "vectors": kernel.vectors if device is Device.CUDA else 0,
             "notes": kernel.notes[device],
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],
@@ -105,8 +107,31 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "namespace": "approximate" if device is Device.CUDA else "math",
         "library": texts.approximations if device is Device.CUDA else texts.vectorised,
         "qualifier": QUALIFIERS[device],
+        "launches": device is Device.CUDA,
     }
     return fill("kernel.j2", shared | own)
+
+
+def _launches(kernels: tuple[KernelText, ...]) -> dict[str, Any]:
+    """How dense tensors are shared out: each table of rows once, and which one a kernel takes."""
+    names: dict[tuple[str, tuple[str, ...]], str] = {}
+    rows = []
+    for kernel in kernels:
+        taken = []
+        for share in kernel.shares:
+            table = tuple(
+                f"{chip}, {row.kib or 'ANY'}, {row.threads}, {row.vectors}"
+                for chip, launches in share.launches.items()
+                for row in launches
+            )
+            cost = share.cost.upper()
+            free = (cost, f"{cost}_{share.bits}", f"{cost}_{share.bits}_{kernel.functor.upper()}")
+            name = next(name for name in free if name not in names.values())
+            name = names.setdefault((cost, table), name)
+            taken.append(f"*BITS{share.bits} = {name}")
+        rows.append({"functor": kernel.functor, "launches": ", ".join(taken)})
+    tables = [{"name": name, "rows": table} for (_, table), name in names.items()]
+    return {"kernels": rows, "tables": tables}
 
 
 def _functions(spec: Spec, texts: Texts) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusegen.ir import Device
+from fusegen.launch import Launches
 
 
 class Binding(Enum):
@@ -21,6 +22,21 @@ class Binding(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """How dense tensors are shared out on CUDA.
+
+    Attributes:
+        bits: of an element.
+        cost: the class of the kernel's costs.
+        launches: by chip, oldest first.
+    """
+
+    bits: int
+    cost: str
+    launches: dict[int, Launches]
+
+
+@dataclass(frozen=True, slots=True)
 class KernelText:
     """What the printers wrote for one kernel.
 
@@ -31,7 +47,7 @@ class KernelText:
         notes: per device, comment lines above the function.
         definitions: per device, the function of one element in each math type.
         elements: per device, the statement that calls it.
-        vectors: how many vectors of 16 bytes a CUDA thread has of each tensor.
+        shares: how dense tensors are shared out on CUDA, for each width of elements.
     """
 
     name: str
@@ -41,7 +57,7 @@ class KernelText:
     notes: dict[Device, tuple[str, ...]]
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
-    vectors: int
+    shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ struct dim3 {
 inline dim3 blockIdx, threadIdx, blockDim, gridDim;
 
 typedef struct CUstream_st* cudaStream_t;
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidDevice = 101 };
 
 // What a test sets, and what it reads afterwards.
@@ -35,6 +36,8 @@ struct Emulation {
   int launched_on = -1;             // the device that was current at the launch
   void* launched_stream = nullptr;  // the stream of the launch
   int64_t launches = 0, blocks = 0;
+  int chip = 90;                    // what the devices are
+  int threads = 0;                  // of a block of the launch
 };
 extern "C" {
 Emulation emulation;
@@ -49,6 +52,10 @@ inline cudaError_t cudaSetDevice(int device) {
   emulation.device = device;
   return cudaSuccess;
 }
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+  *value = which == cudaDevAttrComputeCapabilityMajor ? emulation.chip / 10 : emulation.chip % 10;
+  return cudaSuccess;
+}
 inline cudaError_t cudaGetLastError() { return cudaError_t(std::exchange(emulation.launch_error, 0)); }
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorInvalidDevice ? "invalid device ordinal" : "invalid argument";
@@ -59,6 +66,7 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
              const Arguments&... arguments) {
   emulation.launches += 1;
   emulation.blocks = blocks;
+  emulation.threads = int(threads);
   emulation.launched_on = emulation.device;
   emulation.launched_stream = stream;
   gridDim.x = unsigned(blocks);

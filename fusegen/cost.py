@@ -1,0 +1,66 @@
+"""What an element costs on CUDA, in instructions that are issued, and the class of costs that makes it.
+
+A copy leaves time to issue a few instructions for each byte it moves. A kernel that needs no more is bound
+by memory whatever its launch; one that needs as many or more wants more bytes on their way while it
+computes, so that a thread should read several vectors at once. `launch.toml` says how many, by class.
+
+The counts are those of nvcc 13 for sm_90, rounded; docs/slots.py prints what is counted of whole kernels
+beside what this table makes of them. Of sin and cos only the path of ordinary arguments counts.
+"""
+
+from __future__ import annotations
+
+from fusegen.ir import Kernel, Math, operations
+
+LIGHT, MEDIUM, HEAVY = "light", "medium", "heavy"
+MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
+AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
+IN_DOUBLE = 3  # times what a function takes in float
+
+# instructions in float, and where 16 bits are kept of a result by the cheaper functions; 1 unless listed
+SLOTS: dict[str, tuple[int, int]] = {
+    "relu": (2, 2), "relu6": (3, 3), "clamp": (4, 4), "saturate": (4, 4), "clamp_min": (2, 2),
+    "clamp_max": (2, 2), "minimum": (4, 4), "maximum": (4, 4), "sign": (4, 4), "cube": (2, 2),
+    "div": (12, 3), "reciprocal": (10, 3), "quotient": (14, 3), "soft_sign": (12, 5),
+    "sqrt": (10, 10), "rsqrt": (20, 12), "pow": (150, 150),
+    "exp": (24, 3), "exp2": (10, 6), "exp_of_two": (24, 3), "expm1": (32, 14), "expm1_of_two": (36, 14),
+    "log": (24, 24), "log2": (24, 24), "log1p": (40, 40),
+    "sin": (22, 22), "cos": (22, 22), "tanh": (20, 15), "tanh_of_two": (60, 15),
+    "erf": (21, 19), "erf_of_two": (30, 19), "erfc": (60, 17), "ndtr": (46, 15),
+    "ndtr_tail": (44, 14), "half_erfc": (44, 14), "mills": (20, 10),
+    "sigmoid": (26, 7), "sigmoid_slope": (28, 7), "softplus": (32, 14), "tanh_slope": (29, 8),
+    "tanh_softplus": (30, 14), "tanh_softplus_slope": (32, 23), "gauss": (24, 4), "normal": (28, 4),
+    "tanh_of_exp": (36, 16), "tanh_of_exp_slope": (42, 14), "tanh_shrink": (34, 34),
+    "times_tanh_softplus": (31, 14), "times_tanh_softplus_slope": (33, 23),
+    "times_ndtr": (46, 16), "times_ndtr_slope": (43, 20), "gate": (26, 7), "gate_slope": (35, 9),
+    "finite_below": (2, 2), "finite_above": (2, 2), "rounded": (3, 3), "by_width": (0, 0),
+    "words": (2, 0), "narrow": (1, 0), "product": (2, 1), "sum": (6, 1), "scaled": (2, 1),
+    "product_plus": (5, 1), "line_of_two": (8, 1), "square_of_two": (6, 1), "cube_of_two": (7, 2),
+    "lifted": (2, 0), "lift_back": (3, 0),
+}  # fmt: skip
+
+
+def slots(kernel: Kernel, cheaper: bool) -> int:
+    """The instructions of one element.
+
+    Args:
+        kernel: what is computed, on CUDA.
+        cheaper: whether its functions are those that 16-bit results take.
+    """
+    each = [SLOTS.get(name, (1, 1))[cheaper] for name in operations(kernel)]
+    if kernel.math is Math.DOUBLE:
+        each = [count * IN_DOUBLE if count > 1 else count for count in each]
+    return AROUND + len(kernel.inputs) + len(kernel.results) + sum(each)
+
+
+def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
+    """The class of a kernel's costs.
+
+    Args:
+        kernel: what is computed, on CUDA.
+        size: of an element in memory, in bytes.
+        cheaper: whether its functions are those that 16-bit results take.
+    """
+    moved = size * (len(kernel.inputs) + len(kernel.results))
+    a_byte = slots(kernel, cheaper) / moved
+    return next((name for name, most in MOST.items() if a_byte <= most), HEAVY)

@@ -1,0 +1,203 @@
+"""How dense tensors are shared out among CUDA threads: `launch.toml` as values.
+
+A row says, for tensors up to a size, how many threads a block has, and how many 16-byte vectors of each
+tensor a thread. There are rows for a chip (sm_90), a class of costs (`cost.py`) or one kernel by its name,
+and the bits of an element. A chip that has none takes those of the next older one, and a chip older than
+all the oldest's; so a table need only say where a chip differs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusegen.errors import BadLaunches, Span
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SHIPPED = Path(__file__).with_name("launch.toml")
+OWN = "launch.toml"  # a project's own, beside its specs
+BITS = (16, 32, 64)
+FEWEST_THREADS, MOST_THREADS = 32, 256
+VECTORS = (1, 2, 4)
+HEAD = """\
+How the elements of dense tensors are shared out on CUDA: for tensors up to so many KiB, threads a block and
+16-byte vectors of each tensor a thread. By chip, by class of costs (fusegen/cost.py) or by kernel, and by
+the bits of an element; what a chip does not say is as on the next older one. `fusegen tune` measures it."""
+CHIP, WIDTH = re.compile(r"sm_(\d+)"), re.compile(r"bits(16|32|64)")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One row.
+
+    Attributes:
+        kib: of one tensor, at most, in units of 1,024 bytes; none for any size.
+        threads: of a block.
+        vectors: of each tensor, a thread.
+    """
+
+    kib: int | None
+    threads: int
+    vectors: int
+
+    def __str__(self) -> str:
+        return f"{self.threads}x{self.vectors}"
+
+
+Launches = tuple[Launch, ...]  # by size, the last for any
+Key = tuple[int, str, int]  # chip; class or kernel; bits
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by what they are for.
+
+    Attributes:
+        chips: what is said of each chip: where its rows come from.
+        rows: by chip, class or kernel, and bits.
+    """
+
+    chips: dict[int, str]
+    rows: dict[Key, Launches]
+
+    def over(self, other: Table) -> Table:
+        """These rows, and another table's where this one has none."""
+        return Table(other.chips | self.chips, other.rows | self.rows)
+
+    def chosen(self, kernel: str, cost: str, bits: int) -> dict[int, Launches]:
+        """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before."""
+        found: dict[int, Launches] = {}
+        last: Launches = ()
+        for chip in sorted(self.chips):
+            rows = self.rows.get((chip, kernel, bits)) or self.rows.get((chip, cost, bits)) or last
+            if rows != last:
+                found[chip] = last = rows
+        return found
+
+    def at(self, chip: int, kernel: str, cost: str, bits: int) -> Launches:
+        """The rows that a kernel takes on a chip."""
+        found = self.chosen(kernel, cost, bits)
+        return found[max((c for c in found if c <= chip), default=min(found))]
+
+
+def shipped() -> Table:
+    """The table that comes with fusegen."""
+    return read(SHIPPED)
+
+
+def beside(folder: Path) -> Table:
+    """The table for the specs of a folder: its own rows over those that come with fusegen.
+
+    Raises:
+        BadLaunches: a table is not as it should be.
+    """
+    own = folder / OWN
+    return read(own).over(shipped()) if own.is_file() else shipped()
+
+
+def read(path: Path) -> Table:
+    """The table in a file.
+
+    Raises:
+        BadLaunches: it is no TOML, or a row is not as it should be.
+    """
+    shown = path.name if path == SHIPPED else path.as_posix()
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
+        raise BadLaunches(Span(shown), why=str(error).splitlines()[0]) from None
+
+
+def parse(text: str) -> Table:
+    """The table that a text says.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    chips: dict[int, str] = {}
+    rows: dict[Key, Launches] = {}
+    for name, chip in tomllib.loads(text).items():
+        number = CHIP.fullmatch(name)
+        if not number or not isinstance(chip, dict):
+            raise ValueError(f"{name} is no chip such as [sm_90]")
+        which = int(number[1])
+        chips[which] = str(chip.pop("source", ""))
+        for key, widths in chip.items():
+            if not isinstance(widths, dict):
+                raise ValueError(f"{name}.{key} is no table")
+            for width, entries in widths.items():
+                bits = WIDTH.fullmatch(width)
+                if not bits:
+                    raise ValueError(f"{name}.{key}.{width} is none of bits16, bits32 and bits64")
+                rows[which, key, int(bits[1])] = _launches(f"{name}.{key}.{width}", entries)
+    return Table(chips, rows)
+
+
+def _launches(name: str, entries: Any) -> Launches:
+    if not isinstance(entries, list) or not entries:
+        raise ValueError(f"{name} has no rows")
+    rows = tuple(_launch(name, entry) for entry in entries)
+    sizes = [row.kib for row in rows[:-1] if row.kib]
+    if rows[-1].kib is not None or len(sizes) < len(rows) - 1 or sizes != sorted(set(sizes)):
+        raise ValueError(f"the rows of {name} have no growing kib, and none in the last")
+    return rows
+
+
+def _launch(name: str, entry: Any) -> Launch:
+    if not isinstance(entry, dict) or not {"threads", "vectors"} <= entry.keys() <= {
+        "kib",
+        "threads",
+        "vectors",
+    }:
+        raise ValueError(f"a row of {name} needs threads and vectors, and may have kib")
+    row = Launch(entry.get("kib"), entry["threads"], entry["vectors"])
+    if row.threads not in range(FEWEST_THREADS, MOST_THREADS + 1, FEWEST_THREADS):
+        raise ValueError(
+            f"{name} has {row.threads!r} threads, and not a multiple of 32 up to {MOST_THREADS}"
+        )
+    if row.vectors not in VECTORS:
+        raise ValueError(f"{name} has {row.vectors!r} vectors, and not 1, 2 or 4")
+    if row.kib is not None and not (type(row.kib) is int and row.kib > 0):
+        raise ValueError(f"{name} has a kib of {row.kib!r}")
+    return row
+
+
+def text(table: Table) -> str:
+    """A table as a file, sorted."""
+    lines = [f"# {line}" for line in HEAD.splitlines()]
+    for chip in sorted(table.chips):
+        lines += ["", f"[sm_{chip}]", f'source = "{table.chips[chip]}"']
+        for key in sorted({key for which, key, _ in table.rows if which == chip}, key=_order):
+            lines += ["", f"[sm_{chip}.{key}]"]
+            for bits in BITS:
+                if (chip, key, bits) in table.rows:
+                    lines.append(f"bits{bits} = {_entries(table.rows[chip, key, bits])}")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _order(key: str) -> tuple[bool, str]:
+    """Classes first."""
+    return key not in ("light", "medium", "heavy"), key
+
+
+def _entries(rows: Launches) -> str:
+    said = [
+        "{ "
+        + ", ".join(
+            [
+                *([f"kib = {row.kib}"] if row.kib else []),
+                f"threads = {row.threads}",
+                f"vectors = {row.vectors}",
+            ]
+        )
+        + " }"
+        for row in rows
+    ]
+    return f"[{said[0]}]" if len(said) == 1 else "[\n  " + ",\n  ".join(said) + ",\n]"

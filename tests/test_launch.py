@@ -1,0 +1,196 @@
+"""Launches: the table's language, who takes which row, and the classes of costs that rows are for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from fusegen import launch
+from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, cost, slots
+from fusegen.errors import BadLaunches
+from fusegen.ir import Call, Device, Kernel, Math, Ref
+from fusegen.launch import Launch, Table
+from fusegen.ops import ROWS
+from fusegen.pipeline import compilation
+
+ONE, TWO = Launch(None, 128, 1), Launch(None, 128, 2)
+SMALL = Launch(16384, 128, 1)
+HEAD = "[sm_90]\nsource = 'here'\n[sm_90.light]\n"
+
+# --- the table ------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_table_has_every_class_for_its_oldest_chip_and_what_was_measured() -> None:
+    table = launch.shipped()
+    for name in (LIGHT, MEDIUM, HEAVY):
+        for bits in launch.BITS:
+            assert (min(table.chips), name, bits) in table.rows
+    assert sorted(table.chips) == [80, 89, 90, 100]
+    assert "H200" in table.chips[90]
+
+
+def test_a_table_reads_back_as_it_was_written() -> None:
+    table = launch.shipped()
+    assert launch.parse(launch.text(table)) == table
+    assert launch.text(table) == launch.SHIPPED.read_text(encoding="utf-8")
+
+
+MISTAKES = {
+    "[sm_90": "Expected ']' at the end of a table declaration (at end of document)",
+    "[hopper]": "hopper is no chip such as [sm_90]",
+    "sm_90 = 1": "sm_90 is no chip such as [sm_90]",
+    "[sm_90]\nlight = 1": "sm_90.light is no table",
+    HEAD + "float32 = []": "sm_90.light.float32 is none of bits16, bits32 and bits64",
+    HEAD + "bits32 = []": "sm_90.light.bits32 has no rows",
+    HEAD + "bits32 = 1": "sm_90.light.bits32 has no rows",
+    HEAD + "bits32 = [1]": "a row of sm_90.light.bits32 needs threads and vectors, and may have kib",
+    HEAD + "bits32 = [{ threads = 128 }]":
+        "a row of sm_90.light.bits32 needs threads and vectors, and may have kib",
+    HEAD + "bits32 = [{ threads = 128, vectors = 1, blocks = 2 }]":
+        "a row of sm_90.light.bits32 needs threads and vectors, and may have kib",
+    HEAD + "bits32 = [{ threads = 100, vectors = 1 }]":
+        "sm_90.light.bits32 has 100 threads, and not a multiple of 32 up to 256",
+    HEAD + "bits32 = [{ threads = 512, vectors = 1 }]":
+        "sm_90.light.bits32 has 512 threads, and not a multiple of 32 up to 256",
+    HEAD + "bits32 = [{ threads = '128', vectors = 1 }]":
+        "sm_90.light.bits32 has '128' threads, and not a multiple of 32 up to 256",
+    HEAD + "bits32 = [{ threads = 128, vectors = 3 }]":
+        "sm_90.light.bits32 has 3 vectors, and not 1, 2 or 4",
+    HEAD + "bits32 = [{ kib = 0, threads = 128, vectors = 1 }]": "sm_90.light.bits32 has a kib of 0",
+    HEAD + "bits32 = [{ kib = 1.5, threads = 128, vectors = 1 }]": "sm_90.light.bits32 has a kib of 1.5",
+    HEAD + "bits32 = [{ kib = 4, threads = 128, vectors = 1 }]":
+        "the rows of sm_90.light.bits32 have no growing kib, and none in the last",
+    HEAD + "bits32 = [{ threads = 128, vectors = 1 }, { threads = 128, vectors = 1 }]":
+        "the rows of sm_90.light.bits32 have no growing kib, and none in the last",
+    HEAD + "bits32 = [{ kib = 8, threads = 64, vectors = 1 }, { kib = 4, threads = 64, vectors = 1 }, "
+    "{ threads = 64, vectors = 1 }]":
+        "the rows of sm_90.light.bits32 have no growing kib, and none in the last",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_what_is_wrong_with_a_table_is_told(text: str, tmp_path: Path) -> None:
+    (tmp_path / launch.OWN).write_text(text, encoding="utf-8")
+    with pytest.raises(BadLaunches) as caught:
+        launch.beside(tmp_path)
+    shown = (tmp_path / launch.OWN).as_posix()
+    hint = "  hint: leave it to 'fusegen tune', or see fusegen/launch.toml"
+    assert str(caught.value) == f"{shown}: this is no table of launches: {MISTAKES[text]}\n{hint}"
+
+
+# --- who takes which row --------------------------------------------------------------------------------
+
+TABLE = Table(
+    {80: "", 89: "", 90: "", 100: ""},
+    {
+        (80, "light", 32): (ONE,),
+        (90, "light", 32): (SMALL, TWO),
+        (90, "relu_forward", 32): (TWO,),
+        (100, "light", 32): (SMALL, TWO),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("chip", "kernel", "expected"),
+    [
+        (70, "silu_forward", (ONE,)),  # older than all
+        (80, "silu_forward", (ONE,)),
+        (86, "silu_forward", (ONE,)),
+        (89, "silu_forward", (ONE,)),  # which says nothing of it
+        (90, "silu_forward", (SMALL, TWO)),
+        (90, "relu_forward", (TWO,)),  # its own
+        (89, "relu_forward", (ONE,)),
+        (100, "relu_forward", (SMALL, TWO)),
+        (120, "silu_forward", (SMALL, TWO)),
+    ],
+)
+def test_a_kernel_takes_the_rows_of_its_chip(chip: int, kernel: str, expected: launch.Launches) -> None:
+    assert TABLE.at(chip, kernel, "light", 32) == expected
+
+
+def test_a_chip_that_does_as_the_one_before_is_left_out() -> None:
+    assert list(TABLE.chosen("silu_forward", "light", 32)) == [80, 90]
+    assert list(TABLE.chosen("relu_forward", "light", 32)) == [80, 90, 100]
+
+
+def test_a_project_has_its_own_rows_over_the_shipped_ones(tmp_path: Path) -> None:
+    own = Table({90: "mine", 120: "new"}, {(90, "light", 32): (TWO,), (120, "heavy", 32): (ONE,)})
+    (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
+    table, shipped = launch.beside(tmp_path), launch.shipped()
+    assert table.at(90, "x", "light", 32) == (TWO,)
+    assert table.at(90, "x", "heavy", 16) == shipped.at(90, "x", "heavy", 16)
+    assert table.at(120, "x", "heavy", 32) == (ONE,)
+    assert table.at(120, "x", "heavy", 16) == shipped.at(100, "x", "heavy", 16)
+    assert (table.chips[90], table.chips[80]) == ("mine", shipped.chips[80])
+
+
+def test_a_module_launches_as_the_table_beside_its_spec_says(tmp_path: Path) -> None:
+    spec = tmp_path / "gate.yaml"
+    spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
+    before = compilation(spec)
+    own = Table({90: ""}, {(90, "gate_forward", 32): (Launch(64, 256, 1), Launch(None, 96, 4))})
+    (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
+    after = compilation(spec)
+    assert "{90, 64, 256, 1},\n    {90, ANY, 96, 4}," in after.sources["launch"]
+    assert "256, 1" not in before.sources["launch"]
+    assert after.sources["cuda"] == before.sources["cuda"]
+
+
+# --- costs ----------------------------------------------------------------------------------------------
+
+
+def kernel(op: str, math: Math = Math.FLOAT) -> Kernel:
+    """One operation of numbers that are read."""
+    args = ROWS[op].args
+    return Kernel("of", Device.CUDA, math, args, (), (), (Call(op, tuple(map(Ref, args))),))
+
+
+def test_every_function_of_the_table_that_is_no_single_instruction_has_a_row() -> None:
+    single = {"add", "sub", "mul", "neg", "abs", "square", "fma", "where"}
+    single |= {"lt", "le", "gt", "ge", "eq", "ne", "pi", "e"}
+    assert set(SLOTS) == set(ROWS) - single
+
+
+@pytest.mark.parametrize(
+    ("op", "math", "cheaper", "expected"),
+    [
+        ("mul", Math.FLOAT, False, 4 + 3 + 1),
+        ("relu", Math.FLOAT, False, 4 + 2 + 2),
+        ("sigmoid", Math.FLOAT, False, 4 + 2 + 26),
+        ("sigmoid", Math.FLOAT, True, 4 + 2 + 7),
+        ("sigmoid", Math.DOUBLE, False, 4 + 2 + 3 * 26),
+        ("mul", Math.DOUBLE, False, 4 + 3 + 1),
+    ],
+)
+def test_an_element_costs_what_its_operations_do(op: str, math: Math, cheaper: bool, expected: int) -> None:
+    assert slots(kernel(op, math), cheaper) == expected
+
+
+@pytest.mark.parametrize(
+    ("kernels", "bits", "expected"),
+    [  # whose best launches on an H200 are of one vector, two, and four
+        ("hardsigmoid_forward silu_forward silu_backward", 32, LIGHT),
+        ("silu_forward gelu_tanh_forward", 16, LIGHT),
+        ("mish_forward elu_forward selu_forward", 32, MEDIUM),
+        ("tanh_forward gelu_forward softsign_forward", 16, MEDIUM),
+        ("gelu_forward gelu_tanh_forward softplus_forward gelu_tanh_backward serf_forward", 32, HEAVY),
+        ("gelu_forward", 64, HEAVY),
+    ],
+)
+def test_classes_of_costs(kernels: str, bits: int, expected: str) -> None:
+    for name, _, which in (kernel.rpartition("_") for kernel in kernels.split()):
+        assert class_of(name, which, bits) == expected, name
+
+
+def class_of(name: str, which: str, bits: int) -> str:
+    texts = compilation(ROOT / "specs" / f"{name}.yaml").texts
+    shares: dict[int, str] = {share.bits: share.cost for share in getattr(texts, which).shares}
+    return shares[bits]
+
+
+def test_the_same_instructions_weigh_more_where_fewer_bytes_are_moved() -> None:
+    sigmoid = kernel("sigmoid")
+    assert [cost(sigmoid, size, False) for size in (2, 4, 8)] == [HEAVY, LIGHT, LIGHT]
