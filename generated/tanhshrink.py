@@ -715,8 +715,10 @@ constexpr Launch HEAVY[] = {
     {80, 8192, 128, 1},
     {80, ANY, 128, 2},
     {89, ANY, 128, 1},
-    {90, 16384, 128, 1},
+    {90, 32768, 128, 1},
     {90, ANY, 128, 2},
+    {100, 16384, 128, 1},
+    {100, ANY, 128, 2},
     {},
 };
 
@@ -1063,7 +1065,8 @@ cudaError_t launch(const Call<N>& call) {
     part.numel = call.numel - part.numel;
     return launch<F, T, M>(part);
   }
-  const Launch by = dense ? launch_of(launches<F, T>(), chip_of(call.device), call.numel * sizeof(T)) : Launch{0, ANY, 128, 1};
+  Launch by = {0, ANY, 128, 1};  // where not dense
+  if (dense) by = launch_of(launches<F, T>(), chip_of(call.device), call.numel * sizeof(T));
   const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + block - 1) / block);
   const auto kernel = dense ? dense_kernel<F, T, M>(by.vectors) : pointwise<F, T, M, 0>;

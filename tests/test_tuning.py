@@ -40,7 +40,7 @@ def trial(
     ("times", "noise", "expected"),
     [
         ((1.0, 0.9, 0.95), 0.001, TWO),
-        ((1.0, 0.995, 1.0), 0.001, ONE),  # less than a hundredth
+        ((1.0, 0.985, 1.0), 0.001, ONE),  # less than two hundredths
         ((1.0, 0.89, 0.95), 0.12, TWO),  # a tenth is what noise can be at most
         ((1.0, 0.96, 0.97), 0.05, ONE),
         ((1.0, 1.1, 1.2), 0.001, ONE),

@@ -36,8 +36,8 @@ CANDIDATES = tuple(
 )
 SIZES = tuple(4**k for k in range(4, 11))  # of a tensor, in KiB: 256 KiB to 1 GiB
 SECONDS = 0.15  # for the turns of a kernel at a size
-GAIN = 0.01  # of the time: what is less is noise
-OWN_GAIN = 0.02  # what a kernel's own rows must gain on those of its class
+GAIN, OWN_GAIN = 0.02, 0.04  # of the time: what a row must gain, and a kernel's own on that of its class
+MOST_NOISE = 0.1
 TINY = 64  # elements
 Times = dict[Launch, Spread]
 
@@ -72,7 +72,7 @@ class Trial:
     @property
     def noise(self) -> float:
         """Of the times, as a share."""
-        return max(GAIN, min(self.times[self.now].noise, 10 * GAIN))
+        return max(GAIN, min(self.times[self.now].noise, MOST_NOISE))
 
     def gain(self, launch: Launch) -> float:
         """How much faster a launch is than the table's, as a share of its time."""
