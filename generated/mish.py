@@ -723,6 +723,19 @@ constexpr Launch HEAVY[] = {
     {},
 };
 
+constexpr Launch MEDIUM_16[] = {
+    {80, 8192, 128, 1},
+    {80, ANY, 128, 2},
+    {89, ANY, 128, 1},
+    {90, 32768, 128, 1},
+    {90, 131072, 128, 2},
+    {90, 524288, 128, 4},
+    {90, ANY, 128, 2},
+    {100, 16384, 128, 1},
+    {100, ANY, 128, 2},
+    {},
+};
+
 constexpr Launch LIGHT[] = {
     {80, ANY, 128, 1},
     {100, 16384, 128, 1},
@@ -745,7 +758,7 @@ struct ForwardLaunches {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = MEDIUM_32, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
+  static constexpr const Launch *BITS16 = MEDIUM_16, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
 };
 
 }  // namespace
