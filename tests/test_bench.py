@@ -348,18 +348,37 @@ def several(*shapes: int) -> Report:
 
 
 def test_points_are_shares_of_a_copy() -> None:
-    axes: Any = plots.pictures(several(4096))["shares"].axes[0]
-    drawn = {str(points.get_label()): points.get_offsets().tolist() for points in axes.collections}
-    assert drawn["fusegen"] == [[0.8, 0.0], [0.8, 1.0]]
-    assert drawn["rival.py:Mine"] == [[0.2, 0.0], [0.2, 1.0]]
-    assert set(drawn) == {"eager", "fusegen", "torch.compile", "rival.py:Mine"}
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["gate, float32", "gate, float16"]
+    panels: list[Any] = plots.pictures(several(4096, 8192))["shares"].axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["forward, float32", "forward, float16"]
+    for axes in panels:
+        drawn = {str(points.get_label()): points.get_offsets().tolist() for points in axes.collections}
+        assert drawn["fusegen"] == [[0.8, 0.0], [0.8, 1.0]]
+        assert drawn["rival.py:Mine"] == [[0.2, 0.0], [0.2, 1.0]]
+        assert set(drawn) == {"eager", "fusegen", "torch.compile", "rival.py:Mine"}
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["gate, 4 Ki", "gate, 8 Ki"]
+
+
+def test_every_speed_is_within_the_picture() -> None:
+    fast = tuple(row(who, ms) for who, ms in (("copy", 1.0), ("eager", 2.0), ("fusegen", 0.4)))
+    for figure in plots.pictures(Report({"device": "a chip"}, fast)).values():
+        left, right = figure.axes[0].get_xlim()
+        assert left == 0
+        assert right > 2.5
+
+
+def test_panels_beyond_four_go_into_further_rows() -> None:
+    dtypes = ("float32", "float16", "bfloat16", "float64", "float8")
+    rows = (row("fusegen", 1.0, case=dataclasses.replace(CASE, dtype=dtype)) for dtype in dtypes)
+    figure = plots.pictures(Report({"device": "a chip"}, tuple(rows)))["shares"]
+    assert [axes.get_title(loc="left") for axes in figure.axes[:5]] == [f"forward, {d}" for d in dtypes]
+    assert [axes.axison for axes in figure.axes] == [True] * 5 + [False] * 3
 
 
 def test_bars_are_speeds_of_eager() -> None:
-    axes: Any = plots.pictures(several(4096))["speedups"].axes[0]
-    drawn = {str(bars.get_label()): [bar.get_width() for bar in bars] for bars in axes.containers}
-    assert drawn == {"fusegen": [3.2, 3.2], "torch.compile": [2.0, 2.0], "rival.py:Mine": [0.8, 0.8]}
+    panels: list[Any] = plots.pictures(several(4096, 8192))["speedups"].axes
+    for axes in panels:
+        drawn = {str(bars.get_label()): [bar.get_width() for bar in bars] for bars in axes.containers}
+        assert drawn == {"fusegen": [3.2, 3.2], "torch.compile": [2.0, 2.0], "rival.py:Mine": [0.8, 0.8]}
 
 
 def test_lines_are_speeds_over_sizes() -> None:

@@ -44,9 +44,10 @@ STYLE: Any = {  # whose keys are literals of matplotlib
     "ytick.color": GREY,
     "legend.frameon": False,
 }
-WIDTH, LINE = 7.0, 0.24  # inches: of a picture, and of one of its lines
+WIDTH, LINE, MARGIN, PANEL = 7.0, 0.24, 1.4, 2.2  # inches: of a picture, a line, their names, a panel
 PREFIXES = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
-MOST_PANELS = 6
+MOST_PANELS, MOST_ACROSS = 6, 4
+Group = tuple[str, str]  # pass and dtype
 
 
 def pictures(report: Report) -> dict[str, Figure]:
@@ -76,54 +77,85 @@ def save(report: Report, folder: Path) -> tuple[Path, ...]:
 
 
 def shares(report: Report) -> Figure:
-    """How fast each case runs, of a copy of the same bytes: a line of points a case."""
-    cases, rivals = _cases(report), [who for who in _competitors(report) if who != COPY]
-    figure = Figure(figsize=(WIDTH, 1 + LINE * len(cases)))
-    axes = figure.subplots()
-    for who in rivals:
-        colour, marker = _looks(report, who)
-        across, down = _speeds(report, who, COPY)
-        above = 2 + (who == OURS)
-        axes.scatter(across, down, s=30, color=colour, marker=marker, label=who, zorder=above)
-    _against_one(axes, cases, "speed, of a copy of the same bytes")
-    _finish(figure, axes, report)
+    """How fast each case runs, of a copy of the same bytes: points, a panel for each pass and dtype."""
+    rivals = [who for who in _competitors(report) if who != COPY]
+    figure, panels = _panels(report, 1)
+    for group, axes in panels.items():
+        for who in rivals:
+            colour, marker = _looks(report, who)
+            above = 2 + (who == OURS)
+            axes.scatter(
+                *_speeds(report, who, COPY, group),
+                s=26,
+                color=colour,
+                marker=marker,
+                label=who,
+                zorder=above,
+            )
+    first = next(iter(panels.values()))
+    first.set_xlim(left=0)
+    _finish(figure, first, report, "speed, of a copy of the same bytes")
     return figure
 
 
 def speedups(report: Report) -> Figure:
-    """How fast each case runs, of eager: a group of bars a case."""
-    cases, rivals = _cases(report), [who for who in _competitors(report) if who not in (COPY, EAGER)]
-    figure = Figure(figsize=(WIDTH, 1 + LINE * len(cases) * max(1, len(rivals) / 2)))
-    axes = figure.subplots()
+    """How fast each case runs, of eager: bars, a panel for each pass and dtype."""
+    rivals = [who for who in _competitors(report) if who not in (COPY, EAGER)]
+    figure, panels = _panels(report, max(1, len(rivals) / 2))
     height = 0.8 / max(1, len(rivals))
-    for k, who in enumerate(rivals):
-        colour, _ = _looks(report, who)
-        across, down = _speeds(report, who, EAGER)
-        places = [place - 0.4 + height * (k + 0.5) for place in down]
-        axes.barh(places, across, height, color=colour, label=who)
-    _against_one(axes, cases, "speed, of eager")
-    _finish(figure, axes, report)
+    for group, axes in panels.items():
+        for k, who in enumerate(rivals):
+            colour, _ = _looks(report, who)
+            across, down = _speeds(report, who, EAGER, group)
+            places = [place - 0.4 + height * (k + 0.5) for place in down]
+            axes.barh(places, across, height, color=colour, label=who)
+    first = next(iter(panels.values()))
+    first.set_xlim(left=0)
+    _finish(figure, first, report, "speed, of eager")
     return figure
 
 
-def _speeds(report: Report, who: str, base: str) -> tuple[list[float], list[int]]:
-    """A competitor's speeds, of another's, and the places of their cases."""
-    found = [(report.of(who, case), place) for place, case in enumerate(_cases(report))]
-    timed = [(row, place) for row, place in found if row and report.share(row, base) is not None]
-    return [report.share(row, base) or 0.0 for row, _ in timed], [place for _, place in timed]
+def _panels(report: Report, lines: float) -> tuple[Figure, dict[Group, Axes]]:
+    """A picture with a panel for each pass and dtype, and in all the same lines: specs and shapes.
+
+    Args:
+        report: what is shown.
+        lines: how high a case is.
+    """
+    groups = list(dict.fromkeys(_group(case) for case in _cases(report)))
+    names = _lines(report)
+    across = min(len(groups), MOST_ACROSS)
+    rows = -(-len(groups) // across)
+    size = (MARGIN + PANEL * across, rows * (0.5 + LINE * len(names) * lines) + 0.6)
+    figure = Figure(figsize=(max(WIDTH, size[0]), size[1]), layout="constrained")
+    grid = figure.subplots(rows, across, sharey=True, sharex=True, squeeze=False).ravel()
+    for axes in grid[len(groups) :]:
+        axes.set_axis_off()
+    panels = dict(zip(groups, grid, strict=False))
+    for group, axes in panels.items():
+        axes.axvline(1.0, color=GREY, linewidth=1)
+        axes.set(ylim=(len(names) - 0.5, -0.5))
+        axes.set_yticks(range(len(names)), list(names.values()))
+        axes.set_title(", ".join(group), loc="left", fontsize=9)
+    return figure, panels
 
 
-def _against_one(axes: Axes, cases: list[Case], label: str) -> None:
-    axes.axvline(1.0, color=GREY, linewidth=1)
-    axes.set(xlabel=label, ylim=(len(cases) - 0.5, -0.5))
-    axes.set_xlim(left=0)
-    axes.set_yticks(range(len(cases)), [_named(case, cases) for case in cases])
+def _speeds(report: Report, who: str, base: str, group: Group) -> tuple[list[float], list[int]]:
+    """A competitor's speeds in a panel, of another's, and their lines."""
+    places = {line: place for place, line in enumerate(_lines(report))}
+    found = [
+        (report.share(row, base), places[_line(row.case)])
+        for row in report.rows
+        if row.who == who and _group(row.case) == group
+    ]
+    timed = [(share, place) for share, place in found if share is not None]
+    return [share for share, _ in timed], [place for _, place in timed]
 
 
 def sizes(report: Report) -> Figure:
     """Bytes a second over the size: a panel for each spec, pass and dtype, a line for each competitor."""
     groups = list(dict.fromkeys((c.name, c.what, c.dtype) for c in _cases(report)))[:MOST_PANELS]
-    figure = Figure(figsize=(WIDTH, 0.6 + 2.6 * len(groups)))
+    figure = Figure(figsize=(WIDTH, 0.6 + 2.6 * len(groups)), layout="constrained")
     panels = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
     for axes, group in zip(panels, groups, strict=True):
         for who in _competitors(report):
@@ -142,8 +174,7 @@ def sizes(report: Report) -> Figure:
         axes.set(ylabel="GB/s", ylim=(0, None))
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: elements(value)))
-    panels[-1].set_xlabel("elements")
-    _finish(figure, panels[0], report)
+    _finish(figure, panels[0], report, "elements")
     return figure
 
 
@@ -155,14 +186,33 @@ def elements(count: float) -> str:
     return f"{count:g}"
 
 
-def _finish(figure: Figure, axes: Axes, report: Report) -> None:
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=4, borderaxespad=0, handletextpad=0.3)
+def _finish(figure: Figure, axes: Axes, report: Report, label: str) -> None:
     words = [word for key, word in report.machine.items() if key != "date"]
-    figure.text(0.99, 0, ", ".join(words), ha="right", va="top", fontsize=7)
+    figure.supxlabel(f"{label}; {', '.join(words)}", fontsize=9)
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=4, handletextpad=0.3)
 
 
 def _cases(report: Report) -> list[Case]:
     return list(dict.fromkeys(row.case for row in report.rows))
+
+
+def _group(case: Case) -> Group:
+    return case.what, case.dtype
+
+
+def _line(case: Case) -> tuple[str, tuple[int, ...]]:
+    return case.name, case.shape
+
+
+def _lines(report: Report) -> dict[tuple[str, tuple[int, ...]], str]:
+    """The lines of a picture, and what each is called: the spec, with the size where there are several."""
+    cases = {_line(case): case for case in _cases(report)}
+    several = len({case.shape for case in cases.values()}) > 1
+    return {
+        line: f"{case.name}, {elements(case.numel)}" if several else case.name
+        for line, case in cases.items()
+    }
 
 
 def _competitors(report: Report) -> list[str]:
@@ -174,13 +224,3 @@ def _looks(report: Report, who: str) -> tuple[str, str]:
         return LOOKS[who]
     others = [name for name in _competitors(report) if name not in LOOKS]
     return OTHERS[others.index(who) % len(OTHERS)]
-
-
-def _named(case: Case, cases: list[Case]) -> str:
-    """A case by what tells it from the others."""
-    words = [case.name]
-    for key in ("what", "dtype", "shape"):
-        if len({getattr(other, key) for other in cases}) > 1:
-            value = getattr(case, key)
-            words.append(elements(case.numel) if key == "shape" else value)
-    return ", ".join(words)

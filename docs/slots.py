@@ -1,0 +1,81 @@
+"""Count the instructions of each kernel of the library, beside what `fusegen/cost.py` makes of them.
+
+    python docs/slots.py            # every spec
+    python docs/slots.py gelu silu
+
+Needs nvcc and nvdisasm, no GPU. A kernel is compiled for sm_90, for dense tensors in vectors of 16 bytes;
+what is counted stands before the path of ordinary elements ends, divided by the elements of a thread. Paths
+that branch away from it and come back are counted too, though no ordinary element takes them: a sine's huge
+arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import click
+
+from fusegen import library, pipeline
+from fusegen.cost import cost, slots
+from fusegen.ir import Device, Math
+from fusegen.printers.approximations import approximates
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = {"float": 4, "__nv_bfloat16": 2}  # of an element, by its C++ type
+DTYPES = {"float": "float32", "__nv_bfloat16": "bfloat16"}
+FUNCTION = re.compile(r"^\.text\.(\S+):")
+INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!NOP)")
+KERNEL = re.compile(r"pointwiseINS\w*?_\d+(Forward|Backward)E(f|13__nv_bfloat16)\w*?Li1E")
+
+
+def counted(text: str) -> dict[tuple[str, str], float]:
+    """The instructions of an element of each dense kernel, by its functor and its type."""
+    dense = text.replace("pointwise<F, T, M, 0>", "pointwise<F, T, M, 1>")
+    with tempfile.TemporaryDirectory() as name:
+        source, binary = Path(name) / "kernel.cu", Path(name) / "kernel.cubin"
+        source.write_text(dense, encoding="utf-8")
+        flags = ["-std=c++17", "-O3", "--fmad=false", "-arch=sm_90", "-cubin"]
+        subprocess.run(["nvcc", "-w", *flags, str(source), "-o", str(binary)], check=True)
+        told = subprocess.run(["nvdisasm", str(binary)], check=True, capture_output=True, text=True).stdout
+    counts: dict[str, int] = {}
+    function = ""
+    for line in told.splitlines():
+        begins = FUNCTION.match(line)
+        if begins:
+            function = begins[1]
+        elif function and INSTRUCTION.match(line):
+            counts[function] = counts.get(function, 0) + 1
+            if "EXIT" in line and "@" not in line:
+                function = ""  # what follows are the tail and the paths of huge arguments
+    found = {}
+    for function, count in counts.items():
+        of = KERNEL.search(function)
+        if of:
+            kind = "float" if of[2] == "f" else "__nv_bfloat16"
+            found[of[1], kind] = count / (16 / SIZES[kind])
+    return found
+
+
+@click.command()
+@click.argument("specs", nargs=-1)
+def main(specs: tuple[str, ...]) -> None:
+    """Print the table of SPECS, or of all."""
+    print("| kernel | dtype | counted | predicted | class |\n|---|---|---|---|---|")
+    for path in library.find_all(specs, ROOT / "specs"):
+        compiled = pipeline.compilation(path)
+        parts = ("call", "arithmetic", "launch", "cuda_prelude", "cuda")
+        found = counted("".join(compiled.sources[part] for part in parts))
+        kernels = compiled.kernels(Device.CUDA)
+        for kernel in (kernel for kernel in kernels if kernel.math is Math.FLOAT):
+            functor = kernel.name.rpartition("_")[2].capitalize()
+            for kind, size in SIZES.items():
+                cheaper = size == 2 and approximates(kernels)
+                counts = f"{found[functor, kind]:.0f} | {slots(kernel, cheaper)}"
+                print(f"| {kernel.name} | {DTYPES[kind]} | {counts} | {cost(kernel, size, cheaper)} |")
+
+
+if __name__ == "__main__":
+    main()
