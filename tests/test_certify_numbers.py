@@ -245,6 +245,24 @@ def test_as_many_runs_as_there_are_inputs_are_all_of_them() -> None:
     assert list(inputs.runs(2**32, 2**26)) == list(range(0, 2**32, 2**26))
 
 
+@pytest.mark.parametrize(
+    ("count", "length"),
+    [
+        (1, 1),
+        (255, 1),
+        (256, 1),
+        (512, 2),
+        (100_000, 256),
+        (2**24 - 1, 2**15),
+        (2**24, 2**16),
+        (2**30, 2**16),
+    ],
+)
+def test_a_small_sample_is_of_short_runs(count: int, length: int) -> None:
+    """So that it meets many exponents, and fractions that are not all round."""
+    assert sweep.run_of(count) == length
+
+
 # --- the screen -----------------------------------------------------------------------------------------
 
 FORMS: dict[str, Term] = {

@@ -21,6 +21,7 @@ from fusegen.certify.inputs import runs
 from fusegen.certify.screen import BUCKETS, ROOM, Screen, Tally, Task
 
 EVERY = 2**32
+RUNS = 256  # of a sample, at least
 CHUNK = {"cuda": 2**26, "cpu": 2**22}
 SHARE = 2**18  # of a chunk, for one thread of the CPU
 MOST_OPEN = 2**17
@@ -84,7 +85,7 @@ def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: P
         count: of inputs; fewer than 2**32 are spread over all of them.
         progress: is told of inputs as they are done.
     """
-    chunk = CHUNK[device] if count >= EVERY else 2**16
+    chunk = CHUNK[device] if count >= EVERY else run_of(count)
     starts = runs(min(count, EVERY), chunk)
     chunks = ((start, _columns(subject, start, chunk, device)) for start in starts)
     judge = _on_cuda if screen.place(device) == "cuda" else _on_cpu
@@ -92,6 +93,11 @@ def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: P
     tally = _merged(tallies)
     listed = torch.cat(opened)[:MOST_OPEN] if opened else torch.empty(0, dtype=torch.int32)
     return Swept(tally, done, listed.view(torch.float32), int(tally.open) - len(listed), _worst(tally))
+
+
+def run_of(count: int) -> int:
+    """How many neighbours a run of a sample has: as many as leave RUNS runs, and 2**16 at most."""
+    return 1 << max(0, min(16, (count // RUNS).bit_length() - 1))
 
 
 def alien(tally: Tally, at: Callable[[float], tuple[str, str]]) -> Alien | None:
