@@ -10,8 +10,9 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 .PHONY: demo test gpu measure build clean
 
 demo: $(VENV)/.ready
-	python -m fusegen build specs/hardsigmoid.yaml specs/relu_hardswish.yaml
-	python docs/measure.py hardsigmoid relu_hardswish
+	python -m fusegen build hardsigmoid relu_hardswish
+	python -m fusegen certify hardsigmoid relu_hardswish --dtype float32 --sample 100000
+	python -m fusegen bench hardsigmoid relu_hardswish --no-compile
 
 test: $(VENV)/.ready
 	ruff check .
@@ -23,8 +24,12 @@ test: $(VENV)/.ready
 gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 	python -m pytest -q -m gpu
 
+SPEEDS := relu hardsigmoid hardswish hardtanh leaky_relu elu sigmoid tanh silu gelu gelu_tanh mish softplus relu_hardswish
+HEADLINE := hardsigmoid hardsigmoid_keras hardtanh relu_hardswish
 measure: $(VENV)/.ready  # the figures of the README
-	python docs/measure.py --shapes full --compile
+	python -m fusegen bench $(HEADLINE) --shape 4096x393216 --json docs/headline.json
+	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.6 --json docs/bench.json --plot docs/pictures
+	python docs/speed.py
 
 build: $(VENV)/.ready
 	python -m fusegen build

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from conftest import ROOT
 from kernels import load
 
 evidence = load(ROOT / "docs" / "evidence.py", "evidence")
+speed = load(ROOT / "docs" / "speed.py", "speed")
 
 
 @pytest.mark.parametrize("device", evidence.NAMES)
@@ -15,6 +18,21 @@ def test_the_tables_of_accuracy_are_the_certificates(device: str) -> None:
     head, *rows = evidence.table(device)
     start = lines.index(head)
     assert lines[start + 1 : start + 1 + len(rows)] == rows
+
+
+@pytest.mark.parametrize("name", speed.TABLES)
+def test_the_tables_of_speeds_are_what_was_measured(name: str) -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    head, *rows = speed.table(name)
+    start = lines.index(head)
+    assert lines[start + 1 : start + 1 + len(rows)] == rows
+
+
+def test_every_picture_is_there() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"!\[.+\]\((.+)\)", text)
+    assert shown
+    assert all((ROOT / path).is_file() for path in shown)
 
 
 @pytest.mark.parametrize(
