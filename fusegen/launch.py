@@ -26,11 +26,12 @@ OWN = "launch.toml"  # a project's own, beside its specs
 BITS = (16, 32, 64)
 FEWEST_THREADS, MOST_THREADS = 32, 256
 VECTORS = (1, 2, 4)
+MOST_KIB = 2**40
 HEAD = """\
 How the elements of dense tensors are shared out on CUDA: for tensors up to so many KiB, threads a block and
 16-byte vectors of each tensor a thread. By chip, by class of costs (fusegen/cost.py) or by kernel, and by
 the bits of an element; what a chip does not say is as on the next older one. `fusegen tune` measures it."""
-CHIP, WIDTH = re.compile(r"sm_(\d+)"), re.compile(r"bits(16|32|64)")
+CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,10 @@ def read(path: Path) -> Table:
     shown = path.name if path == SHIPPED else path.as_posix()
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
+    except (OSError, ValueError) as error:  # which undecodable text and TOML are, too
         raise BadLaunches(Span(shown), why=str(error).splitlines()[0]) from None
+    except RecursionError:
+        raise BadLaunches(Span(shown), why="it is nested too deeply") from None
 
 
 def parse(text: str) -> Table:
@@ -164,7 +167,7 @@ def _launch(name: str, entry: Any) -> Launch:
         )
     if row.vectors not in VECTORS:
         raise ValueError(f"{name} has {row.vectors!r} vectors, and not 1, 2 or 4")
-    if row.kib is not None and not (type(row.kib) is int and row.kib > 0):
+    if row.kib is not None and not (type(row.kib) is int and 0 < row.kib <= MOST_KIB):
         raise ValueError(f"{name} has a kib of {row.kib!r}")
     return row
 

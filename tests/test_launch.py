@@ -40,6 +40,8 @@ def test_a_table_reads_back_as_it_was_written() -> None:
 MISTAKES = {
     "[sm_90": "Expected ']' at the end of a table declaration (at end of document)",
     "[hopper]": "hopper is no chip such as [sm_90]",
+    "[sm_9000]": "sm_9000 is no chip such as [sm_90]",
+    "x = " + "[" * 5000: "it is nested too deeply",
     "sm_90 = 1": "sm_90 is no chip such as [sm_90]",
     "[sm_90]\nlight = 1": "sm_90.light is no table",
     HEAD + "float32 = []": "sm_90.light.float32 is none of bits16, bits32 and bits64",
@@ -60,6 +62,8 @@ MISTAKES = {
         "sm_90.light.bits32 has 3 vectors, and not 1, 2 or 4",
     HEAD + "bits32 = [{ kib = 0, threads = 128, vectors = 1 }]": "sm_90.light.bits32 has a kib of 0",
     HEAD + "bits32 = [{ kib = 1.5, threads = 128, vectors = 1 }]": "sm_90.light.bits32 has a kib of 1.5",
+    HEAD + "bits32 = [{ kib = 1099511627777, threads = 128, vectors = 1 }]":
+        "sm_90.light.bits32 has a kib of 1099511627777",
     HEAD + "bits32 = [{ kib = 4, threads = 128, vectors = 1 }]":
         "the rows of sm_90.light.bits32 have no growing kib, and none in the last",
     HEAD + "bits32 = [{ threads = 128, vectors = 1 }, { threads = 128, vectors = 1 }]":
