@@ -125,7 +125,7 @@ def judged(
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     found = subject.of_spec(compiled, folder)
     judge = Judge(found, Screen(found.program, found.params), "cpu")
-    return contract.judged(judge.evidence(dtype, 1), found.promise, "cpu")
+    return contract.judged(judge.evidence(dtype, 2**24), found.promise, "cpu")  # a run of 2**16
 
 
 @pytest.mark.parametrize("place", DEVICES)
