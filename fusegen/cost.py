@@ -10,10 +10,15 @@ beside what this table makes of them. Of sin and cos only the path of ordinary a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fusegen.ir import Kernel, Math, operations
 
 LIGHT, MEDIUM, HEAVY = "light", "medium", "heavy"
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
+BUDGET = (
+    7.8  # instructions that an H200 issues while it moves a byte: 132 processors, 4 x 32 lanes, 1.98 GHz
+)
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
 IN_DOUBLE = 3  # times what a function takes in float
 
@@ -40,6 +45,16 @@ SLOTS: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 
 
+def weight(names: Iterable[str]) -> int:
+    """The instructions of some operations, in float."""
+    return sum(SLOTS.get(name, (1, 1))[0] for name in names)
+
+
+def moved(kernel: Kernel, size: int) -> int:
+    """The bytes that are read and written for one element of a kernel, of so many bytes in memory."""
+    return size * (len(kernel.inputs) + len(kernel.results))
+
+
 def slots(kernel: Kernel, cheaper: bool) -> int:
     """The instructions of one element.
 
@@ -61,6 +76,5 @@ def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
         size: of an element in memory, in bytes.
         cheaper: whether its functions are those that 16-bit results take.
     """
-    moved = size * (len(kernel.inputs) + len(kernel.results))
-    a_byte = slots(kernel, cheaper) / moved
+    a_byte = slots(kernel, cheaper) / moved(kernel, size)
     return next((name for name, most in MOST.items() if a_byte <= most), HEAVY)

@@ -68,10 +68,19 @@ class Compilation:
     launches: Table = field(default_factory=shipped)
 
     @cached_property
+    def declared(self) -> Program:
+        """The program as declared."""
+        return self.compose(self.spec.numerics == "eager")
+
+    @cached_property
+    def forms(self) -> tuple[Program, tuple[Rewrite, ...]]:
+        """An accurate program in its best forms, and those that were taken; an eager one as it is."""
+        return (self.declared, ()) if self.spec.numerics == "eager" else formed(self.declared)
+
+    @property
     def composed(self) -> Program:
         """The program as declared; an accurate one in its best forms."""
-        eager = self.spec.numerics == "eager"
-        return self.compose(True) if eager else formed(self.compose(False))
+        return self.forms[0]
 
     @cached_property
     def eager(self) -> Program:
@@ -101,14 +110,22 @@ class Compilation:
         """The program in fewer operations, and how it came to be."""
         return simplify(expanded(self.composed), dict(self.spec.assume))
 
-    @cached_property
+    @property
     def gradient(self) -> tuple[Program, tuple[Rewrite, ...]]:
         """The program of the gradients in fewer operations, and how it came to be."""
-        program, rewrites = simplify(expanded(self.derived), dict(self.spec.assume))
-        if self.spec.numerics == "accurate":
-            # a form may leave one use of a step, and that use take another
-            program = formed(inlined(formed(program), {let.name for let in self.composed.lets}))
+        program, rewrites, _ = self.gradient_forms
         return program, rewrites
+
+    @cached_property
+    def gradient_forms(self) -> tuple[Program, tuple[Rewrite, ...], tuple[Rewrite, ...]]:
+        """The gradient's program, the rewrites that led there, and the forms that were taken after them."""
+        program, rewrites = simplify(expanded(self.derived), dict(self.spec.assume))
+        if self.spec.numerics == "eager":
+            return program, rewrites, ()
+        program, first = formed(program)
+        # a form may leave one use of a step, and that use take another
+        program, second = formed(inlined(program, {let.name for let in self.composed.lets}))
+        return program, rewrites, (*first, *second)
 
     @cached_property
     def settled(self) -> tuple[Program, ...]:

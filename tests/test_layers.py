@@ -24,7 +24,7 @@ FLOORS = {
     **dict.fromkeys(("lower", "verify", "printers", "render", "write"), ROOM),
     "library": LIBRARY,
     "pipeline": PIPELINE,
-    "built": BUILT,
+    **dict.fromkeys(("built", "explain"), BUILT),
     **dict.fromkeys(("certify", "bench"), RUNS),
     "cli": CLI,
 }

@@ -282,7 +282,7 @@ def test_a_form_is_taken_wherever_it_matches(formula: str, after: str) -> None:
         return known(parsed(text))
 
     lets = (Let("u", parsed(formula)),)
-    program = formed(Program(("x", "y"), ("a",), lets, (parsed(formula), Name("u"))))
+    program, _ = formed(Program(("x", "y"), ("a",), lets, (parsed(formula), Name("u"))))
     assert program == Program(("x", "y"), ("a",), (Let("u", plain(after)),), (plain(after), Name("u")))
 
 
@@ -404,5 +404,5 @@ def test_a_kink_is_where_the_input_has_it(formula: str, after: str) -> None:
     def at(text: str) -> Term:
         return parsed(text, "x y a u")
 
-    program = formed(Program(("x", "y"), ("a",), (Let("u", at("x + 3")),), (at(formula),)))
+    program, _ = formed(Program(("x", "y"), ("a",), (Let("u", at("x + 3")),), (at(formula),)))
     assert program == Program(("x", "y"), ("a",), (), (at(after),))

@@ -17,7 +17,7 @@ from fusegen.errors import FusegenError, SpecErrors
 VERBS = (
     *(modules.build, modules.check, modules.list_),
     *(evidence.certify, evidence.audit, speed.bench, speed.tune),
-    *(modules.show, modules.new, modules.schema),
+    *(modules.explain, modules.show, modules.new, modules.schema),
 )
 EXTRAS = {"torch": "certify", "flint": "certify", "matplotlib": "bench"}  # what brings a missing package
 

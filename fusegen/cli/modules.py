@@ -12,6 +12,7 @@ from fusegen.errors import counted
 
 SCHEMA = SPECS / "schema.json"
 BINDINGS = ("stable", "pybind")
+FORMATS = ("text", "markdown", "latex")
 STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module")
 
 
@@ -111,6 +112,22 @@ def show(spec: str, stage: str) -> None:
     from fusegen import library, pipeline
 
     click.echo(pipeline.stage(library.find(spec, SPECS), stage), nl=False)
+
+
+@click.command()
+@click.argument("spec")
+@WHERE
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to write it.")
+def explain(spec: str, output: Path, form: str) -> None:
+    """Tell how SPEC became its kernels: each step, what it rests on and saves, and what is left."""
+    from fusegen import explain, library, pipeline
+    from fusegen.certify import certificate
+
+    compiled = pipeline.compilation(library.find(spec, SPECS))
+    module = output / f"{compiled.spec.name}.py"
+    evidence = certificate.read(certificate.path_of(module))
+    found = explain.explained(compiled, evidence, certificate.states(module))
+    click.echo(explain.written(found, form), nl=False)
 
 
 @click.command()

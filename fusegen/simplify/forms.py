@@ -10,7 +10,19 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from fusegen.simplify.rules import Rule, matched, proved
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call, needed, rebuild, substitute
+from fusegen.term import (
+    Apply,
+    Let,
+    Name,
+    Number,
+    Program,
+    Rewrite,
+    Term,
+    call,
+    needed,
+    rebuild,
+    substitute,
+)
 
 _A, _B, _C, _D, _G = (Name(name) for name in "abcdg")
 _K = Name("k_")  # a number
@@ -39,26 +51,32 @@ FORMS = (
 )
 
 
-def formed(program: Program) -> Program:
-    """The program with every form taken that matches, and every kink found at the input."""
-    lets = tuple(Let(let.name, _formed(let.term)) for let in program.lets)
+def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
+    """The program with every form taken that matches, every kink found at the input; and what was done."""
+    taken: list[Rewrite] = []
+
+    def in_form(term: Term) -> Term:
+        term = rebuild(term, in_form)
+        for form in FORMS:
+            found = matched(form.left, term, {})
+            if found is not None and proved(form):
+                taken.append(Rewrite(form.name, term, substitute(form.right, found)))
+                return taken[-1].after
+        return term
+
+    lets = tuple(Let(let.name, in_form(let.term)) for let in program.lets)
     steps = {let.name: let.term for let in lets}
 
     def at_kinks(term: Term) -> Term:
-        return _at_the_kink(rebuild(term, at_kinks), steps)
+        before = rebuild(term, at_kinks)
+        found = _at_the_kink(before, steps)
+        if found != before:
+            taken.append(Rewrite("kink at the input", before, found))
+        return found
 
-    results = tuple(at_kinks(_formed(result)) for result in program.results)
+    results = tuple(at_kinks(in_form(result)) for result in program.results)
     lets = tuple(Let(let.name, at_kinks(let.term)) for let in lets)
-    return Program(program.inputs, program.params, needed(lets, results), results)
-
-
-def _formed(term: Term) -> Term:
-    term = rebuild(term, _formed)
-    for form in FORMS:
-        found = matched(form.left, term, {})
-        if found is not None and proved(form):
-            return substitute(form.right, found)
-    return term
+    return Program(program.inputs, program.params, needed(lets, results), results), tuple(taken)
 
 
 def _at_the_kink(term: Term, steps: Mapping[str, Term]) -> Term:

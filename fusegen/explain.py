@@ -1,0 +1,328 @@
+"""How a formula became its kernels: what was declared, each step and what it rests on, and the costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.cost import BUDGET, cost, moved, slots, weight
+from fusegen.elements import ELEMENTS
+from fusegen.interval import REALS
+from fusegen.ir import Device, Kernel
+from fusegen.lower import notes
+from fusegen.ops import OPS
+from fusegen.pipeline import Compilation
+from fusegen.printers import latex
+from fusegen.printers.approximations import approximates
+from fusegen.printers.cpp import wide
+from fusegen.printers.notation import term as plain
+from fusegen.term import Apply, Name, Program, Rewrite, Term, applied, walk
+
+PROOF = (
+    "sympy proves each step over the real numbers, wherever the range that it names holds; where a kink "
+    "lies is solved exactly."
+)
+TWO_WORDS = (
+    "What approximates is computed in two words, hi + lo, and rounded once; in float on CUDA arguments are."
+)
+ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
+DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One use of a rule or a form.
+
+    Attributes:
+        rewrite: what became what, and why.
+        saved: the instructions that an element saves by it, in float on CUDA; fewer than 0 where it costs.
+    """
+
+    rewrite: Rewrite
+    saved: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """The forward pass, or the gradient.
+
+    Attributes:
+        title: which.
+        first: the program to start from: as declared, or as differentiated.
+        steps: what was done to it, in order.
+        last: what is left.
+        notes: what lowering does to it on CUDA.
+    """
+
+    title: str
+    first: Program
+    steps: tuple[Step, ...]
+    last: Program
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an element of a kernel costs on CUDA.
+
+    Attributes:
+        kernel: forward or backward.
+        dtypes: of the tensors.
+        slots: the instructions.
+        budget: those that an H200 issues while it moves the element's bytes.
+        kind: the class of costs.
+    """
+
+    kernel: str
+    dtypes: str
+    slots: int
+    budget: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The largest errors that a certificate holds, in units of the last place.
+
+    Attributes:
+        device: where; and whether the certificate is of an earlier kernel.
+        dtype: of the tensors.
+        errors: ours and eager's, by output.
+    """
+
+    device: str
+    dtype: str
+    errors: dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All of it.
+
+    Attributes:
+        name, summary, source: of the spec.
+        parts: forward and gradient.
+        exact: whether the kernels are arithmetic whose bits are PyTorch's.
+        words: whether they compute in two words.
+        costs: of each kernel in each dtype.
+        accuracies: out of the certificate; none where there is none.
+    """
+
+    name: str
+    summary: str
+    source: str
+    parts: tuple[Part, ...]
+    exact: bool
+    words: bool
+    costs: tuple[Cost, ...]
+    accuracies: tuple[Accuracy, ...] = ()
+
+
+def explained(
+    compiled: Compilation, certificate: Mapping[str, Any], states: Mapping[str, str]
+) -> Explanation:
+    """The explanation of a compilation.
+
+    Args:
+        compiled: the spec on its way through the stages.
+        certificate: that of its module; empty where there is none.
+        states: what the certificate is worth, by device.
+    """
+    forward, rewrites = compiled.simplified
+    backward, gradient_rewrites, gradient_forms = compiled.gradient_forms
+    parts = (
+        _part("Forward", compiled.declared, (*compiled.forms[1], *rewrites), forward),
+        _part("Gradient", compiled.derived, (*gradient_rewrites, *gradient_forms), backward),
+    )
+    kernels = compiled.kernels(Device.CUDA)
+    spec = compiled.spec
+    return Explanation(
+        name=spec.name,
+        summary=spec.summary,
+        source=spec.source,
+        parts=parts,
+        exact=compiled.arithmetic,
+        words=any(map(wide, kernels)),
+        costs=tuple(_costs(spec.dtypes, kernels)),
+        accuracies=tuple(_accuracies(certificate, states)),
+    )
+
+
+def _part(title: str, first: Program, rewrites: tuple[Rewrite, ...], last: Program) -> Part:
+    steps = tuple(
+        Step(rewrite, weight(_operations(rewrite.before)) - weight(_operations(rewrite.after)))
+        for rewrite in rewrites
+    )
+    return Part(title, first, steps, last, notes(last, Device.CUDA))
+
+
+def _operations(term: Term) -> list[str]:
+    return [part.op for part in walk(term) if isinstance(part, Apply)]
+
+
+def _costs(dtypes: tuple[str, ...], kernels: tuple[Kernel, ...]) -> list[Cost]:
+    """A row for each kernel and width of elements."""
+    elements = [ELEMENTS[dtype] for dtype in dtypes]
+    found = []
+    for kernel in kernels:
+        for bits in dict.fromkeys(e.bits for e in elements if e.compute is kernel.math):
+            alike = [e for e in elements if e.bits == bits]
+            cheaper, size = alike[0].halves and approximates(kernels), bits // 8
+            budget = round(BUDGET * moved(kernel, size))
+            which, kind = kernel.name.rpartition("_")[2], cost(kernel, size, cheaper)
+            named = ", ".join(e.dtype for e in alike)
+            found.append(Cost(which, named, slots(kernel, cheaper), budget, kind))
+    return found
+
+
+def _accuracies(certificate: Mapping[str, Any], states: Mapping[str, str]) -> list[Accuracy]:
+    found = []
+    for device, shown in DEVICES.items():
+        old = " (an earlier kernel)" if states.get(device) == "stale" else ""
+        for dtype, evidence in certificate.get(device, {}).get("dtypes", {}).items():
+            errors = {
+                output: (float(held["given"]["ulp"]), float(held["eager"]["ulp"]))
+                for output, held in evidence.items()
+                if isinstance(held, dict) and {"given", "eager"} <= held.keys()
+            }
+            found.append(Accuracy(shown + old, dtype, errors))
+    return found
+
+
+@dataclass(frozen=True)
+class Format:
+    """How an explanation is written.
+
+    Attributes:
+        term: a formula.
+        line: a formula on a line of its own.
+        heading: above a part.
+        step: one step, from its number and its sentence.
+        table: from rows, the first being the heads.
+        word: what is no formula.
+    """
+
+    term: Callable[[Term], str]
+    line: Callable[[str], str]
+    heading: Callable[[str], str]
+    step: Callable[[int, str], str]
+    table: Callable[[list[tuple[str, ...]]], list[str]]
+    word: Callable[[str], str] = str
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _markdown(rows: list[tuple[str, ...]]) -> list[str]:
+    head, *others = (f"| {' | '.join(row)} |" for row in rows)
+    return ["", head, "|" + "---|" * len(rows[0]), *others, ""]
+
+
+def _tabular(rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [rf"{' & '.join(map(_escaped, row))} \\" for row in rows]
+    columns = "l" * len(rows[0])
+    return [rf"\begin{{tabular}}{{{columns}}}", lines[0], r"\hline", *lines[1:], r"\end{tabular}", ""]
+
+
+def _escaped(text: str) -> str:
+    """Words in LaTeX."""
+    return "".join(f"\\{sign}" if sign in "_%&#$" else sign for sign in text)
+
+
+FORMATS = {
+    "text": Format(
+        term=plain,
+        line=lambda text: f"    {text}",
+        heading=lambda text: f"\n{text}",
+        step=lambda number, text: f"  {number:>2}. {text}",
+        table=_columns,
+    ),
+    "markdown": Format(
+        term=lambda term: f"`{plain(term)}`",
+        line=lambda text: f"    {text.replace('`', '')}",
+        heading=lambda text: f"\n### {text}\n",
+        step=lambda number, text: f"{number}. {text}",
+        table=_markdown,
+    ),
+    "latex": Format(
+        term=lambda term: f"${latex.term(term)}$",
+        line=lambda text: f"\\[ {text.replace('$', '')} \\]",
+        heading=lambda text: f"\n\\subsection*{{{_escaped(text)}}}\n",
+        step=lambda number, text: f"\\paragraph{{{number}.}} {text}",
+        table=_tabular,
+        word=_escaped,
+    ),
+}
+
+
+def written(found: Explanation, form: str) -> str:
+    """An explanation as text.
+
+    Args:
+        found: what to write.
+        form: a key of `FORMATS`.
+    """
+    style = FORMATS[form]
+    lines = [style.heading(f"{found.name}: {found.summary}").lstrip("\n")]
+    if found.source:
+        lines.append(style.word(found.source))
+    for part in found.parts:
+        lines += _written(part, style)
+    lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
+    lines += [style.word(ARITHMETIC)] if found.exact else [style.word(TWO_WORDS)] if found.words else []
+    costs: list[tuple[str, ...]] = [("kernel", "dtypes", "instructions", "of", "class")]
+    costs += [(c.kernel, c.dtypes, str(c.slots), str(c.budget), c.kind) for c in found.costs]
+    lines.append(
+        style.heading("Instructions of an element on CUDA, of those an H200 issues while it moves it")
+    )
+    lines += style.table(costs)
+    if found.accuracies:
+        outputs = list(found.accuracies[0].errors)
+        errors: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
+        for held in found.accuracies:
+            errors.append((held.device, held.dtype, *(_error(held.errors[output]) for output in outputs)))
+        lines.append(
+            style.heading("Largest errors that were found, ours / eager's, in units of the last place")
+        )
+        lines += style.table(errors)
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _error(errors: tuple[float, float]) -> str:
+    return " / ".join(f"{error:.4g}" for error in errors)
+
+
+def _written(part: Part, style: Format) -> list[str]:
+    lines = [style.heading(part.title), *_program(part.first, style)]
+    if part.steps:
+        lines.append("")
+        lines += [style.step(k, _sentence(step, style)) for k, step in enumerate(part.steps, 1)]
+        lines += ["", *_program(part.last, style)]
+    return [*lines, *(style.word(f"  {note}") for note in part.notes)]
+
+
+def _program(program: Program, style: Format) -> list[str]:
+    named = [f"{style.term(Name(let.name))} = {style.term(let.term)}" for let in program.lets]
+    return [style.line(text) for text in (*named, *map(style.term, program.results))]
+
+
+def _sentence(step: Step, style: Format) -> str:
+    """A step as a sentence: a form names the function that computes it, a rule what it becomes."""
+    rewrite = step.rewrite
+    new = sorted(applied((rewrite.after,)) - applied((rewrite.before,)))
+    becomes = f"is {style.term(rewrite.after)}"
+    if any(not OPS[op].written for op in new) or plain(rewrite.before) == plain(rewrite.after):
+        becomes = f"as one function, {style.word(', '.join(new))}"
+    why = ""
+    if rewrite.subject is not None and rewrite.range != REALS:
+        why = f", since {style.term(rewrite.subject)} lies in {rewrite.range}"
+    saves = (
+        f"; saves {step.saved}" if step.saved > 0 else f"; costs {-step.saved}" if step.saved < 0 else ""
+    )
+    return f"{style.word(rewrite.rule)}: {style.term(rewrite.before)} {becomes}{why}{saves}"

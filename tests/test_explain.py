@@ -1,0 +1,157 @@
+"""What `explain` tells: steps, what they rest on and save, costs and errors, in every format."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Workshop
+from kernels import NAMES
+
+from fusegen.cost import SLOTS
+from fusegen.errors import Span
+from fusegen.explain import FORMATS, Explanation, explained, written
+from fusegen.ops import OPS
+from fusegen.parse.formula import parse_formula
+from fusegen.pipeline import compilation
+from fusegen.printers import latex
+from fusegen.term import Name, call
+
+CERTIFICATE: dict[str, Any] = {
+    "cuda": {
+        "kernel": "1234",
+        "dtypes": {
+            "float32": {
+                "inputs": 65536,
+                "broken": [],
+                "value": {"given": {"ulp": 2.9683}, "eager": {"ulp": 52.01}},
+                "gradient of x": {"given": {"ulp": 3.5}, "eager": {"ulp": "inf"}},
+            }
+        },
+    }
+}
+
+
+def explanation(name: str, **certificate: Any) -> Explanation:
+    return explained(compilation(ROOT / "specs" / f"{name}.yaml"), certificate, {})
+
+
+def test_the_whole_text() -> None:
+    expected = (ROOT / "tests" / "golden" / "explain.txt").read_text(encoding="utf-8")
+    assert written(explanation("relu_hardswish"), "text") == expected
+
+
+def test_a_step_saves_what_its_functions_cost() -> None:
+    forward, _ = explanation("mish").parts
+    names = [step.rewrite.rule for step in forward.steps]
+    assert names == ["tanh of softplus", "x times tanh of softplus"]
+    saved = SLOTS["tanh"][0] + SLOTS["softplus"][0] - SLOTS["tanh_softplus"][0]
+    assert forward.steps[0].saved == saved
+    text = written(explanation("mish"), "text")
+    assert f"1. tanh of softplus: tanh(softplus(x)) as one function, tanh_softplus; saves {saved}\n" in text
+
+
+def test_what_a_certificate_holds_is_told() -> None:
+    text = written(explanation("mish", **CERTIFICATE), "text")
+    assert "\n  CUDA    float32  2.968 / 52.01  3.5 / inf\n" in text
+    stale = explained(compilation(ROOT / "specs" / "mish.yaml"), CERTIFICATE, {"cuda": "stale"})
+    assert "\n  CUDA (an earlier kernel)  float32  2.968 / 52.01  3.5 / inf\n" in written(stale, "text")
+
+
+def test_arithmetic_is_told_from_what_approximates() -> None:
+    assert "these are the bits of PyTorch's own kernels" in written(explanation("relu"), "text")
+    assert "in two words, hi + lo" not in written(explanation("relu"), "text")
+    assert "in two words, hi + lo" in written(explanation("gelu"), "text")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_spec_is_explained_in_every_format(name: str, form: str) -> None:
+    text = written(explanation(name, **CERTIFICATE if "x" in name else {}), form)
+    assert text.endswith("\n")
+    assert "\n\n\n\n" not in text
+    assert all(part in text for part in ("Forward", "Gradient", "float64"))
+    if form == "latex":
+        assert_whole(text)
+    if form == "markdown":
+        tables = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+        assert tables
+        for table in tables:
+            assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def assert_whole(text: str) -> None:
+    """LaTeX whose braces, brackets and environments are closed, and whose signs are escaped."""
+    bare = re.sub(r"\\[{}_%&#$]", "", text)
+    depth = 0
+    for sign in bare:
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        assert depth >= 0
+    assert depth == 0
+    assert bare.count(r"\left") == bare.count(r"\right")
+    begun, ended = (sorted(re.findall(rf"\\{word}\{{(\w+)\}}", bare)) for word in ("begin", "end"))
+    assert begun == ended
+    outside = re.sub(
+        r"\$[^$]*\$|\\\[.*\\\]|\\begin\{tabular\}.*?\\end\{tabular\}", "", bare, flags=re.DOTALL
+    )
+    assert not set("_&#$^") & set(outside)
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("x * 2 + 1", r"x \cdot 2 + 1"),
+        ("x * (2 + y)", r"x \cdot \left(2 + y\right)"),
+        ("x / (1 + abs(x))", r"\frac{x}{1 + \left|x\right|}"),
+        ("exp(-x) * sqrt(y)", r"e^{-x} \cdot \sqrt{y}"),
+        ("square(x + 1)", r"\left(x + 1\right)^2"),
+        ("x ** 2.5", "x^{2.5}"),
+        ("-(x + y)", r"-\left(x + y\right)"),
+        ("x - (y - 1)", r"x - \left(y - 1\right)"),
+        ("clamp(x, -1, 2)", r"\min\left(\max\left(x, -1\right), 2\right)"),
+        ("softplus(x)", r"\operatorname{softplus}\left(x\right)"),
+        ("where(x > 0, x, y)", r"\begin{cases} x & x > 0 \\ y & \text{otherwise} \end{cases}"),
+        ("where(x <= 0, x, y) + 1",
+         r"\left(\begin{cases} x & x \le 0 \\ y & \text{otherwise} \end{cases}\right) + 1"),
+        ("pi * x", r"\pi \cdot x"),
+        ("square(x / y)", r"\left(\frac{x}{y}\right)^2"),
+        ("exp(x) ** 3", r"\left(e^{x}\right)^{3}"),
+    ],
+)  # fmt: skip
+def test_formulas_in_latex(formula: str, expected: str) -> None:
+    term = parse_formula(formula, Span("formula", 1, 1, formula).after, ("x", "y"))
+    assert latex.term(term) == expected
+
+
+@pytest.mark.parametrize("op", [row.name for row in OPS.values()])
+def test_every_operation_has_latex(op: str) -> None:
+    text = latex.term(call(op, *(Name(f"arg_{k}") for k in range(len(OPS[op].args)))))
+    assert_whole(f"${text}$")
+    assert text.count(r"\mathrm{arg\_") >= len(OPS[op].args)
+
+
+def test_names_are_letters_or_words() -> None:
+    assert latex.name("x") == "x"
+    assert latex.name("after_relu") == r"\mathrm{after\_relu}"
+
+
+def test_the_verb(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: clamp(relu(x), -1, 1)\ndtypes: [float32]")
+    result = workshop.run("explain", "gate")
+    assert result.exit_code == 0
+    expected = (
+        "1. dead lower bound: min(max(relu(x), -1), 1) is min(relu(x), 1), since relu(x) lies in [0, inf]"
+    )
+    assert expected in result.stdout
+    assert "Largest errors" not in result.stdout
+    assert r"\subsection*{Forward}" in workshop.run("explain", "gate", "--format", "latex").stdout
+    assert workshop.run("explain", "gait").exit_code == 2
+    assert not Path(workshop.folder / "generated").exists()
+
+
+def test_an_eager_spec_shows_its_roundings(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: (x + 1) * 3\nnumerics: eager\ndtypes: [float16]")
+    stdout = workshop.run("explain", "gate").stdout
+    assert "rounded(rounded(x + 1) · 3)" in stdout
