@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 from pathlib import Path
 from types import ModuleType
 
 from fusegen.errors import NotBuilt, Span
 from fusegen.pipeline import Compilation
+
+NUMBERS = itertools.count()
 
 
 def built(compiled: Compilation, output: Path) -> ModuleType:
@@ -29,8 +32,8 @@ def built(compiled: Compilation, output: Path) -> ModuleType:
 
 
 def imported(path: Path) -> ModuleType:
-    """A file as a module, run anew each time and known by its name, by which torch.compile looks it up."""
-    found = importlib.util.spec_from_file_location(f"generated.{path.stem}", path)
+    """A file as a module, run anew each time, under a name of its own, which torch.compile looks up."""
+    found = importlib.util.spec_from_file_location(f"{__name__}.{path.stem}_{next(NUMBERS)}", path)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)

@@ -207,7 +207,8 @@ def test_ours_is_not_timed_where_it_is_wrong() -> None:
     ("name", "why"),
     [
         ("none.py:Model", "FileNotFoundError: [Errno 2] No such file or directory: '{folder}/none.py'"),
-        ("rival.py:Nobody", "AttributeError: module 'generated.rival' has no attribute 'Nobody'"),
+        ("rival.py:Nobody", "the file has no 'Nobody'"),
+        ("rival.py", "the file has no ''"),
     ],
 )
 def test_a_competitor_that_is_not_there_is_told(tmp_path: Path, name: str, why: str) -> None:
@@ -540,10 +541,12 @@ def test_a_dtype_that_no_spec_has_is_told(workshop: Workshop) -> None:
     )  # fmt: skip
 
 
-def test_what_is_imported_is_known_by_its_name(tmp_path: Path) -> None:
+def test_what_is_imported_is_known_by_a_name_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "halved.py").write_text("HALF = 1 / 2\n")
-    module = imported(tmp_path / "halved.py")
-    assert importlib.import_module("generated.halved") is module
+    first, second = (imported(tmp_path / "halved.py") for _ in range(2))
+    assert importlib.import_module(first.__name__) is first
+    assert importlib.import_module(second.__name__) is second
+    assert first is not second
 
 
 def test_a_module_that_is_not_built_is_not_measured(workshop: Workshop) -> None:

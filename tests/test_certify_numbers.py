@@ -378,7 +378,7 @@ def test_a_size_is_that_of_the_largest_term() -> None:
 
 # --- the sweep ------------------------------------------------------------------------------------------
 
-RUN = 2**16
+RUN = 2**16  # of a sample of 2**24
 PI = tuple(
     map(float.fromhex, ("0x3.243F6A8p0", "0x0.0000000885A308p0", "0x0.00000000000000D313198A2E037p0"))
 )
@@ -413,7 +413,7 @@ def swept(
     """One run of inputs, and what the sweep finds on it."""
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([start]))
     x = (torch.arange(start, start + RUN) - 2**32 * (start >= 2**31)).to(torch.int32).view(torch.float32)
-    return x, sweep.sweep(judged, screen, "cpu", RUN, lambda done: None)
+    return x, sweep.sweep(judged, screen, "cpu", 2**24, lambda done: None)
 
 
 STARTS = {"above 1": 0x3F800000, "below -1": 0xBF800000, "small": 0x00000000, "overflowing": 0x7EA20000}
@@ -555,7 +555,7 @@ def judged(
     """The evidence of a function on one run."""
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([start]))
     subject = Subject("planted", unary(term), {}, given, **more)
-    return Judge(subject, Screen(subject.program, {}), "cpu").evidence("float32", RUN)
+    return Judge(subject, Screen(subject.program, {}), "cpu").evidence("float32", 2**24)
 
 
 def test_what_the_screen_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,10 +110,15 @@ class Contest:
         """A competitor of the user's, with our parameters where it has the same ones."""
         file, _, attribute = name.partition(":")
         try:
-            made: nn.Module = getattr(imported(Path(file)), attribute)(*self.module.get_init_inputs())
+            found = vars(imported(Path(file)))
+            if attribute not in found:
+                raise NoSuchCompetitor(Span(name), why=f"the file has no {attribute!r}")
+            made: nn.Module = found[attribute](*self.module.get_init_inputs())
             if made.state_dict().keys() == self.model.state_dict().keys():
                 made.load_state_dict(self.model.state_dict())
             return made.to(self.case.device, self.dtype)
+        except NoSuchCompetitor:
+            raise
         except Exception as error:
             why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             raise NoSuchCompetitor(Span(name), why=why) from None
