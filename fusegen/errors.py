@@ -346,6 +346,11 @@ class BadLaunches(FusegenError):
     hint = "leave it to 'fusegen tune', or see fusegen/launch.toml"
 
 
+class NoPicture(FusegenError):
+    sentence = "there is no picture of this: {why}"
+    hint = "name a spec with float32 and a file.svg or file.png"
+
+
 class NoSuchCompetitor(FusegenError):
     sentence = "this is no module that can compete: {why}"
     hint = "give FILE.py:CLASS, a torch.nn.Module that is made as ModelNew is"

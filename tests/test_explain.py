@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import ROOT, Workshop
 from kernels import NAMES
+from kernels import extensions as extensions
 
+from fusegen.certify import portrait
 from fusegen.cost import SLOTS
-from fusegen.errors import Span
+from fusegen.errors import NoPicture, Span
 from fusegen.explain import FORMATS, Explanation, explained, written
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
@@ -155,3 +158,70 @@ def test_an_eager_spec_shows_its_roundings(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: (x + 1) * 3\nnumerics: eager\ndtypes: [float16]")
     stdout = workshop.run("explain", "gate").stdout
     assert "rounded(rounded(x + 1) · 3)" in stdout
+
+
+# --- the picture ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> portrait.Portrait:
+    """Of a formula of two inputs that eager computes badly for small ones: its terms cancel."""
+    folder = tmp_path_factory.mktemp("drawn")
+    (folder / "gate.yaml").write_text(
+        "name: gate\nsummary: A test.\ninputs: {a: {}, b: {}}\ndtypes: [float32]\n"
+        "formula: (a - tanh(a)) * b\n",
+        encoding="utf-8",
+    )
+    compiled = compilation(folder / "gate.yaml")
+    (folder / "gate.py").write_text(compiled.module, encoding="utf-8")
+    return portrait.portrait(compiled, folder)
+
+
+def test_a_portrait_is_of_real_numbers_and_errors(drawn: portrait.Portrait) -> None:
+    assert drawn.outputs == ("value", "gradient of a", "gradient of b")
+    x = drawn.x.double()
+    for found, real in zip(drawn.values, (x - x.tanh(), x.tanh() ** 2, x - x.tanh()), strict=True):
+        assert torch.allclose(found, real, rtol=1e-9, atol=1e-15)
+    small = (x.abs() < 0.1) & (x != 0)
+    assert float(drawn.ours[0].max()) < 2
+    assert float(drawn.eager[0][small].max()) > 1000
+    assert all(len(errors) == len(x) for errors in (*drawn.ours, *drawn.eager))
+
+
+def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(drawn: portrait.Portrait) -> None:
+    above, *below = portrait.draw(drawn).axes
+    assert [line.get_label() for line in above.lines] == list(drawn.outputs)
+    assert [axes.get_ylabel() for axes in below] == list(drawn.outputs)
+    for axes in below:
+        assert [line.get_label() for line in axes.lines] == ["eager", "fusegen"]
+        assert axes.get_yscale() == "log"
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_picture_has_the_same_bytes_each_time(
+    drawn: portrait.Portrait, kind: str, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{name}.{kind}" for name in ("a", "b")]
+    for path in paths:
+        portrait.save(drawn, path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_what_cannot_be_drawn_is_told(drawn: portrait.Portrait, workshop: Workshop) -> None:
+    with pytest.raises(NoPicture) as told:
+        portrait.save(drawn, Path("gate.jpeg"))
+    hint = "  hint: name a spec with float32 and a file.svg or file.png"
+    assert str(told.value) == f"gate.jpeg: there is no picture of this: a picture is .svg or .png\n{hint}"
+    workshop.spec("gate", "formula: x / 2\ndtypes: [float64]")
+    workshop.run("build")
+    result = workshop.run("explain", "gate", "--plot", "gate.svg")
+    assert result.exit_code == 2
+    assert result.stderr == f"gate: there is no picture of this: it is not made for float32\n{hint}\n"
+
+
+def test_the_verb_draws(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x / 2\ndtypes: [float32]")
+    assert workshop.run("build").exit_code == 0
+    result = workshop.run("explain", "gate", "--plot", "gate.svg")
+    assert result.exit_code == 0, result.output
+    assert (workshop.folder / "gate.svg").read_text(encoding="utf-8").startswith("<?xml")

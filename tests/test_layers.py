@@ -19,7 +19,7 @@ GROUND, ROOM, LIBRARY, PIPELINE, BUILT, RUNS, CLI = 1, 2, 3, 4, 5, 6, 7
 FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "gradients", "aten"), GROUND),
-    **dict.fromkeys(("interval", "ir", "elements", "launch"), GROUND),
+    **dict.fromkeys(("interval", "ir", "elements", "launch", "looks"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
     **dict.fromkeys(("lower", "verify", "printers", "render", "write"), ROOM),
     "library": LIBRARY,
@@ -37,13 +37,13 @@ DOORS = {
     "torch": {
         *(
             f"certify.{name}"
-            for name in ("campaign", "exact", "findings", "inputs", "judge", "screen", "sweep")
+            for name in ("campaign", "exact", "findings", "inputs", "judge", "portrait", "screen", "sweep")
         ),
         *(f"bench.{name}" for name in ("clock", "contest", "session", "tuning")),
         "cli.options",
     },
     "flint": {"certify.enclosures"},
-    "matplotlib": {"bench.plots"},
+    "matplotlib": {"bench.plots", "certify.portrait"},
     "sympy": {"ops", "simplify.constants", "simplify.rules"},
 }
 PACKAGE = ROOT / "fusegen"

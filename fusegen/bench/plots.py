@@ -1,15 +1,9 @@
-"""Pictures of a report, the same bytes each time, for light and for dark pages.
-
-Colours are Okabe and Ito's, which people tell apart however they see colours, each with a shape of its own
-(Okabe and Ito 2008, Color Universal Design); text and lines are a grey that reads on white and on black, on
-nothing behind.
-"""
+"""Pictures of a report: shares of copy speed, speedups, and speed over size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -18,31 +12,13 @@ from matplotlib.ticker import FuncFormatter
 
 from fusegen.bench.contest import COMPILED, COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
+from fusegen.looks import BLUE, GREEN, GREY, ORANGE, OTHERS, SAVED, STYLE, UNDATED
 
-GREY = "#7a7a7a"
 LOOKS = {  # colour and marker of a competitor
-    OURS: ("#0072B2", "o"),
-    EAGER: ("#E69F00", "s"),
-    COMPILED: ("#009E73", "^"),
+    OURS: (BLUE, "o"),
+    EAGER: (ORANGE, "s"),
+    COMPILED: (GREEN, "^"),
     COPY: (GREY, "|"),
-}
-OTHERS = (("#CC79A7", "D"), ("#D55E00", "v"), ("#56B4E9", "P"))
-STYLE: Any = {  # whose keys are literals of matplotlib
-    "svg.hashsalt": "fusegen",
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": GREY,
-    "axes.labelcolor": GREY,
-    "axes.edgecolor": GREY,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": GREY,
-    "grid.alpha": 0.25,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "legend.frameon": False,
 }
 WIDTH, LINE, MARGIN, PANEL = 7.0, 0.24, 1.4, 2.2  # inches: of a picture, a line, their names, a panel
 PREFIXES = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
@@ -68,10 +44,10 @@ def save(report: Report, folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in pictures(report).items():
-        for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+        for kind, metadata in UNDATED.items():
             path = folder / f"{name}.{kind}"
             with mpl.rc_context(STYLE):
-                figure.savefig(path, dpi=160, metadata=metadata, transparent=True, bbox_inches="tight")
+                figure.savefig(path, metadata=metadata, **SAVED)
             written.append(path)
     return tuple(written)
 

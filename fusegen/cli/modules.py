@@ -118,7 +118,14 @@ def show(spec: str, stage: str) -> None:
 @click.argument("spec")
 @WHERE
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to write it.")
-def explain(spec: str, output: Path, form: str) -> None:
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw the function, its gradient and their errors, as SVG or PNG.",
+)
+def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
     """Tell how SPEC became its kernels: each step, what it rests on and saves, and what is left."""
     from fusegen import explain, library, pipeline
     from fusegen.certify import certificate
@@ -128,6 +135,10 @@ def explain(spec: str, output: Path, form: str) -> None:
     evidence = certificate.read(certificate.path_of(module))
     found = explain.explained(compiled, evidence, certificate.states(module))
     click.echo(explain.written(found, form), nl=False)
+    if picture:
+        from fusegen.certify import portrait
+
+        portrait.save(portrait.portrait(compiled, output), picture)
 
 
 @click.command()

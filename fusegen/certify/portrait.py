@@ -1,0 +1,110 @@
+"""A picture of a function: its value and gradient, and how far ours and eager's are from the real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fusegen.certify import exact
+from fusegen.certify.judge import Judge
+from fusegen.certify.screen import Screen
+from fusegen.certify.subject import of_spec
+from fusegen.errors import NoPicture, Span
+from fusegen.looks import BLUE, GREY, ORANGE, SAVED, STYLE, UNDATED
+from fusegen.pipeline import Compilation
+
+LOW, HIGH, POINTS = -10.0, 10.0, 2001
+REST = 1.0  # what the inputs after the first are
+LEAST = 2.0**-10  # units: the lowest error that is shown
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """A function over its first input, in float32 on the CPU; the others are 1.
+
+    Attributes:
+        name: of the spec.
+        outputs: what is drawn: the value, and the gradient of each input.
+        x: the points.
+        values: the real numbers, by output.
+        ours, eager: errors of each, in units of the last place.
+    """
+
+    name: str
+    outputs: tuple[str, ...]
+    x: Tensor
+    values: tuple[Tensor, ...]
+    ours: tuple[Tensor, ...]
+    eager: tuple[Tensor, ...]
+
+
+def portrait(compiled: Compilation, output: Path) -> Portrait:
+    """The portrait of a module.
+
+    Args:
+        compiled: the spec.
+        output: the folder of the modules.
+
+    Raises:
+        NotBuilt: there is no such module, or it is not what the spec says.
+        NoPicture: the spec has no float32.
+    """
+    if "float32" not in compiled.spec.dtypes:
+        raise NoPicture(Span(compiled.spec.name), why="it is not made for float32")
+    subject = of_spec(compiled, output)
+    judge = Judge(subject, Screen(subject.program, subject.params), "cpu")
+    x = torch.linspace(LOW, HIGH, POINTS)
+    points = (x, *(torch.full_like(x, REST) for _ in subject.program.inputs[1:]))
+    given, eager = judge.results(points)
+    real = judge.reals(points, torch.float32)
+    return Portrait(
+        compiled.spec.name,
+        ("value", *(f"gradient of {name}" for name in subject.program.inputs)),
+        x,
+        tuple(found.hi for found in real),
+        tuple(exact.errors(got, found) for got, found in zip(given, real, strict=True)),
+        tuple(exact.errors(got, found) for got, found in zip(eager, real, strict=True)),
+    )
+
+
+def draw(found: Portrait) -> Figure:
+    """The picture: above, value and gradients; below, a panel of errors for each."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7, 2.4 + 1.5 * len(found.outputs)), layout="constrained")
+        heights = [2.2, *(1.2 for _ in found.outputs)]
+        above, *below = figure.subplots(1 + len(found.outputs), 1, sharex=True, height_ratios=heights)
+        for values, name, dashes in zip(found.values, found.outputs, ("-", "--", ":"), strict=False):
+            above.plot(found.x, values, dashes, color=BLUE if name == "value" else GREY, label=name)
+        above.legend(loc="upper left")
+        above.set_title(found.name, loc="left", fontsize=9)
+        for axes, name, ours, eager in zip(below, found.outputs, found.ours, found.eager, strict=True):
+            for errors, colour, who in ((eager, ORANGE, "eager"), (ours, BLUE, "fusegen")):
+                shown = torch.where(errors.isfinite(), errors.clamp(min=LEAST), torch.nan)
+                axes.plot(found.x, shown, ".", color=colour, markersize=2, label=who)
+            axes.set_yscale("log")
+            axes.set_ylabel(name)
+        handles, who_is_who = below[0].get_legend_handles_labels()
+        figure.legend(handles, who_is_who, loc="outside upper right", ncols=2, markerscale=4)
+        figure.supxlabel(
+            f"{found.name} in float32 on the CPU, and errors in units of the last place", fontsize=9
+        )
+    return figure
+
+
+def save(found: Portrait, path: Path) -> None:
+    """Write a portrait, as SVG or PNG by the name of the file.
+
+    Raises:
+        NoPicture: the name ends in neither.
+    """
+    kind = path.suffix.removeprefix(".")
+    if kind not in UNDATED:
+        raise NoPicture(Span(path.as_posix()), why="a picture is .svg or .png")
+    figure = draw(found)
+    with mpl.rc_context(STYLE):
+        figure.savefig(path, metadata=UNDATED[kind], **SAVED)
