@@ -5,7 +5,8 @@
 
 Needs torchvision, whose weights stay random. A training step is forward, cross entropy, backward and a step
 of SGD. The logits of every competitor are compared with eager's first; times are medians of runs that take
-turns, as of `fusegen bench`. What an activation takes of the whole step bounds what can be gained.
+turns, as of `fusegen bench`. What an activation takes of the whole step bounds what can be gained. A
+convolution of float32 keeps all its bits, as TF32 differs from layout to layout.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ def main(
     for column in ("network", "pass", "by", "ms", "spread", "of eager", "peak MiB", "largest difference"):
         table.add_column(column, justify="left" if column in ("network", "pass", "by") else "right")
     kind: torch.dtype = getattr(torch, dtype)
+    torch.backends.cudnn.allow_tf32 = False
     for name in names or ("mobilenet_v3_large",):
         torch.manual_seed(0)
         network = models.get_model(name).to(device, kind).to(memory_format=layout)
