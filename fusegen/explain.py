@@ -27,6 +27,11 @@ TWO_WORDS = (
     "What approximates is computed in two words, hi + lo, and rounded once; in float on CUDA arguments are."
 )
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
+LATEX = str.maketrans(  # a spec's words may hold anything
+    {sign: f"\\{sign}" for sign in "_%&#${}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+)
+MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*_[]<>|#"})
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
 
@@ -232,7 +237,12 @@ def _tabular(rows: list[tuple[str, ...]]) -> list[str]:
 
 def _escaped(text: str) -> str:
     """Words in LaTeX."""
-    return "".join(f"\\{sign}" if sign in "_%&#$" else sign for sign in text)
+    return text.translate(LATEX)
+
+
+def _quoted(text: str) -> str:
+    """Words in Markdown."""
+    return text.translate(MARKDOWN)
 
 
 FORMATS = {
@@ -246,9 +256,10 @@ FORMATS = {
     "markdown": Format(
         term=lambda term: f"`{plain(term)}`",
         line=lambda text: f"    {text.replace('`', '')}",
-        heading=lambda text: f"\n### {text}\n",
+        heading=lambda text: f"\n### {_quoted(text)}\n",
         step=lambda number, text: f"{number}. {text}",
         table=_markdown,
+        word=_quoted,
     ),
     "latex": Format(
         term=lambda term: f"${latex.term(term)}$",
@@ -286,7 +297,9 @@ def written(found: Explanation, form: str) -> str:
         outputs = list(found.accuracies[0].errors)
         errors: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
         for held in found.accuracies:
-            errors.append((held.device, held.dtype, *(_error(held.errors[output]) for output in outputs)))
+            errors.append(
+                (held.device, held.dtype, *(_error(held.errors.get(output, ())) for output in outputs))
+            )
         lines.append(
             style.heading("Largest errors that were found, ours / eager's, in units of the last place")
         )
@@ -294,8 +307,8 @@ def written(found: Explanation, form: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _error(errors: tuple[float, float]) -> str:
-    return " / ".join(f"{error:.4g}" for error in errors)
+def _error(errors: tuple[float, ...]) -> str:
+    return " / ".join(f"{error:.4g}" for error in errors) or "-"
 
 
 def _written(part: Part, style: Format) -> list[str]:

@@ -59,6 +59,9 @@ def test_a_step_saves_what_its_functions_cost() -> None:
 def test_what_a_certificate_holds_is_told() -> None:
     text = written(explanation("mish", **CERTIFICATE), "text")
     assert "\n  CUDA    float32  2.968 / 52.01  3.5 / inf\n" in text
+    part = CERTIFICATE["cuda"]["dtypes"]["float32"]
+    less = {"cuda": {"dtypes": {"float32": part, "float64": {"value": part["value"]}}}}
+    assert "\n  CUDA    float64  2.968 / 52.01  -\n" in written(explanation("mish", **less), "text")
     stale = explained(compilation(ROOT / "specs" / "mish.yaml"), CERTIFICATE, {"cuda": "stale"})
     assert "\n  CUDA (an earlier kernel)  float32  2.968 / 52.01  3.5 / inf\n" in written(stale, "text")
 
@@ -152,6 +155,15 @@ def test_the_verb(workshop: Workshop) -> None:
     assert r"\subsection*{Forward}" in workshop.run("explain", "gate", "--format", "latex").stdout
     assert workshop.run("explain", "gait").exit_code == 2
     assert not Path(workshop.folder / "generated").exists()
+
+
+def test_the_words_of_a_spec_cannot_command(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x / 2\nsource: '50 % of {a}_b & ~a^2, <b>`c`</b> | [d](e)'")
+    as_latex = workshop.run("explain", "gate", "--format", "latex").stdout
+    assert r"50 \% of \{a\}\_b \& \textasciitilde{}a\textasciicircum{}2, <b>`c`</b> | [d](e)" in as_latex
+    as_markdown = workshop.run("explain", "gate", "--format", "markdown").stdout
+    assert r"50 % of {a}\_b & ~a^2, \<b\>\`c\`\</b\> \| \[d\](e)" in as_markdown
+    assert FORMATS["latex"].word(r"\input{x}") == r"\textbackslash{}input\{x\}"  # which no spec may say
 
 
 def test_an_eager_spec_shows_its_roundings(workshop: Workshop) -> None:
