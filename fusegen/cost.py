@@ -50,11 +50,6 @@ def weight(names: Iterable[str]) -> int:
     return sum(SLOTS.get(name, (1, 1))[0] for name in names)
 
 
-def moved(kernel: Kernel, size: int) -> int:
-    """The bytes that are read and written for one element of a kernel, of so many bytes in memory."""
-    return size * (len(kernel.inputs) + len(kernel.results))
-
-
 def slots(kernel: Kernel, cheaper: bool) -> int:
     """The instructions of one element.
 
@@ -76,5 +71,6 @@ def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
         size: of an element in memory, in bytes.
         cheaper: whether its functions are those that 16-bit results take.
     """
-    a_byte = slots(kernel, cheaper) / moved(kernel, size)
+    moved = size * (len(kernel.inputs) + len(kernel.results))
+    a_byte = slots(kernel, cheaper) / moved
     return next((name for name, most in MOST.items() if a_byte <= most), HEAVY)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.cost import BUDGET, cost, moved, slots, weight
+from fusegen.cost import BUDGET, weight
 from fusegen.elements import ELEMENTS
 from fusegen.interval import REALS
-from fusegen.ir import Device, Kernel
+from fusegen.ir import Device
 from fusegen.lower import notes
 from fusegen.ops import OPS
 from fusegen.pipeline import Compilation
 from fusegen.printers import latex
-from fusegen.printers.approximations import approximates
 from fusegen.printers.cpp import wide
 from fusegen.printers.notation import term as plain
 from fusegen.term import Apply, Name, Program, Rewrite, Term, applied, walk
@@ -140,7 +139,6 @@ def explained(
         _part("Forward", compiled.declared, (*compiled.forms[1], *rewrites), forward),
         _part("Gradient", compiled.derived, (*gradient_rewrites, *gradient_forms), backward),
     )
-    kernels = compiled.kernels(Device.CUDA)
     spec = compiled.spec
     return Explanation(
         name=spec.name,
@@ -148,8 +146,8 @@ def explained(
         source=spec.source,
         parts=parts,
         exact=compiled.arithmetic,
-        words=any(map(wide, kernels)),
-        costs=tuple(_costs(spec.dtypes, kernels)),
+        words=any(map(wide, compiled.kernels(Device.CUDA))),
+        costs=tuple(_costs(compiled)),
         accuracies=tuple(_accuracies(certificate, states)),
     )
 
@@ -166,19 +164,14 @@ def _operations(term: Term) -> list[str]:
     return [part.op for part in walk(term) if isinstance(part, Apply)]
 
 
-def _costs(dtypes: tuple[str, ...], kernels: tuple[Kernel, ...]) -> list[Cost]:
+def _costs(compiled: Compilation) -> Iterator[Cost]:
     """A row for each kernel and width of elements."""
-    elements = [ELEMENTS[dtype] for dtype in dtypes]
-    found = []
-    for kernel in kernels:
-        for bits in dict.fromkeys(e.bits for e in elements if e.compute is kernel.math):
-            alike = [e for e in elements if e.bits == bits]
-            cheaper, size = alike[0].halves and approximates(kernels), bits // 8
-            budget = round(BUDGET * moved(kernel, size))
-            which, kind = kernel.name.rpartition("_")[2], cost(kernel, size, cheaper)
-            named = ", ".join(e.dtype for e in alike)
-            found.append(Cost(which, named, slots(kernel, cheaper), budget, kind))
-    return found
+    for text in (compiled.texts.forward, compiled.texts.backward):
+        tensors = len(text.inputs) + len(text.outputs)
+        for share in text.shares:
+            dtypes = (dtype for dtype in compiled.spec.dtypes if ELEMENTS[dtype].bits == share.bits)
+            budget = round(BUDGET * tensors * share.bits / 8)
+            yield Cost(text.functor.lower(), ", ".join(dtypes), share.slots, budget, share.cost)
 
 
 def _accuracies(certificate: Mapping[str, Any], states: Mapping[str, str]) -> list[Accuracy]:

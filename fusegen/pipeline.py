@@ -25,7 +25,7 @@ from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.cost import cost
+from fusegen.cost import cost, slots
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
@@ -236,8 +236,10 @@ class Compilation:
         cheaper = approximates(self.kernels(Device.CUDA))
         shares = []
         for bits, element in sorted(elements.items()):
-            what = cost(by_math[element.compute], bits // 8, cheaper and element.halves)
-            shares.append(render.Share(bits, what, self.launches.chosen(name, what, bits)))
+            kernel, cheap = by_math[element.compute], cheaper and element.halves
+            what = cost(kernel, bits // 8, cheap)
+            launches = self.launches.chosen(name, what, bits)
+            shares.append(render.Share(bits, slots(kernel, cheap), what, launches))
         return tuple(shares)
 
     @cached_property

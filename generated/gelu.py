@@ -1026,11 +1026,11 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
 
 constexpr int MOST_THREADS = 256;  // of a block
 
-// A thread computes VECTORS 16-byte vectors of each output, after it has loaded all that it needs for them; the 32
-// threads of a warp take neighbours. In the block where they end, and in tensors that do not come in whole vectors,
-// it computes as many elements one by one. VECTORS is 0 for tensors that are not dense: apart from the others, these
-// keep few registers, so that enough threads wait for memory at a time. In double, registers are left for 768 threads
-// on a processor, as fewer spill.
+// A thread of a dense kernel computes VECTORS 16-byte vectors of each output, after it has loaded all that it needs
+// for them; the 32 threads of a warp take neighbours. In the block where the tensors end it computes as many elements
+// one by one. Tensors that are not dense have a kernel of their own, where VECTORS is 0 and a thread has one vector or
+// as many elements one by one: without what it needs, the dense kernel keeps few registers, so that enough threads
+// wait for memory at a time. In double, registers are left for 768 threads on a processor, as fewer spill.
 template <class F, typename T, typename M, int VECTORS>
 __global__ void __launch_bounds__(MOST_THREADS, sizeof(M) == 8 ? 768 / MOST_THREADS : 0)
     pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {

@@ -62,17 +62,12 @@ class Trial:
     now: Launch
     times: Times
 
-    @property
-    def best(self) -> Launch:
-        """The fastest launch; that of the table, unless it is slower by more than the noise."""
+    def best(self, now: Launch, gain: float) -> Launch:
+        """The fastest launch, if it gains so much on another, and more than the noise; else the other."""
+        noise = min(self.times[now].noise, MOST_NOISE)
         return faster(
-            self.now, {launch: spread.median for launch, spread in self.times.items()}, self.noise
+            now, {launch: spread.median for launch, spread in self.times.items()}, max(gain, noise)
         )
-
-    @property
-    def noise(self) -> float:
-        """Of the times, as a share."""
-        return max(GAIN, min(self.times[self.now].noise, MOST_NOISE))
 
     def gain(self, launch: Launch) -> float:
         """How much faster a launch is than the table's, as a share of its time."""
@@ -211,19 +206,21 @@ def by_kernel(found: Iterable[Trial]) -> dict[tuple[str, int], list[Trial]]:
     return grouped
 
 
-def own_rows(found: Iterable[Trial], which: int, table: Table) -> dict[Key, Launches]:
+def own_rows(found: Iterable[Trial], which: int, table: Table, gain: float) -> dict[Key, Launches]:
     """The rows of kernels by their names, where others than the table's are better.
 
     Args:
         found: what was measured.
         which: the chip.
-        table: the one that is in force.
+        table: what these kernels take without rows of their own.
+        gain: how much better, at a size, as a share of the time.
     """
     rows: dict[Key, Launches] = {}
     for (kernel, bits), several in by_kernel(found).items():
         shared = table.at(which, kernel, several[0].cost, bits)
-        best = {trial.kib: trial.best for trial in several}
-        if best != {kib: at(shared, kib) for kib in best}:
+        now = {trial.kib: at(shared, trial.kib) for trial in several}
+        best = {trial.kib: trial.best(now[trial.kib], gain) for trial in several}
+        if best != now:
             rows[which, kernel, bits] = merged(best)
     return rows
 
@@ -258,27 +255,6 @@ def _mean(several: list[Trial], launch: Launch, now: Launch) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
-def exceptions(found: Iterable[Trial], which: int, table: Table) -> dict[Key, Launches]:
-    """The rows of kernels that lose much by those of their class.
-
-    Args:
-        found: what was measured.
-        which: the chip.
-        table: with the rows of the classes.
-    """
-    rows: dict[Key, Launches] = {}
-    for (kernel, bits), several in by_kernel(found).items():
-        shared = table.at(which, kernel, several[0].cost, bits)
-        own = {}
-        for trial in several:
-            now = at(shared, trial.kib)
-            times = {launch: spread.median for launch, spread in trial.times.items()}
-            own[trial.kib] = faster(now, times, max(OWN_GAIN, trial.noise))
-        if own != {kib: at(shared, kib) for kib in own}:
-            rows[which, kernel, bits] = merged(own)
-    return rows
-
-
 def merged(launches: Mapping[int, Launch]) -> Launches:
     """Rows out of what is best at some sizes: each holds up to halfway to the next size, on a log scale."""
     sizes = sorted(launches)
@@ -305,14 +281,10 @@ def tuned(
         classes: give rows to classes, and to kernels only where they lose much by these; else to kernels.
     """
     kernels = {trial.kernel for trial in found}
-    kept = {key: rows for key, rows in base.rows.items() if key[0] != which or key[1] not in kernels}
-    base = Table(base.chips | {which: source}, kept)
-    if not classes:
-        return Table(base.chips, kept | own_rows(found, which, base.over(without(table, which, kernels))))
-    shared = Table(base.chips, kept | class_rows(found, which, table))
-    return Table(
-        base.chips, shared.rows | exceptions(found, which, shared.over(without(table, which, kernels)))
-    )
+    rows = without(base, which, kernels).rows | (class_rows(found, which, table) if classes else {})
+    shared = Table(base.chips | {which: source}, rows)
+    own = own_rows(found, which, shared.over(without(table, which, kernels)), OWN_GAIN if classes else GAIN)
+    return Table(shared.chips, rows | own)
 
 
 def without(table: Table, which: int, kernels: set[str]) -> Table:

@@ -27,11 +27,13 @@ class Share:
 
     Attributes:
         bits: of an element.
-        cost: the class of the kernel's costs.
+        slots: the instructions of an element.
+        cost: the class that they make.
         launches: by chip, oldest first.
     """
 
     bits: int
+    slots: int
     cost: str
     launches: dict[int, Launches]
 
