@@ -115,13 +115,9 @@ def main(
     models: Any = importlib.import_module("torchvision.models")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    machine = (
-        torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    )
+    chip = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    machine = f"{chip}, PyTorch {torch.__version__}"
     words = f"batch {batch}, {size}x{size}, {dtype}{', channels last' if channels_last else ''}"
-    table = Table(title=f"{machine}, PyTorch {torch.__version__}, {words}", box=None)
-    for column in ("network", "pass", "by", "ms", "spread", "of eager", "peak MiB", "largest difference"):
-        table.add_column(column, justify="left" if column in ("network", "pass", "by") else "right")
     kind: torch.dtype = getattr(torch, dtype)
     torch.backends.cudnn.allow_tf32 = False
     for name in names or ("mobilenet_v3_large",):
@@ -130,6 +126,13 @@ def main(
         x = torch.randn(batch, 3, size, size, device=device).to(kind).to(memory_format=layout)
         for what, make in (("inference", inference), ("training step", training)):
             variants, count = competitors(network, not no_compile)
+            table = Table(
+                title=f"{name}, {count} activations, {what}, {words}; {machine}",
+                box=None,
+            )
+            table.add_column("by")
+            for column in ("ms", "spread", "of eager", "peak MiB", "largest difference"):
+                table.add_column(column, justify="right")
             runs: dict[str, Callable[[], Tensor]] = {
                 who: make(variant, x) for who, variant in variants.items()
             }
@@ -142,8 +145,6 @@ def main(
             for who in runs:
                 spread, peak = times.get(who), clock.peak(runs[who], device)
                 table.add_row(
-                    f"{name}, {count} activations" if who == "eager" else "",
-                    what if who == "eager" else "",
                     who,
                     f"{spread.median:.3f}" if spread else "wrong",
                     f"±{spread.noise:.1%}" if spread else "",
@@ -152,7 +153,7 @@ def main(
                     f"{differences[who]:.2g}",
                     style="bold" if who == "fusegen" else None,
                 )
-    Console(width=120).print(table)
+            Console(width=120).print(table)
 
 
 if __name__ == "__main__":

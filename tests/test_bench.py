@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,34 @@ def test_runs_take_turns_and_who_is_first_changes(seconds: float, turns: int) ->
     assert [found[name].turns for name in "abc"] == [turns] * 3
     rounds = ["".join(seen[k : k + 3]) for k in range(0, len(seen), 3)]
     assert rounds[: clock.WARM_UPS + 4] == ["abc"] * clock.WARM_UPS + ["abc", "bca", "cab", "abc"]
+
+
+def test_the_spread_is_of_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "_timed", lambda run: run())
+    monkeypatch.setattr(clock, "MOST", 20)
+    found = clock.in_places(5, lambda place: {"one": lambda: float(place)}, "cpu", 1e9)
+    assert found == {"one": Spread(2.0, 0.0, 4.0, 20)}
+
+
+def test_one_place_is_left_before_the_next_is_made() -> None:
+    alive: list[weakref.ref[Any]] = []
+
+    def arranged(place: int) -> dict[str, Run]:
+        assert all(ref() is None for ref in alive)
+        tensor = torch.empty(1)
+        alive.append(weakref.ref(tensor))
+        return {"one": tensor.clone}
+
+    clock.in_places(3, arranged, "cpu", 0.0)
+    assert len(alive) == 3
+
+
+def test_the_same_inputs_come_at_every_place() -> None:
+    found = contest(dataclasses.replace(CASE, what="backward"))
+    first = [t.detach().clone() for t in (*found.inputs, found.incoming)]
+    found.allocate(3)
+    again = (*found.inputs, found.incoming)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
 def test_the_median_is_of_that_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -65,18 +66,39 @@ def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, S
         device: ``cpu`` or ``cuda``.
         seconds: how long all of this may take; there are `FEWEST` turns at least.
     """
+    return in_places(1, lambda _: runs, device, seconds)
+
+
+def in_places(
+    places: int, arranged: Callable[[int], Mapping[Name, Run]], device: str, seconds: float
+) -> dict[Name, Spread]:
+    """As `turns`, where the same runs find their tensors at several places in memory.
+
+    Where tensors lie in a GPU's memory decides up to a per cent of the time to read them, and each process
+    finds other places.
+
+    Args:
+        places: how many.
+        arranged: gives the runs at each.
+        device: ``cpu`` or ``cuda``.
+        seconds: how long all of this may take; there are `FEWEST` turns at least.
+    """
     once = _timed_on_gpu() if device == "cuda" else _timed
-    names = list(runs)
-    lap = 0.0
-    for _ in range(WARM_UPS):
-        begin = time.perf_counter()
-        for name in names:
-            once(runs[name])
-        lap = time.perf_counter() - begin
-    taken: dict[Name, list[float]] = {name: [] for name in names}
-    for turn in range(min(MOST, max(FEWEST, int(seconds / lap)))):
-        for name in (names[(turn + k) % len(names)] for k in range(len(names))):
-            taken[name].append(once(runs[name]))
+    taken: dict[Name, list[float]] = defaultdict(list)
+    for place in range(places):
+        runs = arranged(place)
+        names = list(runs)
+        lap = 0.0
+        for _ in range(WARM_UPS):
+            begin = time.perf_counter()
+            for name in names:
+                once(runs[name])
+            lap = time.perf_counter() - begin
+        count = min(MOST, max(FEWEST, int(seconds / lap)))
+        for turn in range(place, count, places):
+            for name in (names[(turn + k) % len(names)] for k in range(len(names))):
+                taken[name].append(once(runs[name]))
+        del runs  # and with them their tensors, before others are made
     return {name: spread(several) for name, several in taken.items()}
 
 

@@ -7,7 +7,7 @@ is not timed: its row says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ FORWARD, BACKWARD = "forward", "backward"
 # how far a result may be off, absolutely and of itself
 TOLERANCE = {"float32": 1e-4, "float64": 1e-7, "float16": 1e-2, "bfloat16": 2e-2}
 CHUNK = 2**22  # elements that are computed in double at a time
+ASIDE = 37 * 2**20  # bytes that move tensors from place to place
 SCALE = 4.0  # of the inputs, which are normal: on both sides of every kink
 
 
@@ -66,16 +67,33 @@ class Contest:
         """Make the inputs; the same ones each time."""
         self.spec, self.module, self.case = spec, module, case
         self.dtype: torch.dtype = getattr(torch, case.dtype)
-        generator = torch.Generator(case.device).manual_seed(0)
-        self.inputs = tuple(
-            torch.randn(case.shape, generator=generator, device=case.device)
-            .mul_(SCALE)
-            .to(self.dtype)
-            .requires_grad_(case.what == BACKWARD)
-            for _ in spec.inputs
-        )
         torch.manual_seed(0)
         self.model: nn.Module = module.ModelNew(*module.get_init_inputs()).to(case.device, self.dtype)
+        self.inputs: tuple[Tensor, ...] = ()
+        self.incoming = torch.empty(0)  # the gradient, for a backward pass
+        self.allocate(0)
+
+    def allocate(self, place: int) -> None:
+        """Make the inputs and the incoming gradient, the same ones each time, at some place in memory."""
+        self.inputs, self.incoming = (), torch.empty(0)
+        if self.case.device == "cuda":
+            torch.cuda.empty_cache()
+        aside = torch.empty(place * ASIDE, dtype=torch.uint8, device=self.case.device)
+        generator = torch.Generator(self.case.device).manual_seed(0)
+        self.inputs = tuple(
+            torch.randn(self.case.shape, generator=generator, device=self.case.device)
+            .mul_(SCALE)
+            .to(self.dtype)
+            .requires_grad_(self.case.what == BACKWARD)
+            for _ in self.spec.inputs
+        )
+        grad = torch.randn(
+            self.shape if self.case.what == BACKWARD else 0,
+            generator=generator.manual_seed(1),
+            device=self.case.device,
+        )
+        self.incoming = grad.to(self.dtype)
+        del aside
 
     def functions(self, compiled: bool, against: tuple[str, ...]) -> dict[str, Function]:
         """The competitors under their names: eager, ours, perhaps torch.compile, and others.
@@ -123,6 +141,11 @@ class Contest:
             why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             raise NoSuchCompetitor(Span(name), why=why) from None
 
+    def runs(self, functions: Mapping[str, Function], place: int) -> dict[str, Run]:
+        """The copy and competitors, on tensors at some place in memory."""
+        self.allocate(place)
+        return {COPY: self.copy()} | {name: self.run(function) for name, function in functions.items()}
+
     def run(self, function: Function) -> Run:
         """What is timed of a function."""
         if self.case.what == FORWARD:
@@ -157,13 +180,6 @@ class Contest:
             return self.inputs[0].shape
         with torch.no_grad():
             return self.eager(self.model)(*self.inputs).shape
-
-    @cached_property
-    def incoming(self) -> Tensor:
-        """The gradient that comes in."""
-        generator = torch.Generator(self.case.device).manual_seed(1)
-        grad = torch.randn(self.shape, generator=generator, device=self.case.device)
-        return grad.to(self.dtype)
 
     def wrong(self, run: Run) -> str:
         """What is wrong with the results of a run; nothing, if they are right."""

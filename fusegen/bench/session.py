@@ -7,6 +7,7 @@ import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +16,7 @@ import torch
 
 from fusegen.bench import clock
 from fusegen.bench.clock import Run
-from fusegen.bench.contest import COPY, FORWARD, Case, Contest, Function
+from fusegen.bench.contest import FORWARD, Case, Contest, Function
 from fusegen.bench.results import Row
 from fusegen.built import built
 from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
@@ -23,6 +24,7 @@ from fusegen.pipeline import Compilation
 
 DEFAULT = {"cuda": 2**28, "cpu": 2**24}  # elements
 SMALL = 2**20  # elements up to which calls are timed too
+PLACES = 5  # in memory, for each case
 SECONDS = 2.0  # for the turns of a case
 
 
@@ -113,16 +115,11 @@ def rows(compiled: Compilation, case: Case, order: Order) -> tuple[Row, ...]:
 
 def _rows(contest: Contest, order: Order) -> tuple[Row, ...]:
     case, functions = contest.case, contest.functions(order.compiled, order.against)
-    runs: dict[str, Run] = {}
-    failed: dict[str, str] = {}
-    for name, function in functions.items():
-        run, why = _checked(contest, function)
-        if run is None:
-            failed[name] = why
-        else:
-            runs[name] = run
-    runs = {COPY: contest.copy(), **runs}
-    times = clock.turns(runs, case.device, order.seconds)
+    said = {name: _wrong(contest, function) for name, function in functions.items()}
+    failed = {name: why for name, why in said.items() if why}
+    right = {name: function for name, function in functions.items() if name not in failed}
+    times = clock.in_places(PLACES, partial(contest.runs, right), case.device, order.seconds)
+    runs = contest.runs(right, 0)
     small = case.numel <= SMALL
     calls = clock.calls(runs, case.device) if small else {}
     # a backward pass runs on the stream of its forward pass, which no graph records
@@ -142,17 +139,15 @@ def _rows(contest: Contest, order: Order) -> tuple[Row, ...]:
     return (*found, *(Row(case, name, contest.moved, said=why) for name, why in failed.items()))
 
 
-def _checked(contest: Contest, function: Function) -> tuple[Run | None, str]:
-    """A competitor's run, if it is right; else why it is not timed."""
+def _wrong(contest: Contest, function: Function) -> str:
+    """Why a competitor is not timed; nothing, if it is right."""
     try:
-        run = contest.run(function)
-        why = contest.wrong(run)
+        return contest.wrong(contest.run(function))
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
         lines = str(error).splitlines() or [""]
-        return None, f"it fails: {type(error).__name__}: {lines[0]}"
-    return (None, why) if why else (run, "")
+        return f"it fails: {type(error).__name__}: {lines[0]}"
 
 
 def _in_graph(run: Run) -> float | None:
