@@ -76,6 +76,10 @@ KEPT: dict[str, tuple[Evidence, str]] = {
     "what eager makes of NaN": (evidence(specials=special("nan", "0.0", "0.0", "nan")), "accurate"),
     "eager's sign of a zero": (evidence(specials=special("-0.0", "0.0", "0.0", "-0.0")), "arithmetic"),
     "the limit": (evidence(specials=special("-inf", "0.0", "nan", "-0.0")), "accurate"),
+    "a limit that is no integer, nearly": (
+        evidence(specials=special("inf", "0.8650983572006226", "nan", "0.8650984168052673")),
+        "accurate",
+    ),
     "no limit": (evidence(specials=special("inf", "nan", "nan", "nan")), "accurate"),
     "arithmetic at an infinity": (evidence(specials=special("inf", "nan", "nan", "1.0")), "arithmetic"),
     "large errors of eager": (evidence(given=erring(1e9), eager=erring(1e9)), "eager"),
@@ -107,6 +111,15 @@ BROKEN: dict[str, tuple[Evidence, str]] = {
     ),
     "value at inf is inf, and tends to 1.0": (
         evidence("float16", specials=special("inf", "inf", "inf", "1.0")), "accurate",
+    ),
+    "value at inf is 0.9999999403953552, and tends to 1.0": (
+        evidence(specials=special("inf", "0.9999999403953552", "1.0", "1.0")), "accurate",
+    ),
+    "value at inf is 0.8650987148284912, and tends to 0.8650984168052673": (  # five units
+        evidence(specials=special("inf", "0.8650987148284912", "nan", "0.8650984168052673")), "accurate",
+    ),
+    "value at inf is 0.8671875, and tends to 0.8662109375": (  # two
+        evidence("float16", specials=special("inf", "0.8671875", "nan", "0.8662109375")), "accurate",
     ),
     "value errs by 4.003 units in the last place, eager by 9; 4 are allowed": (
         evidence(given=erring(4.003), eager=erring(9.0)), "accurate",

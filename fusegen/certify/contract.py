@@ -4,13 +4,15 @@ One row a promise. They are those of the README's section on numerics:
 
 - accurate: in float32 and float64 the largest error is at most 4 units in the last place, and at most the
   larger of eager's own and 2; in 16-bit types every result is the correctly rounded one or its neighbour,
-  and no more of them are not correctly rounded than of eager's.
+  and no more of them are not correctly rounded than of eager's. At an infinity a result is the limit, where
+  there is one: exactly, if that is an integer, else as near as others.
 - arithmetic, and PyTorch's by name: PyTorch's bits, but where its own are further from the real value.
 - eager: PyTorch's bits on CUDA; on the CPU within 4 units of them where something approximates.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -18,6 +20,7 @@ from fusegen.certify.findings import Evidence, Output
 
 LIMIT, FLOOR, ROOM = 4.0, 2.0, 1.0005  # of units; ROOM for what the screen leaves undecided of an error
 HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
+DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 
 
 def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
@@ -113,8 +116,17 @@ def _limits(evidence: Evidence, device: str) -> Iterator[str]:
         for special in output.specials:
             if special.input not in ("inf", "-inf") or special.real == "nan":
                 continue
-            if float(special.given) != float(special.real):  # of a zero either sign
+            if not _reached(float(special.given), float(special.real), evidence.dtype):
                 yield f"{output.name} at {special.input} is {special.given}, and tends to {special.real}"
+
+
+def _reached(given: float, limit: float, dtype: str) -> bool:
+    """Whether a result is a limit; of a zero either sign."""
+    if given == limit or math.isinf(limit) or limit.is_integer():
+        return given == limit
+    _, exponent = math.frexp(limit)
+    most = 1.0 if dtype in HALVES else LIMIT
+    return abs(given - limit) <= most * math.ldexp(1.0, exponent - DIGITS[dtype])
 
 
 ALWAYS = (_decided, _same_everywhere, _in_range, _overflow_as_eager, _special)
