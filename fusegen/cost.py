@@ -14,11 +14,12 @@ from collections.abc import Iterable
 
 from fusegen.ir import Kernel, Math, operations
 
-LIGHT, MEDIUM, HEAVY = "light", "medium", "heavy"
+LIGHT, MEDIUM, HEAVY, TABLE = "light", "medium", "heavy", "table"
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
 BUDGET = (
     7.8  # instructions that an H200 issues while it moves a byte: 132 processors, 4 x 32 lanes, 1.98 GHz
 )
+LOOK_UP = {1: 10, 2: 18}  # instructions of an element that is looked up; by the tensors that are read
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
 IN_DOUBLE = 3  # times what a function takes in float
 
@@ -43,6 +44,18 @@ SLOTS: dict[str, tuple[int, int]] = {
     "product_plus": (5, 1), "line_of_two": (8, 1), "square_of_two": (6, 1), "cube_of_two": (7, 2),
     "lifted": (2, 0), "lift_back": (3, 0),
 }  # fmt: skip
+
+# how many of them are the chip's own functions (MUFU), in the cheaper form
+SPECIAL: dict[str, int] = {
+    "div": 1, "reciprocal": 1, "quotient": 1, "soft_sign": 1, "sqrt": 1, "rsqrt": 1, "pow": 2,
+    "exp": 1, "exp2": 1, "exp_of_two": 1, "expm1": 1, "expm1_of_two": 1, "erf": 1, "erf_of_two": 1,
+    "tanh": 2, "tanh_of_two": 2, "tanh_shrink": 2, "tanh_of_exp": 3, "tanh_of_exp_slope": 3,
+    "tanh_slope": 2, "sigmoid": 2, "sigmoid_slope": 2, "gate": 2, "gate_slope": 2, "softplus": 1,
+    "gauss": 1, "normal": 1, "erfc": 2, "half_erfc": 2, "ndtr": 2, "ndtr_tail": 2, "times_ndtr": 2,
+    "times_ndtr_slope": 3, "tanh_softplus": 2, "tanh_softplus_slope": 2,
+    "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
+}  # fmt: skip
+WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
 
 
 def weight(names: Iterable[str]) -> int:
@@ -74,3 +87,18 @@ def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
     moved = size * (len(kernel.inputs) + len(kernel.results))
     a_byte = slots(kernel, cheaper) / moved
     return next((name for name, most in MOST.items() if a_byte <= most), HEAVY)
+
+
+def looked_up(kernel: Kernel, reads: int, cheaper: bool) -> bool:
+    """Whether 16-bit results are to be looked up: of a function of one element, or of its slope.
+
+    The table is made once, so that it is not for scalars that are known only when the kernel runs.
+
+    Args:
+        kernel: what is computed, on CUDA.
+        reads: the tensors that such a kernel reads: one, and the incoming gradient.
+        cheaper: whether its functions are those that 16-bit results take.
+    """
+    alone = (len(kernel.inputs), len(kernel.results)) == (reads, 1) and not kernel.params
+    waits = WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
+    return alone and slots(kernel, cheaper) + waits > BUDGET * 2 * (reads + 1)

@@ -39,6 +39,7 @@ from fusegen.term import (
 
 GRAD, OUTPUT = "grad", "output"
 ZERO = Number(Fraction(0))
+OPPOSITE = {"ge": "lt", "gt": "le", "le": "gt", "lt": "ge"}
 EXACT = ("where", "neg", "rounded")  # operations whose result the storage type holds already
 
 
@@ -196,8 +197,25 @@ class _Reverse:
                 [_Part(p.term, p.where[1:]) for p in group if p.where[0][1] is side]
                 for side in (True, False)
             ]
-            terms.append(call("where", where[0][0], *(self.total(side) for side in inner)))
+            terms.append(self.choice(where[0][0], *(self.total(side) for side in inner)))
         return reduce(add, terms) if terms else ZERO
+
+    def choice(self, condition: Condition, chosen: Term, other: Term) -> Term:
+        """One of two products; by the opposite condition where NaN would choose 0 over what is NaN then."""
+        match condition:
+            case Apply(op, args) if op in OPPOSITE and other == ZERO and self.reads(chosen):
+                return call("where", call(OPPOSITE[op], *args), other, chosen)
+        return call("where", condition, chosen, other)
+
+    def reads(self, product: Term) -> bool:
+        """Whether a product has other factors than the incoming gradient; conditions are none."""
+        if isinstance(product, Apply):
+            return any(map(self.reads, product.args[product.op == "where" :]))
+        if not isinstance(product, Name):
+            return False
+        back = next((let.term for let in self.back if let.name == product.name), None)
+        forward = product.name in self.program.inputs or any(s.name == product.name for s in self.steps)
+        return forward or (back is not None and self.reads(back))
 
     def flat(self, term: Term) -> Term:
         """A term whose arguments are names, numbers, conditions on those, or constant."""

@@ -19,6 +19,7 @@ INFINITY, ROOT_TWO = math.inf, math.sqrt(2)
 LARGEST, LARGE = 2.0**1022, 1e200
 GROWING = (LARGE, 1.7e201, 2.9e202, 4.3e203)
 CUBED = 2.0**40  # whose cube is a float
+DECIDED = ("where", "lt", "le", "gt", "ge", "eq", "ne")  # of NaN, too
 SIDES = ((-1.0, "finite_below", "clamp_min"), (1.0, "finite_above", "clamp_max"))
 
 
@@ -109,7 +110,7 @@ def _results(program: Program, params: Mapping[str, float], name: str, value: fl
 
 def _evaluated(op: str, args: list[float]) -> float:
     """An operation in IEEE arithmetic; what Python refuses is infinite or NaN."""
-    if op != "where" and any(math.isnan(arg) for arg in args):
+    if op not in DECIDED and any(math.isnan(arg) for arg in args):
         return math.nan
     try:
         return float(VALUES[op](*args))

@@ -187,7 +187,7 @@ def text(table: Table) -> str:
 
 def _order(key: str) -> tuple[bool, str]:
     """Classes first."""
-    return key not in ("light", "medium", "heavy"), key
+    return key not in ("light", "medium", "heavy", "table"), key
 
 
 def _entries(rows: Launches) -> str:

@@ -25,13 +25,13 @@ from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.cost import cost, slots
+from fusegen.cost import LOOK_UP, TABLE, cost, looked_up, slots
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
-from fusegen.ir import Device, Kernel, operations
+from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import Table, beside, shipped
 from fusegen.library import Library, load
 from fusegen.lower import lower, notes, uniforms
@@ -53,6 +53,7 @@ from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
 WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once."
+LOOKED_UP = "In 16 bits results are looked up among all there are, as computing takes longer than moving."
 SINGLE = (
     "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
 )
@@ -166,6 +167,22 @@ class Compilation:
         return self.spec.numerics == "accurate" and not is_arithmetic(*self.programs)
 
     @cached_property
+    def looked_up(self) -> tuple[bool, bool]:
+        """Whether forward and gradient are looked up where 16 bits are kept on CUDA."""
+        widths = {ELEMENTS[dtype].bits for dtype in self.spec.dtypes}
+        if self.spec.numerics == "eager" or self.arithmetic or not {16, 64} <= widths:
+            return False, False
+        kernels = self.kernels(Device.CUDA)
+        forward, backward = (kernel for kernel in kernels if kernel.math is Math.FLOAT)
+        cheaper = approximates(kernels)
+        return looked_up(forward, 1, cheaper), looked_up(backward, 2, cheaper)
+
+    @cached_property
+    def cheaper(self) -> bool:
+        """Whether there are cheaper functions for 16-bit results that are computed, on CUDA."""
+        return approximates(self.kernels(Device.CUDA)) and not all(self.looked_up)
+
+    @cached_property
     def texts(self) -> render.Texts:
         """What the printers write."""
         kernels = {device: self.kernels(device) for device in Device}
@@ -173,6 +190,8 @@ class Compilation:
         hosted = {let.name: let for program in self.programs for let in uniforms(program)}
         count = len(maths(self.spec.dtypes))
         forward, backward = kernels[Device.CUDA][0], kernels[Device.CUDA][count]
+        passes = (kernels[Device.CUDA][:count], kernels[Device.CUDA][count:])
+        computed = tuple(k for some, by in zip(passes, self.looked_up, strict=True) if not by for k in some)
         grad, *saved = self.derived.inputs
         from_output = tuple(saved) != self.composed.inputs
         return render.Texts(
@@ -186,7 +205,7 @@ class Compilation:
             functions={device: support(kernels[device]) for device in Device},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
             uniforms=tuple(uniform(let) for let in hosted.values()),
-            approximations=approximations(kernels[Device.CUDA]),
+            approximations=approximations(computed) if self.cheaper else (),
             vectorised=vectorised(kernels[Device.CPU]),
             two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
@@ -203,10 +222,13 @@ class Compilation:
         """What the printers write for one kernel."""
         program, rewrites = simplified
         printers = {
-            device: [CppPrinter(kernel, approximates(self.kernels(device))) for kernel in kernels(device)]
+            device: [
+                CppPrinter(kernel, self.cheaper and device is Device.CUDA) for kernel in kernels(device)
+            ]
             for device in Device
         }
         said = says or (notation(self.spec),)
+        by_table = self.looked_up[functor == "Backward"]
         return render.KernelText(
             name=f"{self.spec.name}_{functor.lower()}",
             functor=functor,
@@ -221,25 +243,27 @@ class Compilation:
                         SINGLE if device is Device.CUDA and set(operations(kernel)) & set(SINGLES) else WIDE
                         for kernel in filter(wide, kernels(device)[:1])
                     ),
+                    *((LOOKED_UP,) if by_table and device is Device.CUDA else ()),
                 )
                 for device in Device
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
-            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA)),
+            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_table),
+            looked_up=by_table,
         )
 
-    def shares(self, name: str, kernels: tuple[Kernel, ...]) -> tuple[render.Share, ...]:
+    def shares(self, name: str, kernels: tuple[Kernel, ...], by_table: bool) -> tuple[render.Share, ...]:
         """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements."""
         elements = {ELEMENTS[dtype].bits: ELEMENTS[dtype] for dtype in self.spec.dtypes}
         by_math = {kernel.math: kernel for kernel in kernels}
-        cheaper = approximates(self.kernels(Device.CUDA))
         shares = []
         for bits, element in sorted(elements.items()):
-            kernel, cheap = by_math[element.compute], cheaper and element.halves
-            what = cost(kernel, bits // 8, cheap)
-            launches = self.launches.chosen(name, what, bits)
-            shares.append(render.Share(bits, slots(kernel, cheap), what, launches))
+            kernel, cheap = by_math[element.compute], self.cheaper and element.halves
+            what, each = cost(kernel, bits // 8, cheap), slots(kernel, cheap)
+            if by_table and element.halves:
+                what, each = TABLE, LOOK_UP[len(kernel.inputs)]
+            shares.append(render.Share(bits, each, what, self.launches.chosen(name, what, bits)))
         return tuple(shares)
 
     @cached_property

@@ -4,7 +4,7 @@
 #   y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 #
 # Forward: 8 operations an element: 1 clamp, 1 div, 4 mul, 2 add.
-# Gradient: 26 operations an element: 1 clamp, 6 add, 11 mul, 3 div, 2 where, 1 ge, 1 le, 1 neg.
+# Gradient: 26 operations an element: 1 clamp, 6 add, 11 mul, 3 div, 2 where, 1 lt, 1 gt, 1 neg.
 # Its evidence, once certified, lies beside it in quick_tanh.certificate.json.
 """Hyperbolic tangent as a ratio of two polynomials, clamped to -1 and 1 beyond -3 and 3.
 
@@ -50,6 +50,7 @@ __device__ __forceinline__ double quick_tanh_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (u · t2 / t6 / t6) is -(grad · (u · t2 / t6 / t6)).
+// In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float quick_tanh_backward(float grad, float x) {
   const float u = clamp(x, -3.0f, 3.0f);
   const float t2 = 27.0f + u * u;
@@ -57,7 +58,7 @@ __device__ __forceinline__ float quick_tanh_backward(float grad, float x) {
   const float t6 = 27.0f + t4 * u;
   const float grad_t3 = grad / t6;
   const float grad_t2 = grad_t3 * u;
-  return x >= -3.0f ? (x <= 3.0f ? -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0f) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u : 0.0f) : 0.0f;
+  return x < -3.0f ? 0.0f : x > 3.0f ? 0.0f : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0f) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 __device__ __forceinline__ double quick_tanh_backward(double grad, double x) {
@@ -67,12 +68,13 @@ __device__ __forceinline__ double quick_tanh_backward(double grad, double x) {
   const double t6 = 27.0 + t4 * u;
   const double grad_t3 = grad / t6;
   const double grad_t2 = grad_t3 * u;
-  return x >= -3.0 ? (x <= 3.0 ? -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u : 0.0) : 0.0;
+  return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
+  static constexpr bool LOOKED_UP = false;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = quick_tanh_forward(in[0]);
@@ -82,6 +84,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
+  static constexpr bool LOOKED_UP = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = quick_tanh_backward(in[0], in[1]);
@@ -128,7 +131,7 @@ inline float quick_tanh_backward(float grad, float x) {
   const float t6 = 27.0f + t4 * u;
   const float grad_t3 = grad / t6;
   const float grad_t2 = grad_t3 * u;
-  return x >= -3.0f ? (x <= 3.0f ? -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0f) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u : 0.0f) : 0.0f;
+  return x < -3.0f ? 0.0f : x > 3.0f ? 0.0f : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0f) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 inline double quick_tanh_backward(double grad, double x) {
@@ -138,7 +141,7 @@ inline double quick_tanh_backward(double grad, double x) {
   const double t6 = 27.0 + t4 * u;
   const double grad_t3 = grad / t6;
   const double grad_t2 = grad_t3 * u;
-  return x >= -3.0 ? (x <= 3.0 ? -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u : 0.0) : 0.0;
+  return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 struct Forward {
@@ -412,6 +415,11 @@ constexpr Launch LIGHT[] = {
     {},
 };
 
+constexpr Launch TABLE[] = {
+    {80, ANY, 128, 1},
+    {},
+};
+
 constexpr Launch MEDIUM[] = {
     {80, 16384, 128, 1},
     {80, ANY, 128, 2},
@@ -422,14 +430,22 @@ struct ForwardLaunches {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = LIGHT;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
 };
+
+// Where results are looked up in shared memory: threads of a processor's one block, vectors of a thread's turn; and from
+// how many elements on. Smaller tensors find the entries in a processor's cache, but for a function of float16, which
+// has more of them in use.
+constexpr int STAGED_THREADS = 1024, STAGED_VECTORS = 1;
+constexpr int64_t STAGED_FROM = int64_t(1) << 26, STAGED_FROM_OF_HALF = int64_t(1) << 24;
 
 }  // namespace
 """
 
 CUDA_PRELUDE = r"""
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
@@ -445,6 +461,9 @@ __device__ __forceinline__ void store(float& y, float v) { y = v; }
 __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
+
+__device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
+__device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
 
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
@@ -636,6 +655,192 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
+// 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
+// one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; of slopes,
+// which the incoming gradient is multiplied with, a float's upper 24 bits are kept, so that all fit a processor's shared
+// memory.
+
+template <class F>
+using Entry = std::conditional_t<F::INPUTS == 1, uint16_t, uint32_t>;
+constexpr int ENTRIES = 65536;
+constexpr uint32_t NO_SLOPE = 0xffffff00;  // whatever the incoming gradient is, the result is 0
+
+template <class F, typename T>
+__device__ alignas(16) Entry<F> entries[ENTRIES];
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are; and the upper 24 bits of a float, likewise.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
+__device__ __forceinline__ uint32_t to_odd_24(uint32_t bits) {
+  return bits & 0xff ? (bits & ~0xffu) | 0x100 : bits;
+}
+
+template <class F, typename T>
+__global__ void fill(const Params<double> p) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  double in[F::INPUTS], out[1];
+  in[F::INPUTS - 1] = load(same_bits<T>(uint16_t(i)));
+  if constexpr (F::INPUTS == 1) {
+    T y;
+    F::template element<T>(in, out, p);
+    store(y, same_bits<float>(to_odd(out[0])));
+    entries<F, T>[i] = same_bits<uint16_t>(y);
+  } else {
+    in[0] = INFINITY;
+    F::template element<T>(in, out, p);
+    const bool none = out[0] == 0;
+    in[0] = 1;
+    F::template element<T>(in, out, p);
+    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? to_odd_24(to_odd(out[0])) : 0x7fc00000;
+  }
+}
+
+// Element results from what was looked up: it, or its product with the gradient.
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t*, uint16_t y) { return y; }
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t* in, uint32_t slope) {
+  T y;
+  store(y, slope == NO_SLOPE ? 0 : load(same_bits<T>(in[0])) * same_bits<float>(slope));
+  return same_bits<uint16_t>(y);
+}
+
+// Small tensors, and those that are not dense, look up in global memory.
+template <class F, typename T>
+struct LookedUp {
+  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
+  using Launches = typename F::Launches;
+  template <typename, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
+    out[0] = looked_up<T>(in, entries<F, T>[in[INPUTS - 1]]);
+  }
+};
+
+// Large dense tensors: each processor has one block, which looks up in shared memory, where slopes lie as their upper 16
+// bits and the next 8. A thread loads the vectors of its next turn before it looks up those of this one.
+template <class F, typename T>
+__global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<F::INPUTS + 1> call) {
+  constexpr int INPUTS = F::INPUTS, WIDTH = 8;
+  extern __shared__ uint16_t high[];
+  uint8_t* const low = reinterpret_cast<uint8_t*>(high + ENTRIES);
+  using Halves = Vector<uint16_t>;
+  const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_VECTORS) * STAGED_THREADS * gridDim.x;
+  const int thread = int(threadIdx.x);
+  Halves next[STAGED_VECTORS][INPUTS];
+  const auto fetch = [&](int64_t first) {
+#pragma unroll
+    for (int j = 0; j < STAGED_VECTORS; ++j) {
+      const int64_t i = first + j * STAGED_THREADS;
+#pragma unroll
+      for (int k = 0; k < INPUTS; ++k)
+        if (i < whole) next[j][k] = static_cast<const Halves*>(call.data[k])[i];
+    }
+  };
+  const auto look = [&](const uint16_t* in) {
+    const uint16_t at = in[INPUTS - 1];
+    if constexpr (INPUTS == 1) return looked_up<T>(in, high[at]);
+    else return looked_up<T>(in, uint32_t(high[at]) << 16 | uint32_t(low[at]) << 8);
+  };
+  int64_t first = int64_t(blockIdx.x) * STAGED_VECTORS * STAGED_THREADS + thread;
+  fetch(first);
+  if constexpr (INPUTS == 1) {
+    for (int k = thread; k < ENTRIES / WIDTH; k += STAGED_THREADS)
+      reinterpret_cast<Halves*>(high)[k] = reinterpret_cast<const Halves*>(entries<F, T>)[k];
+  } else {
+#pragma unroll 8
+    for (int k = thread; k < ENTRIES; k += STAGED_THREADS) {
+      high[k] = entries<F, T>[k] >> 16;
+      low[k] = entries<F, T>[k] >> 8 & 0xff;
+    }
+  }
+  __syncthreads();
+  for (; first < whole; first += turn) {
+    Halves now[STAGED_VECTORS][INPUTS];
+    memcpy(now, next, sizeof(now));
+    fetch(first + turn);
+#pragma unroll
+    for (int j = 0; j < STAGED_VECTORS; ++j) {
+      const int64_t i = first + j * STAGED_THREADS;
+      Halves y;
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) {
+        uint16_t in[INPUTS];
+#pragma unroll
+        for (int k = 0; k < INPUTS; ++k) in[k] = now[j][k].at[e];
+        y.at[e] = look(in);
+      }
+      if (i < whole) static_cast<Halves*>(call.data[INPUTS])[i] = y;
+    }
+  }
+  if (blockIdx.x == 0 && whole * WIDTH + thread < call.numel) {  // what is left of the last vector
+    uint16_t in[INPUTS];
+#pragma unroll
+    for (int k = 0; k < INPUTS; ++k) in[k] = static_cast<const uint16_t*>(call.data[k])[whole * WIDTH + thread];
+    static_cast<uint16_t*>(call.data[INPUTS])[whole * WIDTH + thread] = look(in);
+  }
+}
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  cudaDeviceGetAttribute(&value, which, device);
+  return value;
+}
+
+// Fills a table unless it has been on this device. Others may look it up when this returns; while a graph is captured
+// nobody can wait, so that the graph fills it anew each time.
+template <class F, typename T, int N>
+cudaError_t filled(const Call<N>& call) {
+  static std::atomic<uint64_t> devices{0};
+  const uint64_t bit = uint64_t(1) << (call.device & 63);
+  if (devices.load() & bit) return cudaSuccess;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  const auto kernel = fill<F, T>;
+  kernel<<<ENTRIES / 128, 128, 0, stream>>>(params<double>(call));
+  error = cudaGetLastError();
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  error = cudaStreamSynchronize(stream);
+  if (error == cudaSuccess) devices |= bit;
+  return error;
+}
+
+template <class F, typename T, int N>
+cudaError_t look_up(const Call<N>& call) {
+  cudaError_t error = filled<F, T>(call);
+  if (error != cudaSuccess) return error;
+  constexpr int BYTES = ENTRIES * (F::INPUTS == 1 ? 2 : 3);
+  constexpr int64_t from = F::INPUTS == 1 && std::is_same_v<T, __half> ? STAGED_FROM_OF_HALF : STAGED_FROM;
+  const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= from;
+  if (!dense || attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device) < BYTES)
+    return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
+  const auto kernel = staged<F, T>;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+  if (error != cudaSuccess) return error;
+  const int blocks = attribute(cudaDevAttrMultiProcessorCount, call.device);
+  kernel<<<blocks, STAGED_THREADS, BYTES, static_cast<cudaStream_t>(call.stream)>>>(call);
+  return cudaGetLastError();
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_16(const Call<N>& call) {
+  if constexpr (F::LOOKED_UP) return look_up<F, T>(call);
+  else return launch<F, T, M>(call);
+}
 // Makes a device the current one for a while.
 struct OnDevice {
   explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
@@ -656,8 +861,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, float>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, float>(call); break;  // bfloat16
+      case 5: error = launch_16<F, __half, float>(call); break;  // float16
+      case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

@@ -28,25 +28,6 @@ from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
-namespace approximate {
-
-__device__ __forceinline__ Approximate square_of_two(Approximate x) {
-  return x.v * x.v;
-}
-
-__device__ __forceinline__ Approximate tanh_of_two(Approximate x) {
-  return tanhf(x.v);
-}
-
-__device__ __forceinline__ Approximate tanh_shrink(Approximate x) {
-  const float c[] = {0.3333333134651184f, -0.13333067297935486f, 0.053931597620248795f, -0.02167247235774994f,
-      0.008325383998453617f, -0.002748817903921008f, 0.0006410788046196103f, -7.354012632276863e-05f};
-  const float s = x.v * x.v;
-  return s < 1.5625f ? 0.0f + x.v * (s * polynomial(c, s)) : x.v - tanhf(x.v);
-}
-
-}  // namespace approximate
-
 namespace {
 
 template <typename X>
@@ -88,6 +69,7 @@ __device__ __forceinline__ M tanh_shrink(M x) {
 }
 
 // y = x - tanh(x)
+// In 16 bits results are looked up among all there are, as computing takes longer than moving.
 template <typename M>
 __device__ __forceinline__ M tanhshrink_forward(M x) {
   return tanh_shrink(x);
@@ -111,6 +93,7 @@ __device__ __forceinline__ double tanhshrink_backward(double grad, double x) {
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
+  static constexpr bool LOOKED_UP = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = tanhshrink_forward(in[0]);
@@ -120,6 +103,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
+  static constexpr bool LOOKED_UP = false;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = tanhshrink_backward(in[0], in[1]);
@@ -711,14 +695,19 @@ struct Launch {
 };
 constexpr int64_t ANY = INT64_MAX;
 
-constexpr Launch HEAVY[] = {
-    {80, 32768, 128, 1},
-    {80, ANY, 128, 2},
+constexpr Launch TABLE[] = {
+    {80, ANY, 128, 1},
     {},
 };
 
 constexpr Launch MEDIUM[] = {
     {80, 16384, 128, 1},
+    {80, ANY, 128, 2},
+    {},
+};
+
+constexpr Launch HEAVY[] = {
+    {80, 32768, 128, 1},
     {80, ANY, 128, 2},
     {},
 };
@@ -737,69 +726,29 @@ constexpr Launch HEAVY_32[] = {
 };
 
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
 };
+
+// Where results are looked up in shared memory: threads of a processor's one block, vectors of a thread's turn; and from
+// how many elements on. Smaller tensors find the entries in a processor's cache, but for a function of float16, which
+// has more of them in use.
+constexpr int STAGED_THREADS = 1024, STAGED_VECTORS = 1;
+constexpr int64_t STAGED_FROM = int64_t(1) << 26, STAGED_FROM_OF_HALF = int64_t(1) << 24;
 
 }  // namespace
 """
 
 CUDA_PRELUDE = r"""
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
 
-// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's.
-namespace approximate {
-
-// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
-__device__ __forceinline__ float ex2(float x) {
-#ifdef __CUDACC__
-  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return exp2f(x);
-#endif
-}
-__device__ __forceinline__ float rcp(float x) {
-#ifdef __CUDACC__
-  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return 1.0f / x;
-#endif
-}
-__device__ __forceinline__ float ex4(float x) {
-  const float root = ex2(x);
-  return root * root;
-}
-
-struct Approximate {
-  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
-  __device__ __forceinline__ explicit operator float() const { return v; }
-  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
-  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
-  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
-  }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
-  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
-  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
-  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
-  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
-  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
-  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
-  float v;
-};
-
-}  // namespace approximate
-
-using approximate::Approximate;
 
 namespace {
 
@@ -858,12 +807,6 @@ __device__ __forceinline__ Power<Word<X>> power(X of) {
   return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
-template <>
-struct Words<Approximate> {
-  using one = Approximate;
-  using two = Approximate;
-};
-
 __device__ __forceinline__ float load(float v) { return v; }
 __device__ __forceinline__ float load(__half v) { return __half2float(v); }
 __device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
@@ -872,6 +815,9 @@ __device__ __forceinline__ void store(float& y, float v) { y = v; }
 __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
+
+__device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
+__device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
 
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
@@ -916,7 +862,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
 }
 
 constexpr int MOST_THREADS = 256;  // of a block
@@ -1063,6 +1009,192 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
+// 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
+// one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; of slopes,
+// which the incoming gradient is multiplied with, a float's upper 24 bits are kept, so that all fit a processor's shared
+// memory.
+
+template <class F>
+using Entry = std::conditional_t<F::INPUTS == 1, uint16_t, uint32_t>;
+constexpr int ENTRIES = 65536;
+constexpr uint32_t NO_SLOPE = 0xffffff00;  // whatever the incoming gradient is, the result is 0
+
+template <class F, typename T>
+__device__ alignas(16) Entry<F> entries[ENTRIES];
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are; and the upper 24 bits of a float, likewise.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
+__device__ __forceinline__ uint32_t to_odd_24(uint32_t bits) {
+  return bits & 0xff ? (bits & ~0xffu) | 0x100 : bits;
+}
+
+template <class F, typename T>
+__global__ void fill(const Params<double> p) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  double in[F::INPUTS], out[1];
+  in[F::INPUTS - 1] = load(same_bits<T>(uint16_t(i)));
+  if constexpr (F::INPUTS == 1) {
+    T y;
+    F::template element<T>(in, out, p);
+    store(y, same_bits<float>(to_odd(out[0])));
+    entries<F, T>[i] = same_bits<uint16_t>(y);
+  } else {
+    in[0] = INFINITY;
+    F::template element<T>(in, out, p);
+    const bool none = out[0] == 0;
+    in[0] = 1;
+    F::template element<T>(in, out, p);
+    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? to_odd_24(to_odd(out[0])) : 0x7fc00000;
+  }
+}
+
+// Element results from what was looked up: it, or its product with the gradient.
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t*, uint16_t y) { return y; }
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t* in, uint32_t slope) {
+  T y;
+  store(y, slope == NO_SLOPE ? 0 : load(same_bits<T>(in[0])) * same_bits<float>(slope));
+  return same_bits<uint16_t>(y);
+}
+
+// Small tensors, and those that are not dense, look up in global memory.
+template <class F, typename T>
+struct LookedUp {
+  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
+  using Launches = typename F::Launches;
+  template <typename, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
+    out[0] = looked_up<T>(in, entries<F, T>[in[INPUTS - 1]]);
+  }
+};
+
+// Large dense tensors: each processor has one block, which looks up in shared memory, where slopes lie as their upper 16
+// bits and the next 8. A thread loads the vectors of its next turn before it looks up those of this one.
+template <class F, typename T>
+__global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<F::INPUTS + 1> call) {
+  constexpr int INPUTS = F::INPUTS, WIDTH = 8;
+  extern __shared__ uint16_t high[];
+  uint8_t* const low = reinterpret_cast<uint8_t*>(high + ENTRIES);
+  using Halves = Vector<uint16_t>;
+  const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_VECTORS) * STAGED_THREADS * gridDim.x;
+  const int thread = int(threadIdx.x);
+  Halves next[STAGED_VECTORS][INPUTS];
+  const auto fetch = [&](int64_t first) {
+#pragma unroll
+    for (int j = 0; j < STAGED_VECTORS; ++j) {
+      const int64_t i = first + j * STAGED_THREADS;
+#pragma unroll
+      for (int k = 0; k < INPUTS; ++k)
+        if (i < whole) next[j][k] = static_cast<const Halves*>(call.data[k])[i];
+    }
+  };
+  const auto look = [&](const uint16_t* in) {
+    const uint16_t at = in[INPUTS - 1];
+    if constexpr (INPUTS == 1) return looked_up<T>(in, high[at]);
+    else return looked_up<T>(in, uint32_t(high[at]) << 16 | uint32_t(low[at]) << 8);
+  };
+  int64_t first = int64_t(blockIdx.x) * STAGED_VECTORS * STAGED_THREADS + thread;
+  fetch(first);
+  if constexpr (INPUTS == 1) {
+    for (int k = thread; k < ENTRIES / WIDTH; k += STAGED_THREADS)
+      reinterpret_cast<Halves*>(high)[k] = reinterpret_cast<const Halves*>(entries<F, T>)[k];
+  } else {
+#pragma unroll 8
+    for (int k = thread; k < ENTRIES; k += STAGED_THREADS) {
+      high[k] = entries<F, T>[k] >> 16;
+      low[k] = entries<F, T>[k] >> 8 & 0xff;
+    }
+  }
+  __syncthreads();
+  for (; first < whole; first += turn) {
+    Halves now[STAGED_VECTORS][INPUTS];
+    memcpy(now, next, sizeof(now));
+    fetch(first + turn);
+#pragma unroll
+    for (int j = 0; j < STAGED_VECTORS; ++j) {
+      const int64_t i = first + j * STAGED_THREADS;
+      Halves y;
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) {
+        uint16_t in[INPUTS];
+#pragma unroll
+        for (int k = 0; k < INPUTS; ++k) in[k] = now[j][k].at[e];
+        y.at[e] = look(in);
+      }
+      if (i < whole) static_cast<Halves*>(call.data[INPUTS])[i] = y;
+    }
+  }
+  if (blockIdx.x == 0 && whole * WIDTH + thread < call.numel) {  // what is left of the last vector
+    uint16_t in[INPUTS];
+#pragma unroll
+    for (int k = 0; k < INPUTS; ++k) in[k] = static_cast<const uint16_t*>(call.data[k])[whole * WIDTH + thread];
+    static_cast<uint16_t*>(call.data[INPUTS])[whole * WIDTH + thread] = look(in);
+  }
+}
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  cudaDeviceGetAttribute(&value, which, device);
+  return value;
+}
+
+// Fills a table unless it has been on this device. Others may look it up when this returns; while a graph is captured
+// nobody can wait, so that the graph fills it anew each time.
+template <class F, typename T, int N>
+cudaError_t filled(const Call<N>& call) {
+  static std::atomic<uint64_t> devices{0};
+  const uint64_t bit = uint64_t(1) << (call.device & 63);
+  if (devices.load() & bit) return cudaSuccess;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  const auto kernel = fill<F, T>;
+  kernel<<<ENTRIES / 128, 128, 0, stream>>>(params<double>(call));
+  error = cudaGetLastError();
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  error = cudaStreamSynchronize(stream);
+  if (error == cudaSuccess) devices |= bit;
+  return error;
+}
+
+template <class F, typename T, int N>
+cudaError_t look_up(const Call<N>& call) {
+  cudaError_t error = filled<F, T>(call);
+  if (error != cudaSuccess) return error;
+  constexpr int BYTES = ENTRIES * (F::INPUTS == 1 ? 2 : 3);
+  constexpr int64_t from = F::INPUTS == 1 && std::is_same_v<T, __half> ? STAGED_FROM_OF_HALF : STAGED_FROM;
+  const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= from;
+  if (!dense || attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device) < BYTES)
+    return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
+  const auto kernel = staged<F, T>;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+  if (error != cudaSuccess) return error;
+  const int blocks = attribute(cudaDevAttrMultiProcessorCount, call.device);
+  kernel<<<blocks, STAGED_THREADS, BYTES, static_cast<cudaStream_t>(call.stream)>>>(call);
+  return cudaGetLastError();
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_16(const Call<N>& call) {
+  if constexpr (F::LOOKED_UP) return look_up<F, T>(call);
+  else return launch<F, T, M>(call);
+}
 // Makes a device the current one for a while.
 struct OnDevice {
   explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
@@ -1083,8 +1215,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
+      case 5: error = launch_16<F, __half, float>(call); break;  // float16
+      case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

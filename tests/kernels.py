@@ -245,6 +245,41 @@ LIBRARY = {
         True,
         others=((0.5, -2.0), (-1.0, 20.0)),
     ),
+    # chains
+    "add_min_gelu_scale": Activation(
+        lambda x: F.gelu(torch.minimum(x + 0.5, torch.zeros_like(x))) * 2, (-0.5,)
+    ),
+    "clamp_scale_clamp_divide": Activation(
+        lambda x: (x.clamp(0, 1) * 2).clamp(0, 1) / 2, (0.0, 0.5, 1.0)
+    ),
+    "gelu_gelu": Activation(lambda x: F.gelu(F.gelu(x))),
+    "hardswish_relu": Activation(lambda x: F.relu(F.hardswish(x)), (0.0, 3.0, -3.0)),
+    "hardtanh_mish": Activation(lambda x: F.mish(F.hardtanh(x)), (-1.0, 1.0)),
+    "leaky_relu_twice": Activation(lambda x: F.leaky_relu(F.leaky_relu(x)), (0.0,)),
+    "mish_add_hardtanh_scale": Activation(lambda x: F.hardtanh(F.mish(x) + 0.5) * 2, (0.6859208,)),
+    "mish_mish": Activation(lambda x: F.mish(F.mish(x))),
+    "mish_tanh": Activation(lambda x: torch.tanh(F.mish(x))),
+    "relu_leaky_relu_gelu_sigmoid": Activation(
+        lambda x: torch.sigmoid(F.gelu(F.leaky_relu(F.relu(x)))), (0.0,)
+    ),
+    "scale_tanh_scale_sigmoid": Activation(lambda x: torch.sigmoid(torch.tanh(x * 2) * 0.5)),
+    "scaled_relu_sigmoid": Activation(lambda x: torch.sigmoid(F.relu(x) * 2), (0.0,)),
+    "silu_half_clamp_tanh_clamp": Activation(
+        lambda x: torch.tanh((F.silu(x) / 2).clamp(-1, 1)).clamp(-1, 1)
+    ),
+    "silu_hardswish": Activation(lambda x: F.hardswish(F.silu(x)), (3.1488,)),
+    "silu_scale_silu": Activation(lambda x: F.silu(F.silu(x) * 0.5)),
+    "softplus_tanh_mish_silu_hardtanh": Activation(
+        lambda x: F.hardtanh(F.silu(F.mish(torch.tanh(F.softplus(x)))))
+    ),
+    "subtract_mish": Activation(lambda x: F.mish(x - 0.7)),
+    "subtract_tanh_subtract": Activation(lambda x: torch.tanh(x - 0.5) - 0.2),
+    "tanh_gelu_mish_silu_sigmoid": Activation(
+        lambda x: torch.sigmoid(F.silu(F.mish(F.gelu(torch.tanh(x)))))
+    ),
+    "tanh_of_silu_then_gelu_hardtanh": Activation(
+        lambda x: F.hardtanh(F.gelu(torch.tanh(F.silu(x))))
+    ),
 }  # fmt: skip
 EXACT = [name for name, row in LIBRARY.items() if row.exact]
 ON_CUDA = pytest.param(

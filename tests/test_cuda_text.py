@@ -31,7 +31,9 @@ pytestmark = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 CHIPS = ("80", "90", "100")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-DOUBLE = re.compile(r"(?:For|Back)wardEdd")  # how the name of an instance for double is mangled
+# how the names of what computes in double are mangled: an instance for it, and what fills a table
+DOUBLE = re.compile(r"(?:For|Back)wardEdd|4fillI")
+FILLED = 2  # kernels more where results are looked up: one fills a table, another stages it
 SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 WHOLE = ("rrelu", "swiglu")  # compiled with every index; the others as dense tensors need it
@@ -78,7 +80,8 @@ def vectors(name: str) -> int:
     text = generated(name).LAUNCH_SOURCE
     tables = dict(re.findall(r"constexpr Launch (\w+)\[\] = \{(.*?)\{\},\n\};", text, re.DOTALL))
     found = [
-        (2 if bits == "16" else 1) * len({"1", *re.findall(r", (\d)\}", tables[table])})
+        (2 if bits == "16" else 1)
+        * (len({"1", *re.findall(r", (\d)\}", tables[table])}) + (FILLED if table == "TABLE" else 0))
         for bits, table in re.findall(r"\*BITS(\d+) = (\w+)", text)
     ]
     return sum(found)

@@ -52,7 +52,7 @@ TORCH: dict[str, Function] = {
 COMPUTED: dict[str, Function] = TORCH | {
     "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge, "eq": torch.eq, "ne": torch.ne,
     "fma": lambda a, b, c: (a.double() * b + c).to(a.dtype), "quotient": torch.div,
-    "by_width": lambda narrow, wide: wide,
+    "by_width": lambda narrow, wide: wide, "saturate": torch.clamp,
     "finite_below": lambda x: x.clamp(min=-(2.0**1022)), "finite_above": lambda x: x.clamp(max=2.0**1022),
     "sigmoid_slope": lambda x: torch.exp(-abs(x)) / (1 + torch.exp(-abs(x))).square(),
     "tanh_slope": lambda x: 4 * torch.exp(-2 * abs(x)) / (1 + torch.exp(-2 * abs(x))).square(),

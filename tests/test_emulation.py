@@ -34,8 +34,9 @@ from fusegen.pipeline import compilation
 
 EMULATION = Path(__file__).resolve().parent / "emulation"
 FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-FLAGS += ["-fsanitize=undefined", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
+FLAGS += ["-pthread", "-fsanitize=undefined", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
+SHARED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 TABLE = re.compile(r"(constexpr Launch \w+\[\] = )\{.*?\{\},\n\};", re.DOTALL)
 CHIPS = {70: (128, 1), 71: (128, 2), 72: (256, 4)}  # threads of a block, and vectors of a thread
 FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "rank", "size", "stride")
@@ -71,6 +72,9 @@ class State(ctypes.Structure):
         ("blocks", ctypes.c_int64),
         ("chip", ctypes.c_int),
         ("threads", ctypes.c_int),
+        ("shared", ctypes.c_int),
+        ("capturing", ctypes.c_int),
+        ("waits", ctypes.c_int64),
     ]
 
 
@@ -143,7 +147,8 @@ def emulated(
         own: launch by the module's own tables; else as `CHIPS` says, whatever the size.
     """
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", module.CUDA_TEXT)
-    assert launches == 1
+    text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
+    assert (launches, staged) in ((1, 0), (3, 1))  # a table of results is filled, and staged
     if not own:
         rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}}}" for chip, by in CHIPS.items())
         text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
@@ -820,3 +825,166 @@ def test_what_goes_wrong_is_reported(emulate: Callable[[str], Emulated]) -> None
     call.device, launches = 2, kernel.state.launches
     assert kernel.launch(ctypes.byref(call)) == b"invalid device ordinal"
     assert (kernel.state.launches, kernel.state.device) == (launches, 0)
+
+
+# --- results that are looked up -------------------------------------------------------------------------
+
+HALVES = (torch.bfloat16, torch.float16)
+SHARED_BYTES = 227 * 1024  # of a block on an H200
+
+
+@pytest.fixture
+def looked_up(emulate: Callable[[str], Emulated]) -> Iterator[Emulated]:
+    """serf, whose 16-bit results are looked up both ways, where all is in global memory."""
+    emulation = emulate("serf")
+    yield emulation
+    state = emulation.forward.state
+    state.shared, state.capturing, state.device = 0, 0, 0
+
+
+def every(dtype: torch.dtype) -> Tensor:
+    """All values of a 16-bit type."""
+    return torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+
+
+def nearest(exact: Tensor, dtype: torch.dtype) -> Tensor:
+    """Doubles rounded once; a conversion by way of float rounds twice."""
+    near = exact.to(dtype)
+    bits = near.view(torch.int16)
+    others = [(bits + step).view(dtype) for step in (-1, 1)]
+    gap = (near.double() - exact).abs()
+    for other in others:
+        closer = (other.double() - exact).abs() < gap
+        near = torch.where(closer, other, near)
+        gap = torch.where(closer, (other.double() - exact).abs(), gap)
+    return near
+
+
+def serf_in_double(x: Tensor) -> Tensor:
+    return x.double() * torch.erf(F.softplus(x.double(), threshold=100.0))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_what_is_looked_up_is_the_real_value_rounded_once(looked_up: Emulated, dtype: torch.dtype) -> None:
+    x = every(dtype)
+    ordinary = x.isfinite() & (x > -30)  # below, erf of a double has lost its digits
+    [y] = looked_up_by(looked_up.forward, x)
+    assert_same(y[ordinary], nearest(serf_in_double(x[ordinary]), dtype), x[ordinary])
+    assert y[x.isnan()].isnan().all()
+    assert y[x == torch.inf].item() == torch.inf
+
+
+def looked_up_by(kernel: Kernel, *inputs: Tensor, **how: Any) -> list[Tensor]:
+    """What the kernel makes of some tensors, its table being filled before."""
+    for device in (0, 1):
+        fill_table(kernel, inputs[0].dtype, device)
+    return run(kernel, *inputs, **how)
+
+
+def fill_table(kernel: Kernel, dtype: torch.dtype, device: int) -> int:
+    """How many launches one element takes on a device."""
+    x, before = torch.zeros(8, dtype=dtype), kernel.state.launches
+    call = kernel.call()
+    call.data[:], call.numel, call.rank = [x.data_ptr()] * (kernel.inputs + 1), 1, 1
+    call.dtype, call.device, call.dense, call.size[0] = SCALAR_TYPES[dtype], device, True, 1
+    for k in range(kernel.inputs + 1):
+        call.stride[k][0] = 1
+    assert kernel.launch(ctypes.byref(call)) is None
+    return int(kernel.state.launches - before)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_gradient_is_its_product_with_a_slope_of_sixteen_digits(
+    looked_up: Emulated, dtype: torch.dtype
+) -> None:
+    x = every(dtype)
+    x = x[x.isfinite() & (x.abs() < 30)]
+    leaf = x.double().requires_grad_()
+    [slope] = torch.autograd.grad(serf_in_double(leaf).sum(), leaf)
+    [once] = looked_up_by(looked_up.backward, torch.ones_like(x), x)
+    assert_same(once, nearest(slope, dtype), x)
+    for grad in (-3.25, 0.00372, 117.0):
+        g = torch.full_like(x, grad)
+        [actual] = looked_up_by(looked_up.backward, g, x)
+        exact = g.double() * slope
+        steps = (actual.view(torch.int16).int() - nearest(exact, dtype).view(torch.int16).int()).abs()
+        assert steps[exact != 0].max() <= 1
+        assert (steps > 0).float().mean() < 0.05
+    g = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0], dtype=dtype)
+    [actual] = looked_up_by(looked_up.backward, g, torch.full_like(g, 0.5))
+    assert_same(actual, g)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_where_there_is_no_slope_no_gradient_comes_through(
+    emulate: Callable[[str], Emulated], dtype: torch.dtype
+) -> None:
+    """Not even an infinite one, of which a product with 0 would make NaN."""
+    kernel = emulate("silu_half_clamp_tanh_clamp").backward
+    x = torch.tensor([-3.0, 2.0, 2.25, 300.0, torch.inf, torch.nan], dtype=dtype)
+    [actual] = looked_up_by(kernel, torch.full_like(x, torch.inf), x)
+    assert_same(actual, torch.tensor([-torch.inf, torch.inf, 0.0, 0.0, 0.0, torch.nan], dtype=dtype), x)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_in_shared_memory_the_same_is_found(
+    looked_up: Emulated, staged: Emulated, dtype: torch.dtype, which: str
+) -> None:
+    """Whatever is left of the last vector and of the last turn of the blocks."""
+    there, here = getattr(staged, which), getattr(looked_up, which)
+    there.state.shared = SHARED_BYTES
+    x = every(dtype)
+    for n in (65_536, 65_535, 65_529, 16_384 + 8, 16_384, 4096 + 1, 4096):
+        inputs = [x.roll(k * 777)[:n] for k in range(there.inputs)]
+        [found] = looked_up_by(there, *inputs)
+        assert (there.state.threads, there.state.blocks) == (1024, 2)
+        [expected] = looked_up_by(here, *inputs)
+        assert_same(found, expected, *inputs)
+    there.state.shared = 0
+    [found] = looked_up_by(there, *inputs)
+    assert there.state.threads == 128  # where a block cannot have as much
+    assert_same(found, expected, *inputs)
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    """serf, where tensors of 4,096 elements are already large."""
+    module: Any = ModuleType("serf")
+    vars(module).update(vars(generated("serf")))
+    module.CUDA_TEXT = re.sub(r"int64_t\(1\) << 2[46]", "4096", module.CUDA_TEXT)
+    assert module.CUDA_TEXT.count("4096") == 2
+    return emulated(module, "serf", tmp_path_factory.mktemp("staged"))
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3])
+@pytest.mark.parametrize("over", [None, {0: 0}])
+def test_where_a_tensor_lies_does_not_matter(
+    looked_up: Emulated, staged: Emulated, shift: int, over: dict[int, int] | None
+) -> None:
+    staged.forward.state.shared = SHARED_BYTES
+    x = every(torch.bfloat16)[:20_001]
+    [expected] = looked_up_by(looked_up.forward, x)
+    [found] = looked_up_by(staged.forward, x, shift=shift, over=over)
+    assert staged.forward.state.threads == (128 if shift else 1024)
+    assert_same(found, expected, x)
+    spread = every(torch.bfloat16).view(256, 256).t()
+    [found] = looked_up_by(staged.forward, spread, dense=False)
+    assert_same(found.t().reshape(-1), looked_up_by(looked_up.forward, spread.t().reshape(-1))[0])
+
+
+def test_a_table_is_filled_once_a_device_and_waited_for(tmp_path: Path) -> None:
+    kernel = emulated(generated("serf"), "serf", tmp_path).forward
+    state = kernel.state
+    state.capturing = 1  # nobody can wait, so that it is filled each time
+    assert [fill_table(kernel, torch.bfloat16, 0) for _ in range(3)] == [2, 2, 2]
+    assert state.waits == 0
+    state.capturing = 0
+    assert [fill_table(kernel, torch.bfloat16, 0) for _ in range(3)] == [2, 1, 1]
+    assert state.waits == 1
+    state.capturing = 1
+    assert fill_table(kernel, torch.bfloat16, 0) == 1
+    assert fill_table(kernel, torch.float16, 0) == 2  # another table
+    state.capturing = 0
+    assert [fill_table(kernel, torch.bfloat16, 1) for _ in range(2)] == [2, 1]
+    assert state.waits == 2

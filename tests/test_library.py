@@ -188,7 +188,7 @@ def test_the_gradient_at_a_kink_is_eagers(name: str, dtype: torch.dtype, device:
     at = torch.tensor([*kinks, *(-v for v in kinks)], dtype=dtype)
     near = [torch.nextafter(at, at.new_tensor(v)) for v in (-math.inf, math.inf)]
     ends = torch.tensor([math.inf, -math.inf], dtype=dtype)
-    if name == "hardsigmoid_keras" and dtype == torch.float64:
+    if name == "hardswish_relu" or (name == "hardsigmoid_keras" and dtype == torch.float64):
         near = []  # eager rounds before it compares
     x = torch.cat([at, *near, ends]).to(device)
     others = [torch.full_like(x, 1.25) for _ in range(LIBRARY[name].inputs - 1)]

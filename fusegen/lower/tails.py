@@ -35,7 +35,10 @@ def unlost(program: Program, incoming: str | None = None) -> Program:
     for let in program.lets:
         lift.step(let)
     results = tuple(map(lift.whole, program.results))
-    return Program(program.inputs, program.params, needed(lift.lets, results), results)
+    lets = needed(lift.lets, results)
+    there = {let.name for let in lets}
+    lets = tuple(Let(let.name, lift.taken_back(let, there)) for let in lets)
+    return Program(program.inputs, program.params, lets, results)
 
 
 class _Lift:
@@ -64,6 +67,13 @@ class _Lift:
             self.lets.append(Let(lifted.name, found[0]))
             self.lifted[let.name] = lifted, found[1]
         self.lets.append(Let(let.name, self.whole(let.term)))
+
+    def taken_back(self, let: Let, there: set[str]) -> Term:
+        """A step's term; of a gate that is there lifted, too, that taken back: it is computed once."""
+        match let.term, self.lifted.get(let.name):
+            case Apply("gate"), (lifted, argument) if lifted.name in there:
+                return lifted * call("lift_back", argument)
+        return let.term
 
     def argument(self, term: Term) -> Name:
         """The name of a tail's argument, which is needed twice."""

@@ -46,11 +46,13 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "most_threads": MOST_THREADS,
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
     }
+    looked_up = texts.forward.looked_up or texts.backward.looked_up
+    shared["table"] = fill("table.cu.j2", {}).rstrip("\n") if looked_up else ""
     return {
         "call": fill("call.h.j2", shared),
         "arithmetic": fill("arithmetic.h.j2", shared),
         "layout": fill("layout.cpp.j2", shared),
-        "launch": fill("launch.cu.j2", _launches((texts.forward, texts.backward))),
+        "launch": fill("launch.cu.j2", _launches((texts.forward, texts.backward)) | {"table": looked_up}),
         "cuda_prelude": fill("prelude.cu.j2", shared),
         "cuda": _kernels(Device.CUDA, texts, shared),
         "cpu_prelude": fill("prelude.cpp.j2", shared),
@@ -98,6 +100,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "notes": kernel.notes[device],
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],
+            "looked_up": kernel.looked_up,
         }
         for kernel in (texts.forward, texts.backward)
     ]
@@ -108,6 +111,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "library": texts.approximations if device is Device.CUDA else texts.vectorised,
         "qualifier": QUALIFIERS[device],
         "launches": device is Device.CUDA,
+        "table": shared["table"] if device is Device.CUDA else "",
     }
     return fill("kernel.j2", shared | own)
 

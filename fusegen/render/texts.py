@@ -50,6 +50,7 @@ class KernelText:
         definitions: per device, the function of one element in each math type.
         elements: per device, the statement that calls it.
         shares: how dense tensors are shared out on CUDA, for each width of elements.
+        looked_up: whether 16-bit results are looked up on CUDA, in a table of all there are.
     """
 
     name: str
@@ -60,6 +61,7 @@ class KernelText:
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
     shares: tuple[Share, ...]
+    looked_up: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,21 @@
-// CUDA on the CPU, one thread after the other: enough of it to run a generated module's own text.
+// CUDA on the CPU, one thread after the other: enough of it to run a generated module's own text. The threads of a
+// block that has shared memory run at once, since they wait for one another.
 //
 // A kernel launched as kernel<<<blocks, threads, shared, stream>>>(arguments) has been rewritten as
-// emulate(kernel, blocks, threads, shared, stream, arguments).
+// emulate(kernel, blocks, threads, shared, stream, arguments), and extern __shared__ T name[]; as
+// T* name = shared<T>();
 
 #pragma once
 
 #include <math.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -22,10 +28,18 @@
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
-inline dim3 blockIdx, threadIdx, blockDim, gridDim;
+inline thread_local dim3 blockIdx, threadIdx;
+inline dim3 blockDim, gridDim;
 
 typedef struct CUstream_st* cudaStream_t;
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidDevice = 101 };
 
 // What a test sets, and what it reads afterwards.
@@ -38,6 +52,9 @@ struct Emulation {
   int64_t launches = 0, blocks = 0;
   int chip = 90;                    // what the devices are
   int threads = 0;                  // of a block of the launch
+  int shared = 0;                   // bytes that a block may have
+  int capturing = 0;                // whether streams are being captured
+  int64_t waits = 0;                // how often a stream was waited for
 };
 extern "C" {
 Emulation emulation;
@@ -53,16 +70,47 @@ inline cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
-  *value = which == cudaDevAttrComputeCapabilityMajor ? emulation.chip / 10 : emulation.chip % 10;
+  if (which == cudaDevAttrComputeCapabilityMajor) *value = emulation.chip / 10;
+  if (which == cudaDevAttrComputeCapabilityMinor) *value = emulation.chip % 10;
+  if (which == cudaDevAttrMaxSharedMemoryPerBlockOptin) *value = emulation.shared;
+  if (which == cudaDevAttrMultiProcessorCount) *value = 2;
   return cudaSuccess;
+}
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatus(emulation.capturing);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  emulation.waits += 1;
+  return emulation.capturing ? cudaErrorInvalidValue : cudaSuccess;
+}
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
+  return bytes <= emulation.shared ? cudaSuccess : cudaErrorInvalidValue;
 }
 inline cudaError_t cudaGetLastError() { return cudaError_t(std::exchange(emulation.launch_error, 0)); }
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorInvalidDevice ? "invalid device ordinal" : "invalid argument";
 }
 
+// A block's shared memory, and where its threads wait for one another.
+inline std::vector<char> shared_bytes;
+template <typename T>
+T* shared() {
+  return reinterpret_cast<T*>(shared_bytes.data());
+}
+inline std::mutex barrier;
+inline std::condition_variable everyone;
+inline unsigned arrived = 0;
+inline void __syncthreads() {
+  std::unique_lock<std::mutex> lock(barrier);
+  const unsigned round = arrived++ / blockDim.x;
+  everyone.notify_all();
+  everyone.wait(lock, [&] { return arrived / blockDim.x > round; });
+}
+
 template <typename... Parameters, typename... Arguments>
-void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, size_t, cudaStream_t stream,
+void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, size_t bytes, cudaStream_t stream,
              const Arguments&... arguments) {
   emulation.launches += 1;
   emulation.blocks = blocks;
@@ -71,12 +119,21 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
   emulation.launched_stream = stream;
   gridDim.x = unsigned(blocks);
   blockDim.x = threads;
-  for (int64_t block = emulation.first_block; block < blocks; ++block)
-    for (unsigned thread = 0; thread < threads; ++thread) {
-      blockIdx.x = unsigned(block);
-      threadIdx.x = thread;
-      kernel(arguments...);
+  const auto run = [&](int64_t block, unsigned thread) {
+    blockIdx.x = unsigned(block);
+    threadIdx.x = thread;
+    kernel(arguments...);
+  };
+  for (int64_t block = emulation.first_block; block < blocks; ++block) {
+    if (bytes) {
+      shared_bytes.assign(bytes, char(0xa5));
+      std::vector<std::thread> all;
+      for (unsigned thread = 0; thread < threads; ++thread) all.emplace_back(run, block, thread);
+      for (std::thread& one : all) one.join();
+    } else {
+      for (unsigned thread = 0; thread < threads; ++thread) run(block, thread);
     }
+  }
 }
 
 template <typename To, typename From>
