@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.ir import Kernel, Math, operations
+from fusegen.ops import NESTED
 
 LIGHT, MEDIUM, HEAVY, TABLE = "light", "medium", "heavy", "table"
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
@@ -43,6 +44,11 @@ SLOTS: dict[str, tuple[int, int]] = {
     "words": (2, 0), "narrow": (1, 0), "product": (2, 1), "sum": (6, 1), "scaled": (2, 1),
     "product_plus": (5, 1), "line_of_two": (8, 1), "square_of_two": (6, 1), "cube_of_two": (7, 2),
     "lifted": (2, 0), "lift_back": (3, 0),
+    "gate_of_two": (44, 7), "sigmoid_of_two": (36, 7), "sigmoid_slope_of_two": (40, 7),
+    "tanh_slope_of_two": (42, 8), "times_ndtr_of_two": (62, 16),
+    "times_tanh_softplus_of_two": (45, 14), "times_tanh_softplus_slope_of_two": (56, 23),
+    "gate_at_two": (28, 7), "times_ndtr_at_two": (48, 16),
+    "times_tanh_softplus_at_two": (33, 14), "times_tanh_softplus_slope_at_two": (35, 23),
 }  # fmt: skip
 
 # how many of them are the chip's own functions (MUFU), in the cheaper form
@@ -55,6 +61,7 @@ SPECIAL: dict[str, int] = {
     "times_ndtr_slope": 3, "tanh_softplus": 2, "tanh_softplus_slope": 2,
     "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
 }  # fmt: skip
+SPECIAL |= {name: SPECIAL[of] for name, of in NESTED.items()}
 WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
 
 

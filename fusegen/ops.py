@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -126,6 +126,8 @@ _U = _MOST + (
     "const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), "
     "d = plus_two(n); "
 )
+_FAR = _U.replace("plus_two(n)", "n + M(2)")  # also of an n that 2 is half a unit of
+_SETTLED = "return words(y.hi, y.lo == y.lo ? y.lo : M(0));"
 # Φ(-|x|), lifted as exp(t) is
 _TAIL = "const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x); "
 # In float, polynomials that are minimax in the relative error: of log1p(e) = e - e^2 / 2 + e^3 p(e), of the
@@ -407,12 +409,44 @@ WORDS = {row.name: row for row in (
           "const Wide<X> near = ordered_sum(v, v * (s * bend)); "
           "const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "
           "return s < M(0.36) ? near : x < M(0) ? -far : far;"),
+    # of an argument that an earlier function has rounded; what comes of an infinity has one word
+    _word("gate_of_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          meaning="{0} sigmoid({1})",
+          body="const Wide<X> e = exponential(minus_size(lifted(t))), one = M(1); "
+          "const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t); " + _SETTLED),
+    _word("times_tanh_softplus_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} tanh(softplus({0}))",
+          body=_FAR + "const Wide<X> y = x * ratio(n, d) * lift_back(x); " + _SETTLED),
+    _word("times_tanh_softplus_slope_of_two", "x", range_=_always(-1, 2),
+          meaning="the slope of {0} tanh(softplus({0}))",
+          body=_U + "const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4); "
+          "return ratio(n + ratio(rise, d), d) * lift_back(x);"),
+    _word("times_ndtr_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} Φ({0})",
+          body=_TAIL + "const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t); "
+          "const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi; "
+          + _SETTLED.replace("y.hi", "hi")),
+    # the same in one word of two, in singles only
+    _word("gate_at_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          meaning="{0} sigmoid({1})"),
+    _word("times_tanh_softplus_at_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} tanh(softplus({0}))"),
+    _word("times_tanh_softplus_slope_at_two", "x", range_=_always(-1, 2),
+          meaning="the slope of {0} tanh(softplus({0}))"),
+    _word("times_ndtr_at_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} Φ({0})"),
 )}  # fmt: skip
+# Functions of what an earlier one has rounded, by what they are functions of. The first take two words as
+# they are, and single ones give one; of the others there are rows for two words in, and two or one out.
+DOUBLED = ("sigmoid", "sigmoid_slope", "tanh_slope")
+PRODUCTS = ("gate", "times_tanh_softplus", "times_tanh_softplus_slope", "times_ndtr")
+NESTED = {f"{name}_of_two": name for name in (*DOUBLED, *PRODUCTS)}
+NESTED |= {f"{name}_at_two": name for name in PRODUCTS}
+WORDS |= {f"{name}_of_two": replace(OPS[name], name=f"{name}_of_two", written=False) for name in DOUBLED}
 ROWS = OPS | WORDS
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
-TRANSCENDENTAL = frozenset(
-    _APPROXIMATED | {r.name for r in _ROWS if re.search("{m}[et]|exponential|_tail", r.body)}
-)  # exp, erfc, tanh
+_FUNCTIONS = {row.name for row in _ROWS if re.search("{m}[et]|exponential|_tail", row.body)}
+TRANSCENDENTAL = frozenset(_APPROXIMATED | _FUNCTIONS | NESTED.keys())  # exp, erfc, tanh
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",

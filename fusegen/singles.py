@@ -75,6 +75,16 @@ SINGLES: dict[str, str] = {
     "return fma(e.more, size, size) * power_of_two<float>(e.n - half);",
     "gauss": "const Two<float> t = at_least(-product(x, x), -132.5f); return float(power(t)) * 0x1p-64f;",
     "normal": _BELL + "return float(bell) * (0.39894228f * 0x1p-64f);",
+    "gate_at_two": "const X v = lifted(at_most(at_least(t, -125.0f), 87.0f)); const float size = x; "
+    "const float e = exponential<false>(-v).hi; return size * refined_inverse(1.0f + e) * lift_back(t);",
+    "times_tanh_softplus_at_two": _U + "const float v = x, q = single_ratio(v > 0.0f ? 2.0f : n, d); "
+    "return v > 0.0f ? fma(-v, q, v) : v * q * 0x1p-64f;",
+    "times_tanh_softplus_slope_at_two": _U + "const float rise = 4.0f * fma(u * 0x1p-64f, u, u); "
+    "const float v = near, slope = single_ratio(rise, d); "
+    "return single_ratio(fma(v, slope, n), d) * 0x1p-64f;",
+    "times_ndtr_at_two": _MILLS + "const float v = x, y = size * mills, rest_of_y = fma(size, mills, -y); "
+    "const float tail = y + fma(bell.more, y, rest_of_y); "
+    "return fma(tail * bell.size, -0x1p-64f, v < 0.0f ? -0.0f : v);",
     "ndtr": _MILLS + _TAIL + _EITHER,
     "times_ndtr": _MILLS + "const float y = size * mills, rest_of_y = fma(size, mills, -y); "
     "const float tail = y + fma(bell.more, y, rest_of_y); "

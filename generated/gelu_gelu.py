@@ -68,6 +68,16 @@ __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
 
 // x Φ(x)
 template <typename X>
+__device__ __forceinline__ Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x Φ(x)
+template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   const X s = at_most(-minus_size(x), 16.0f);
   const Two<float> square = product(s, s);
@@ -82,14 +92,6 @@ __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   const float y = size * mills, rest_of_y = fma(size, mills, -y);
   const float tail = y + fma(bell.more, y, rest_of_y);
   return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : x);
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = fma(x, tail.hi, q) * lift_back(t), above = fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
 }
 
 // the slope of x Φ(x)
@@ -144,8 +146,8 @@ __device__ __forceinline__ float gelu_gelu_forward(float x) {
 
 __device__ __forceinline__ double gelu_gelu_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_gelu = times_ndtr(finite_x);
-  return times_ndtr(after_gelu);
+  const Wide<double> after_gelu = times_ndtr_of_two(finite_x);
+  return times_ndtr_of_two(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -159,7 +161,7 @@ __device__ __forceinline__ float gelu_gelu_backward(float grad, float x) {
 
 __device__ __forceinline__ double gelu_gelu_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
-  const double after_gelu = times_ndtr(finite_x);
+  const Wide<double> after_gelu = times_ndtr_of_two(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
@@ -199,8 +201,6 @@ namespace math {
 using std::erfc;
 
 using std::fabs;
-
-using std::fma;
 
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
@@ -255,12 +255,13 @@ inline Wide<X> ndtr_tail(X x) {
 }
 
 // x Φ(x)
-template <typename M>
-inline M times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = math::fma(x, tail.hi, q) * lift_back(t), above = math::fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
+template <typename X>
+inline Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
 // the slope of x Φ(x)
@@ -291,27 +292,27 @@ inline M finite_above(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float gelu_gelu_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_gelu = times_ndtr(finite_x);
-  return times_ndtr(after_gelu);
+  const Wide<float> after_gelu = times_ndtr_of_two(finite_x);
+  return times_ndtr_of_two(after_gelu);
 }
 
 inline double gelu_gelu_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_gelu = times_ndtr(finite_x);
-  return times_ndtr(after_gelu);
+  const Wide<double> after_gelu = times_ndtr_of_two(finite_x);
+  return times_ndtr_of_two(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float gelu_gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
-  const float after_gelu = times_ndtr(finite_x);
+  const Wide<float> after_gelu = times_ndtr_of_two(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
 inline double gelu_gelu_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
-  const double after_gelu = times_ndtr(finite_x);
+  const Wide<double> after_gelu = times_ndtr_of_two(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 

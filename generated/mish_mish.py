@@ -3,8 +3,8 @@
 #
 #   x = mish(x),  y = mish(x)
 #
-# Forward: 3 operations an element: 1 finite_below, 2 times_tanh_softplus.
-# Gradient: 6 operations an element: 1 finite_below, 1 times_tanh_softplus, 2 mul, 2 times_tanh_softplus_slope.
+# Forward: 3 operations an element: 1 finite_below, 1 times_tanh_softplus_of_two, 1 times_tanh_softplus_at_two.
+# Gradient: 6 operations an element: 1 finite_below, 1 times_tanh_softplus_of_two, 2 mul, 1 times_tanh_softplus_slope_at_two, 1 times_tanh_softplus_slope.
 # Its evidence, once certified, lies beside it in mish_mish.certificate.json.
 """Mish twice.
 
@@ -32,20 +32,44 @@ namespace {
 
 // x tanh(softplus(x))
 template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float q = single_ratio(x > 0.0f ? 2.0f : n, d);
-  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
+__device__ __forceinline__ Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
 
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
+// the slope of x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
       plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
+}
+
+// x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_tanh_softplus_at_two(X x) {
+  const X near = at_least(at_most(x, 20.0f), -132.5f);
+  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
+  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
+  const float v = x, q = single_ratio(v > 0.0f ? 2.0f : n, d);
+  return v > 0.0f ? fma(-v, q, v) : v * q * 0x1p-64f;
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope_at_two(X x) {
+  const X near = at_least(at_most(x, 20.0f), -132.5f);
+  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
+  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
+  const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
+  const float v = near, slope = single_ratio(rise, d);
+  return single_ratio(fma(v, slope, n), d) * 0x1p-64f;
 }
 
 // the slope of x tanh(softplus(x))
@@ -80,14 +104,14 @@ __device__ __forceinline__ M finite_below(M x) {
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus(after_mish);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_at_two(after_mish);
 }
 
 __device__ __forceinline__ double mish_mish_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus(after_mish);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -95,14 +119,14 @@ __device__ __forceinline__ double mish_mish_forward(double x) {
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float mish_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * times_tanh_softplus_slope_at_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 __device__ __forceinline__ double mish_mish_backward(double grad, double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
-  return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward {
@@ -139,12 +163,24 @@ CPU_SOURCE = r"""
 namespace {
 
 // x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus(M x) {
+template <typename X>
+inline Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
       plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
 }
 
 // the slope of x tanh(softplus(x))
@@ -168,28 +204,28 @@ inline M finite_below(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus(after_mish);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_of_two(after_mish);
 }
 
 inline double mish_mish_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus(after_mish);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float mish_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 inline double mish_mish_backward(double grad, double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
-  return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward {

@@ -3,8 +3,8 @@
 #
 #   x = mish(x),  y = tanh(x)
 #
-# Forward: 3 operations an element: 1 finite_below, 1 times_tanh_softplus, 1 tanh.
-# Gradient: 6 operations an element: 1 finite_below, 1 times_tanh_softplus, 2 mul, 1 tanh_slope, 1 times_tanh_softplus_slope.
+# Forward: 4 operations an element: 1 finite_below, 1 times_tanh_softplus_of_two, 1 tanh, 1 narrow.
+# Gradient: 6 operations an element: 1 finite_below, 1 times_tanh_softplus_of_two, 2 mul, 1 tanh_slope, 1 times_tanh_softplus_slope.
 # Its evidence, once certified, lies beside it in mish_tanh.certificate.json.
 """Mish, then tanh.
 
@@ -30,6 +30,16 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace {
 
+// x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
 // tanh'(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> tanh_slope(X x) {
@@ -46,24 +56,6 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
   const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
   return e * r * r * lift_back(t);
-}
-
-// x tanh(softplus(x))
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float q = single_ratio(x > 0.0f ? 2.0f : n, d);
-  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
 }
 
 // the slope of x tanh(softplus(x))
@@ -94,18 +86,18 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // x = mish(x),  y = tanh(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float mish_tanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return tanh(after_mish);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return tanh(float(after_mish));
 }
 
 __device__ __forceinline__ double mish_tanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
-  return tanh(after_mish);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return tanh(double(after_mish));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -113,13 +105,13 @@ __device__ __forceinline__ double mish_tanh_forward(double x) {
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float mish_tanh_backward(float grad, float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
   return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 __device__ __forceinline__ double mish_tanh_backward(double grad, double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
   return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
@@ -173,6 +165,16 @@ inline Wide<X> tanh_of_two(X x) {
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// x tanh(softplus(x))
+template <typename X>
+inline Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
 // tanh'(x)
 template <typename X>
 inline Wide<X> tanh_slope(X x) {
@@ -180,15 +182,6 @@ inline Wide<X> tanh_slope(X x) {
   const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
   return e * r * r * lift_back(t);
-}
-
-// x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
 }
 
 // the slope of x tanh(softplus(x))
@@ -212,13 +205,13 @@ inline M finite_below(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float mish_tanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
   return tanh_of_two(after_mish);
 }
 
 inline double mish_tanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
   return tanh_of_two(after_mish);
 }
 
@@ -226,13 +219,13 @@ inline double mish_tanh_forward(double x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float mish_tanh_backward(float grad, float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
   return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 inline double mish_tanh_backward(double grad, double x) {
   const double finite_x = finite_below(x);
-  const double after_mish = times_tanh_softplus(finite_x);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(finite_x);
   return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 

@@ -72,6 +72,16 @@ __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
   return bell * words(hi, M(y - hi));
 }
 
+// x Φ(x)
+template <typename X>
+__device__ __forceinline__ Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
+}
+
 template <typename M>
 __device__ __forceinline__ M relu(M x) {
   return x < 0 ? M(0) : x;
@@ -128,14 +138,6 @@ __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : x);
 }
 
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = fma(x, tail.hi, q) * lift_back(t), above = fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
-}
-
 // the slope of x Φ(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr_slope(X x) {
@@ -183,7 +185,7 @@ __device__ __forceinline__ float relu_leaky_relu_gelu_sigmoid_forward(float x) {
 __device__ __forceinline__ double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
   const Wide<double> after_leaky_relu = after_relu > 0.0 ? words(after_relu, 0.0) : after_relu * words(0.01, -2.0816681711721684e-19);
-  const double after_gelu = times_ndtr(double(after_leaky_relu));
+  const Wide<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
   return sigmoid(after_gelu);
 }
 
@@ -203,7 +205,7 @@ __device__ __forceinline__ double relu_leaky_relu_gelu_sigmoid_backward(double g
   const double finite_x = finite_above(x);
   const double after_relu = relu(finite_x);
   const Wide<double> after_leaky_relu = after_relu > 0.0 ? words(after_relu, 0.0) : after_relu * words(0.01, -2.0816681711721684e-19);
-  const double after_gelu = times_ndtr(double(after_leaky_relu));
+  const Wide<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
   const Wide<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
   return finite_x <= 0.0 ? words(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu * words(0.01, -2.0816681711721684e-19);
 }
@@ -244,8 +246,6 @@ namespace math {
 using std::erfc;
 
 using std::fabs;
-
-using std::fma;
 
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
@@ -299,6 +299,16 @@ inline Wide<X> ndtr_tail(X x) {
   return bell * words(hi, M(y - hi));
 }
 
+// x Φ(x)
+template <typename X>
+inline Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
+}
+
 template <typename M>
 inline M relu(M x) {
   return x < 0 ? M(0) : x;
@@ -318,15 +328,6 @@ inline Wide<X> sigmoid_slope(X x) {
   const Wide<X> e = exponential(minus_size(x));
   const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e));
   return e * r * r;
-}
-
-// x Φ(x)
-template <typename M>
-inline M times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = math::fma(x, tail.hi, q) * lift_back(t), above = math::fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
 }
 
 // the slope of x Φ(x)
@@ -351,14 +352,14 @@ inline M finite_above(M x) {
 inline float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const Wide<float> after_leaky_relu = after_relu > 0.0f ? words(after_relu, 0.0f) : after_relu * words(0.01f, 2.2351741e-10f);
-  const float after_gelu = times_ndtr(float(after_leaky_relu));
+  const Wide<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
   return sigmoid(after_gelu);
 }
 
 inline double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
   const Wide<double> after_leaky_relu = after_relu > 0.0 ? words(after_relu, 0.0) : after_relu * words(0.01, -2.0816681711721684e-19);
-  const double after_gelu = times_ndtr(double(after_leaky_relu));
+  const Wide<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
   return sigmoid(after_gelu);
 }
 
@@ -368,7 +369,7 @@ inline float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float finite_x = finite_above(x);
   const float after_relu = relu(finite_x);
   const Wide<float> after_leaky_relu = after_relu > 0.0f ? words(after_relu, 0.0f) : after_relu * words(0.01f, 2.2351741e-10f);
-  const float after_gelu = times_ndtr(float(after_leaky_relu));
+  const Wide<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
   const Wide<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
   return finite_x <= 0.0f ? words(0.0f, 0.0f) : after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu * words(0.01f, 2.2351741e-10f);
 }
@@ -377,7 +378,7 @@ inline double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double finite_x = finite_above(x);
   const double after_relu = relu(finite_x);
   const Wide<double> after_leaky_relu = after_relu > 0.0 ? words(after_relu, 0.0) : after_relu * words(0.01, -2.0816681711721684e-19);
-  const double after_gelu = times_ndtr(double(after_leaky_relu));
+  const Wide<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
   const Wide<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
   return finite_x <= 0.0 ? words(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu * words(0.01, -2.0816681711721684e-19);
 }

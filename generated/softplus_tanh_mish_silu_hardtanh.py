@@ -3,8 +3,8 @@
 #
 #   x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 #
-# Forward: 8 operations an element: 1 where, 1 gt, 1 softplus, 1 tanh, 1 times_tanh_softplus, 1 mul, 1 sigmoid, 1 saturate.
-# Gradient: 23 operations an element: 4 where, 2 gt, 1 softplus, 1 tanh, 1 times_tanh_softplus, 1 sigmoid, 3 mul, 1 product, 1 le, 1 ge, 1 fma, 1 sigmoid_slope, 1 times_tanh_softplus_slope, 1 tanh_slope, 1 words, 1 gate, 1 narrow.
+# Forward: 9 operations an element: 1 where, 1 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 1 mul, 1 narrow, 1 sigmoid, 1 saturate.
+# Gradient: 25 operations an element: 4 where, 2 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 1 sigmoid, 4 mul, 2 narrow, 1 le, 1 ge, 1 fma, 1 sigmoid_slope, 1 times_tanh_softplus_slope_of_two, 1 tanh_slope_of_two, 2 words, 1 gate_at_two.
 # Its evidence, once certified, lies beside it in softplus_tanh_mish_silu_hardtanh.certificate.json.
 """Softplus, tanh, Mish, SiLU and hardtanh."""
 
@@ -27,21 +27,69 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace {
 
-// x sigmoid(t)
 template <typename X>
-__device__ __forceinline__ OfFloat<X> gate(Word<X> x, X t) {
-  const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
-  const float e = exponential<false>(-v).hi;
-  return x * refined_inverse(1.0f + e) * lift_back(t);
+__device__ __forceinline__ Wide<X> tanh_of_two(X x) {
+  using M = Word<X>;
+  const M v = M(x), s = v * v;
+  const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084),
+      M(-0.005905868019908667)}, fine[] = {M(0.3333333333333333), M(-0.13333333333333316), M(0.05396825396823853),
+      M(-0.02186948853562987), M(0.008863235520411152), M(-0.003592127931383934), M(0.001455833607387484),
+      M(-0.0005900233513532234), M(0.00023911332841141452), M(-9.686926720553123e-05), M(3.9174286465576325e-05),
+      M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07),
+      M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09),
+      M(-6.355146496204461e-11)};
+  const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s);
+  const Wide<X> near = ordered_sum(v, v * (s * bend));
+  const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
+  return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// x sigmoid(t)
 template <typename X>
-__device__ __forceinline__ OfDouble<X, Word<X>> gate(Word<X> x, X t) {
+__device__ __forceinline__ Wide<X> gate_of_two(Word<X> x, X t) {
   using M = Word<X>;
-  const X v = lifted(at_most(at_least(t, M(-126)), M(87)));
-  const Wide<X> d = one_plus(exponential<false>(-v));
-  const M r = inverse(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
-  return (y < q || y > q ? y : q) * lift_back(t);
+  const Wide<X> e = exponential(minus_size(lifted(t))), one = M(1);
+  const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
+}
+
+// x sigmoid(t)
+template <typename X>
+__device__ __forceinline__ OfFloat<X> gate_at_two(Word<X> x, X t) {
+  const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
+  const float size = x;
+  const float e = exponential<false>(-v).hi;
+  return size * refined_inverse(1.0f + e) * lift_back(t);
+}
+
+// tanh'(x)
+template <typename X>
+__device__ __forceinline__ Wide<X> tanh_slope_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
+  const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
+  return e * r * r * lift_back(t);
 }
 
 // min(max(x, min), max)
@@ -112,58 +160,11 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
 
 // tanh'(x)
 template <typename X>
-__device__ __forceinline__ OfFloat<X> tanh_slope(X x) {
-  const Power<float> p = power(at_least(minus_size(x) * 2.0f, -132.5f));
-  const Two<float> e = words(p);
-  const float s = e.hi * 0x1p-64f;
-  const float slope = single_ratio(e, fma_words(s, s + 2.0f, 1.0f));
-  return slope * 0x1p-62f;
-}
-
-template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
   using M = Word<X>;
   const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
   return e * r * r * lift_back(t);
-}
-
-// x tanh(softplus(x))
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float q = single_ratio(x > 0.0f ? 2.0f : n, d);
-  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
-}
-
-// the slope of x tanh(softplus(x))
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
-  const float slope = single_ratio(rise, d);
-  return single_ratio(fma(near, slope, n), d) * 0x1p-64f;
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
 }
 
 // x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
@@ -173,16 +174,16 @@ __device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
-  const float after_tanh = tanh(after_softplus);
-  const float after_mish = times_tanh_softplus(after_tanh);
-  const float after_silu = after_mish * sigmoid(after_mish);
+  const Wide<float> after_tanh = tanh_of_two(after_softplus);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const float after_silu = float(after_mish) * sigmoid(after_mish);
   return saturate(after_silu, -1.0f, 1.0f);
 }
 
 __device__ __forceinline__ double softplus_tanh_mish_silu_hardtanh_forward(double x) {
   const Wide<double> after_softplus = x > 20.0 ? words(x, 0.0) : softplus(x);
-  const double after_tanh = tanh(double(after_softplus));
-  const double after_mish = times_tanh_softplus(after_tanh);
+  const Wide<double> after_tanh = tanh_of_two(after_softplus);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Wide<double> after_silu = after_mish * sigmoid(after_mish);
   return saturate(double(after_silu), -1.0, 1.0);
 }
@@ -196,22 +197,22 @@ __device__ __forceinline__ double softplus_tanh_mish_silu_hardtanh_forward(doubl
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
-  const float after_tanh = tanh(after_softplus);
-  const float after_mish = times_tanh_softplus(after_tanh);
+  const Wide<float> after_tanh = tanh_of_two(after_softplus);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_tanh);
   const float t4 = sigmoid(after_mish);
-  const float after_silu = after_mish * t4;
-  const Wide<float> grad_after_softplus = product(after_silu <= -1.0f ? 0.0f : after_silu >= 1.0f ? 0.0f : grad * fma(after_mish, sigmoid_slope(after_mish), t4), times_tanh_softplus_slope(after_tanh)) * tanh_slope(after_softplus);
-  return x > 20.0f ? grad_after_softplus : words(gate(float(grad_after_softplus), x), 0.0f);
+  const float after_silu = float(after_mish) * t4;
+  const Wide<float> grad_after_softplus = (after_silu <= -1.0f ? 0.0f : after_silu >= 1.0f ? 0.0f : grad * fma(float(after_mish), sigmoid_slope(after_mish), t4)) * times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope_of_two(after_softplus);
+  return x > 20.0f ? grad_after_softplus : words(gate_at_two(grad_after_softplus, words(x, 0.0f)), 0.0f);
 }
 
 __device__ __forceinline__ double softplus_tanh_mish_silu_hardtanh_backward(double grad, double x) {
   const Wide<double> after_softplus = x > 20.0 ? words(x, 0.0) : softplus(x);
-  const double after_tanh = tanh(double(after_softplus));
-  const double after_mish = times_tanh_softplus(after_tanh);
+  const Wide<double> after_tanh = tanh_of_two(after_softplus);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Wide<double> t4 = sigmoid(after_mish);
   const Wide<double> after_silu = after_mish * t4;
-  const Wide<double> grad_after_softplus = (double(after_silu) <= -1.0 ? words(0.0, 0.0) : double(after_silu) >= 1.0 ? words(0.0, 0.0) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) * times_tanh_softplus_slope(after_tanh) * tanh_slope(after_softplus);
-  return x > 20.0 ? grad_after_softplus : words(gate(double(grad_after_softplus), x), 0.0);
+  const Wide<double> grad_after_softplus = (double(after_silu) <= -1.0 ? words(0.0, 0.0) : double(after_silu) >= 1.0 ? words(0.0, 0.0) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) * times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
+  return x > 20.0 ? grad_after_softplus : gate_of_two(grad_after_softplus, words(x, 0.0));
 }
 
 struct Forward {
@@ -247,23 +248,11 @@ extern "C" const char* softplus_tanh_mish_silu_hardtanh_backward_launch(const Ca
 CPU_SOURCE = r"""
 namespace math {
 
-using std::fma;
-
 using std::log1p;
 
 }  // namespace math
 
 namespace {
-
-// x sigmoid(t)
-template <typename X>
-inline Word<X> gate(Word<X> x, X t) {
-  using M = Word<X>;
-  const X v = lifted(at_most(at_least(t, M(-126)), M(87)));
-  const Wide<X> d = one_plus(exponential<false>(-v));
-  const M r = inverse(d.hi), q = x * r, y = math::fma(math::fma(-q, d.lo, math::fma(-q, d.hi, x)), r, q);
-  return (y < q || y > q ? y : q) * lift_back(t);
-}
 
 template <typename X>
 inline Wide<X> tanh_of_two(X x) {
@@ -280,6 +269,36 @@ inline Wide<X> tanh_of_two(X x) {
   const Wide<X> near = ordered_sum(v, v * (s * bend));
   const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
+}
+
+// x sigmoid(t)
+template <typename X>
+inline Wide<X> gate_of_two(Word<X> x, X t) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(lifted(t))), one = M(1);
+  const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x tanh(softplus(x))
+template <typename X>
+inline Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
 }
 
 // min(max(x, min), max)
@@ -328,25 +347,6 @@ inline Wide<X> tanh_slope(X x) {
   return e * r * r * lift_back(t);
 }
 
-// x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
-}
-
-// the slope of x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus_slope(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
-}
-
 // x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
@@ -354,7 +354,7 @@ inline M times_tanh_softplus_slope(M x) {
 inline float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const Wide<float> after_softplus = x > 20.0f ? words(x, 0.0f) : softplus(x);
   const Wide<float> after_tanh = tanh_of_two(after_softplus);
-  const float after_mish = times_tanh_softplus(float(after_tanh));
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Wide<float> after_silu = after_mish * sigmoid(after_mish);
   return saturate(float(after_silu), -1.0f, 1.0f);
 }
@@ -362,7 +362,7 @@ inline float softplus_tanh_mish_silu_hardtanh_forward(float x) {
 inline double softplus_tanh_mish_silu_hardtanh_forward(double x) {
   const Wide<double> after_softplus = x > 20.0 ? words(x, 0.0) : softplus(x);
   const Wide<double> after_tanh = tanh_of_two(after_softplus);
-  const double after_mish = times_tanh_softplus(double(after_tanh));
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Wide<double> after_silu = after_mish * sigmoid(after_mish);
   return saturate(double(after_silu), -1.0, 1.0);
 }
@@ -376,21 +376,21 @@ inline double softplus_tanh_mish_silu_hardtanh_forward(double x) {
 inline float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const Wide<float> after_softplus = x > 20.0f ? words(x, 0.0f) : softplus(x);
   const Wide<float> after_tanh = tanh_of_two(after_softplus);
-  const float after_mish = times_tanh_softplus(float(after_tanh));
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Wide<float> t4 = sigmoid(after_mish);
   const Wide<float> after_silu = after_mish * t4;
-  const Wide<float> grad_after_softplus = (float(after_silu) <= -1.0f ? words(0.0f, 0.0f) : float(after_silu) >= 1.0f ? words(0.0f, 0.0f) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) * times_tanh_softplus_slope(float(after_tanh)) * tanh_slope(after_softplus);
-  return x > 20.0f ? grad_after_softplus : words(gate(float(grad_after_softplus), x), 0.0f);
+  const Wide<float> grad_after_softplus = (float(after_silu) <= -1.0f ? words(0.0f, 0.0f) : float(after_silu) >= 1.0f ? words(0.0f, 0.0f) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) * times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
+  return x > 20.0f ? grad_after_softplus : gate_of_two(grad_after_softplus, words(x, 0.0f));
 }
 
 inline double softplus_tanh_mish_silu_hardtanh_backward(double grad, double x) {
   const Wide<double> after_softplus = x > 20.0 ? words(x, 0.0) : softplus(x);
   const Wide<double> after_tanh = tanh_of_two(after_softplus);
-  const double after_mish = times_tanh_softplus(double(after_tanh));
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Wide<double> t4 = sigmoid(after_mish);
   const Wide<double> after_silu = after_mish * t4;
-  const Wide<double> grad_after_softplus = (double(after_silu) <= -1.0 ? words(0.0, 0.0) : double(after_silu) >= 1.0 ? words(0.0, 0.0) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) * times_tanh_softplus_slope(double(after_tanh)) * tanh_slope(after_softplus);
-  return x > 20.0 ? grad_after_softplus : words(gate(double(grad_after_softplus), x), 0.0);
+  const Wide<double> grad_after_softplus = (double(after_silu) <= -1.0 ? words(0.0, 0.0) : double(after_silu) >= 1.0 ? words(0.0, 0.0) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) * times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
+  return x > 20.0 ? grad_after_softplus : gate_of_two(grad_after_softplus, words(x, 0.0));
 }
 
 struct Forward {

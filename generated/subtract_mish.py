@@ -3,8 +3,8 @@
 #
 #   x = x - 0.7,  y = mish(x)
 #
-# Forward: 3 operations an element: 1 finite_below, 1 sub, 1 times_tanh_softplus.
-# Gradient: 4 operations an element: 1 finite_below, 1 sub, 1 mul, 1 times_tanh_softplus_slope.
+# Forward: 4 operations an element: 1 finite_below, 1 sub, 1 words, 1 times_tanh_softplus_at_two.
+# Gradient: 5 operations an element: 1 finite_below, 1 sub, 1 words, 1 mul, 1 times_tanh_softplus_slope_at_two.
 # Its evidence, once certified, lies beside it in subtract_mish.certificate.json.
 """A bias, then Mish.
 
@@ -30,14 +30,18 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 CUDA_SOURCE = r"""
 namespace approximate {
 
-__device__ __forceinline__ Approximate times_tanh_softplus(Approximate x) {
+__device__ __forceinline__ Approximate words(Approximate hi, Approximate lo) {
+  return hi;
+}
+
+__device__ __forceinline__ Approximate times_tanh_softplus_at_two(Approximate x) {
   const float e = ex4(-0.7213475204444817f * fabsf(x.v));
   const float n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
   const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));
   return x.v * (n * r);
 }
 
-__device__ __forceinline__ Approximate times_tanh_softplus_slope(Approximate x) {
+__device__ __forceinline__ Approximate times_tanh_softplus_slope_at_two(Approximate x) {
   const float e = ex4(-0.7213475204444817f * fabsf(x.v));
   const float n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
   const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));
@@ -51,40 +55,44 @@ namespace {
 
 // x tanh(softplus(x))
 template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float q = single_ratio(x > 0.0f ? 2.0f : n, d);
-  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
+__device__ __forceinline__ Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
 
 // the slope of x tanh(softplus(x))
 template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope(X x) {
+__device__ __forceinline__ Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
+}
+
+// x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_tanh_softplus_at_two(X x) {
+  const X near = at_least(at_most(x, 20.0f), -132.5f);
+  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
+  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
+  const float v = x, q = single_ratio(v > 0.0f ? 2.0f : n, d);
+  return v > 0.0f ? fma(-v, q, v) : v * q * 0x1p-64f;
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope_at_two(X x) {
   const X near = at_least(at_most(x, 20.0f), -132.5f);
   const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
   const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
   const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
-  const float slope = single_ratio(rise, d);
-  return single_ratio(fma(near, slope, n), d) * 0x1p-64f;
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
+  const float v = near, slope = single_ratio(rise, d);
+  return single_ratio(fma(v, slope, n), d) * 0x1p-64f;
 }
 
 // x, or the least number that times 3 is no infinity
@@ -99,14 +107,14 @@ __device__ __forceinline__ M finite_below(M x) {
 template <typename M>
 __device__ __forceinline__ M subtract_mish_forward(M x) {
   const M finite_x = finite_below(x);
-  const M step1 = finite_x - 0.7f;
-  return times_tanh_softplus(step1);
+  const Wide<M> step1 = finite_x - words(M(0.7f), M(1.1920929e-08f));
+  return times_tanh_softplus_at_two(step1);
 }
 
 __device__ __forceinline__ double subtract_mish_forward(double x) {
   const double finite_x = finite_below(x);
-  const double step1 = finite_x - 0.7;
-  return times_tanh_softplus(step1);
+  const Wide<double> step1 = finite_x - words(0.7, 4.4408920985006264e-17);
+  return times_tanh_softplus_of_two(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -114,14 +122,14 @@ __device__ __forceinline__ double subtract_mish_forward(double x) {
 template <typename M>
 __device__ __forceinline__ M subtract_mish_backward(M grad, M x) {
   const M finite_x = finite_below(x);
-  const M step1 = finite_x - 0.7f;
-  return grad * times_tanh_softplus_slope(step1);
+  const Wide<M> step1 = finite_x - words(M(0.7f), M(1.1920929e-08f));
+  return grad * times_tanh_softplus_slope_at_two(step1);
 }
 
 __device__ __forceinline__ double subtract_mish_backward(double grad, double x) {
   const double finite_x = finite_below(x);
-  const double step1 = finite_x - 0.7;
-  return grad * times_tanh_softplus_slope(step1);
+  const Wide<double> step1 = finite_x - words(0.7, 4.4408920985006264e-17);
+  return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 struct Forward {
@@ -156,22 +164,24 @@ CPU_SOURCE = r"""
 namespace {
 
 // x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus(M x) {
+template <typename X>
+inline Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
 
 // the slope of x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus_slope(M x) {
+template <typename X>
+inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
       plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
 }
 
 // x, or the least number that times 3 is no infinity
@@ -185,28 +195,28 @@ inline M finite_below(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float subtract_mish_forward(float x) {
   const float finite_x = finite_below(x);
-  const float step1 = finite_x - 0.7f;
-  return times_tanh_softplus(step1);
+  const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);
+  return times_tanh_softplus_of_two(step1);
 }
 
 inline double subtract_mish_forward(double x) {
   const double finite_x = finite_below(x);
-  const double step1 = finite_x - 0.7;
-  return times_tanh_softplus(step1);
+  const Wide<double> step1 = finite_x - words(0.7, 4.4408920985006264e-17);
+  return times_tanh_softplus_of_two(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float subtract_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
-  const float step1 = finite_x - 0.7f;
-  return grad * times_tanh_softplus_slope(step1);
+  const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);
+  return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 inline double subtract_mish_backward(double grad, double x) {
   const double finite_x = finite_below(x);
-  const double step1 = finite_x - 0.7;
-  return grad * times_tanh_softplus_slope(step1);
+  const Wide<double> step1 = finite_x - words(0.7, 4.4408920985006264e-17);
+  return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 struct Forward {
@@ -726,17 +736,11 @@ constexpr Launch LIGHT[] = {
     {},
 };
 
-constexpr Launch MEDIUM_64[] = {
-    {80, 8192, 128, 1},
-    {80, ANY, 128, 2},
-    {},
-};
-
 struct ForwardLaunches {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = MEDIUM_32, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
+  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = HEAVY;
 };
 
 }  // namespace

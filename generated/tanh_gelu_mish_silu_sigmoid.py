@@ -3,8 +3,8 @@
 #
 #   x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 #
-# Forward: 6 operations an element: 1 tanh, 1 times_ndtr, 1 times_tanh_softplus, 1 product, 2 sigmoid.
-# Gradient: 17 operations an element: 1 tanh_of_two, 1 times_ndtr, 1 narrow, 1 times_tanh_softplus, 1 sigmoid, 1 product, 5 mul, 2 sigmoid_slope, 1 fma, 1 times_tanh_softplus_slope, 1 times_ndtr_slope, 1 tanh_slope.
+# Forward: 6 operations an element: 1 tanh_of_two, 1 times_ndtr_at_two, 1 times_tanh_softplus_of_two, 1 mul, 1 sigmoid_of_two, 1 sigmoid.
+# Gradient: 17 operations an element: 1 tanh_of_two, 1 times_ndtr_at_two, 1 times_tanh_softplus_of_two, 1 sigmoid_of_two, 7 mul, 2 sigmoid_slope_of_two, 1 add, 1 times_tanh_softplus_slope_of_two, 1 times_ndtr_slope, 1 tanh_slope.
 # Its evidence, once certified, lies beside it in tanh_gelu_mish_silu_sigmoid.certificate.json.
 """Tanh, GELU, Mish, SiLU and the logistic sigmoid, all transcendental."""
 
@@ -80,6 +80,71 @@ __device__ __forceinline__ Wide<X> tanh_of_two(X x) {
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+__device__ __forceinline__ Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
+}
+
+// x Φ(x)
+template <typename X>
+__device__ __forceinline__ Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x Φ(x)
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_ndtr_at_two(X x) {
+  const X s = at_most(-minus_size(x), 16.0f);
+  const Two<float> square = product(s, s);
+  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
+  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
+      0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
+      0.01689239591360092f};
+  const float size = float(s), d = fma(0.25f, size, 1.0f), k = inverse(d), p = k * polynomial(c, k);
+  const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
+  const float bend = rest * fma(size, k * (first + p), -0.39894228f);
+  const float mills = fma(k, first, fma(k, p, bend));
+  const float v = x, y = size * mills, rest_of_y = fma(size, mills, -y);
+  const float tail = y + fma(bell.more, y, rest_of_y);
+  return fma(tail * bell.size, -0x1p-64f, v < 0.0f ? -0.0f : v);
+}
+
+template <typename X>
+__device__ __forceinline__ Wide<X> sigmoid_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(x));
+  return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
+}
+
+// sigmoid'(x)
+template <typename X>
+__device__ __forceinline__ Wide<X> sigmoid_slope_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e));
+  return e * r * r;
+}
+
 template <typename X>
 __device__ __forceinline__ OfFloat<X> sigmoid(X x) {
   const Power<float> p = power(at_least(minus_size(x), -132.5f));
@@ -96,15 +161,6 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid(X x) {
 }
 
 // sigmoid'(x)
-template <typename X>
-__device__ __forceinline__ OfFloat<X> sigmoid_slope(X x) {
-  const Power<float> p = power(at_least(minus_size(x), -132.5f));
-  const Two<float> e = words(p);
-  const float s = e.hi * 0x1p-64f;
-  const float slope = single_ratio(e, fma_words(s, s + 2.0f, 1.0f));
-  return slope * 0x1p-64f;
-}
-
 template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
   using M = Word<X>;
@@ -129,70 +185,6 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
   const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
   return e * r * r * lift_back(t);
-}
-
-// x tanh(softplus(x))
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float q = single_ratio(x > 0.0f ? 2.0f : n, d);
-  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
-}
-
-// the slope of x tanh(softplus(x))
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
-  const float slope = single_ratio(rise, d);
-  return single_ratio(fma(near, slope, n), d) * 0x1p-64f;
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
-}
-
-// x Φ(x)
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
-  const X s = at_most(-minus_size(x), 16.0f);
-  const Two<float> square = product(s, s);
-  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
-  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
-      0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
-      0.01689239591360092f};
-  const float size = float(s), d = fma(0.25f, size, 1.0f), k = inverse(d), p = k * polynomial(c, k);
-  const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
-  const float bend = rest * fma(size, k * (first + p), -0.39894228f);
-  const float mills = fma(k, first, fma(k, p, bend));
-  const float y = size * mills, rest_of_y = fma(size, mills, -y);
-  const float tail = y + fma(bell.more, y, rest_of_y);
-  return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : x);
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = fma(x, tail.hi, q) * lift_back(t), above = fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
 }
 
 // the slope of x Φ(x)
@@ -226,17 +218,17 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> times_ndtr_slope(X x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float tanh_gelu_mish_silu_sigmoid_forward(float x) {
-  const float after_tanh = tanh(x);
-  const float after_gelu = times_ndtr(after_tanh);
-  const float after_mish = times_tanh_softplus(after_gelu);
-  const Wide<float> after_silu = product(after_mish, sigmoid(after_mish));
+  const Wide<float> after_tanh = tanh_of_two(x);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Wide<float> after_silu = after_mish * sigmoid_of_two(after_mish);
   return sigmoid(after_silu);
 }
 
 __device__ __forceinline__ double tanh_gelu_mish_silu_sigmoid_forward(double x) {
-  const double after_tanh = tanh(x);
-  const double after_gelu = times_ndtr(after_tanh);
-  const double after_mish = times_tanh_softplus(after_gelu);
+  const Wide<double> after_tanh = tanh_of_two(x);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_gelu);
   const Wide<double> after_silu = after_mish * sigmoid(after_mish);
   return sigmoid(after_silu);
 }
@@ -246,20 +238,20 @@ __device__ __forceinline__ double tanh_gelu_mish_silu_sigmoid_forward(double x) 
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = times_ndtr(float(after_tanh));
-  const float after_mish = times_tanh_softplus(after_gelu);
-  const float t = sigmoid(after_mish);
-  const Wide<float> after_silu = product(after_mish, t);
-  return grad * sigmoid_slope(after_silu) * fma(after_mish, sigmoid_slope(after_mish), t) * times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Wide<float> t = sigmoid_of_two(after_mish);
+  const Wide<float> after_silu = after_mish * t;
+  return grad * sigmoid_slope_of_two(after_silu) * (t + after_mish * sigmoid_slope_of_two(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 __device__ __forceinline__ double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
   const Wide<double> after_tanh = tanh_of_two(x);
-  const double after_gelu = times_ndtr(double(after_tanh));
-  const double after_mish = times_tanh_softplus(after_gelu);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_gelu);
   const Wide<double> t = sigmoid(after_mish);
   const Wide<double> after_silu = after_mish * t;
-  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 struct Forward {
@@ -298,8 +290,6 @@ namespace math {
 using std::erfc;
 
 using std::fabs;
-
-using std::fma;
 
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
@@ -370,6 +360,37 @@ inline Wide<X> tanh_of_two(X x) {
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// x tanh(softplus(x))
+template <typename X>
+inline Wide<X> times_tanh_softplus_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Wide<X> y = x * ratio(n, d) * lift_back(x);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Word<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return ratio(n + ratio(rise, d), d) * lift_back(x);
+}
+
+// x Φ(x)
+template <typename X>
+inline Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
+}
+
 template <typename X>
 inline Wide<X> sigmoid(X x) {
   using M = Word<X>;
@@ -395,34 +416,6 @@ inline Wide<X> tanh_slope(X x) {
   return e * r * r * lift_back(t);
 }
 
-// x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
-}
-
-// the slope of x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus_slope(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
-}
-
-// x Φ(x)
-template <typename M>
-inline M times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = math::fma(x, tail.hi, q) * lift_back(t), above = math::fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
-}
-
 // the slope of x Φ(x)
 template <typename X>
 inline Wide<X> times_ndtr_slope(X x) {
@@ -437,16 +430,16 @@ inline Wide<X> times_ndtr_slope(X x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = times_ndtr(float(after_tanh));
-  const float after_mish = times_tanh_softplus(after_gelu);
+  const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_gelu);
   const Wide<float> after_silu = after_mish * sigmoid(after_mish);
   return sigmoid(after_silu);
 }
 
 inline double tanh_gelu_mish_silu_sigmoid_forward(double x) {
   const Wide<double> after_tanh = tanh_of_two(x);
-  const double after_gelu = times_ndtr(double(after_tanh));
-  const double after_mish = times_tanh_softplus(after_gelu);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_gelu);
   const Wide<double> after_silu = after_mish * sigmoid(after_mish);
   return sigmoid(after_silu);
 }
@@ -455,20 +448,20 @@ inline double tanh_gelu_mish_silu_sigmoid_forward(double x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = times_ndtr(float(after_tanh));
-  const float after_mish = times_tanh_softplus(after_gelu);
+  const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(after_gelu);
   const Wide<float> t = sigmoid(after_mish);
   const Wide<float> after_silu = after_mish * t;
-  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 inline double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
   const Wide<double> after_tanh = tanh_of_two(x);
-  const double after_gelu = times_ndtr(double(after_tanh));
-  const double after_mish = times_tanh_softplus(after_gelu);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Wide<double> after_mish = times_tanh_softplus_of_two(after_gelu);
   const Wide<double> t = sigmoid(after_mish);
   const Wide<double> after_silu = after_mish * t;
-  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 struct Forward {

@@ -3,8 +3,8 @@
 #
 #   x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 #
-# Forward: 5 operations an element: 1 finite_below, 1 gate, 1 tanh, 1 times_ndtr, 1 saturate.
-# Gradient: 24 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 6 mul, 2 lift_back, 1 tanh_of_two, 1 times_ndtr, 1 narrow, 2 where, 1 le, 1 ge, 1 times_ndtr_slope, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
+# Forward: 5 operations an element: 1 finite_below, 1 gate_of_two, 1 tanh_of_two, 1 times_ndtr_at_two, 1 saturate.
+# Gradient: 25 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid_of_two, 2 lifted, 5 mul, 2 lift_back, 1 tanh_of_two, 1 times_ndtr_at_two, 2 where, 1 le, 1 ge, 2 narrow, 1 product, 1 times_ndtr_slope, 1 tanh_slope_of_two, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in tanh_of_silu_then_gelu_hardtanh.certificate.json.
 """SiLU, tanh, GELU, hardtanh.
 
@@ -29,23 +29,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
 namespace {
-
-// x sigmoid(t)
-template <typename X>
-__device__ __forceinline__ OfFloat<X> gate(Word<X> x, X t) {
-  const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
-  const float e = exponential<false>(-v).hi;
-  return x * refined_inverse(1.0f + e) * lift_back(t);
-}
-
-template <typename X>
-__device__ __forceinline__ OfDouble<X, Word<X>> gate(Word<X> x, X t) {
-  using M = Word<X>;
-  const X v = lifted(at_most(at_least(t, M(-126)), M(87)));
-  const Wide<X> d = one_plus(exponential<false>(-v));
-  const M r = inverse(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
-  return (y < q || y > q ? y : q) * lift_back(t);
-}
 
 // Φ(-|x|)
 template <typename X>
@@ -100,19 +83,64 @@ __device__ __forceinline__ Wide<X> tanh_of_two(X x) {
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// x sigmoid(t)
+template <typename X>
+__device__ __forceinline__ Wide<X> gate_of_two(Word<X> x, X t) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(lifted(t))), one = M(1);
+  const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x Φ(x)
+template <typename X>
+__device__ __forceinline__ Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x Φ(x)
+template <typename X>
+__device__ __forceinline__ OfFloat<X> times_ndtr_at_two(X x) {
+  const X s = at_most(-minus_size(x), 16.0f);
+  const Two<float> square = product(s, s);
+  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
+  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
+      0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
+      0.01689239591360092f};
+  const float size = float(s), d = fma(0.25f, size, 1.0f), k = inverse(d), p = k * polynomial(c, k);
+  const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
+  const float bend = rest * fma(size, k * (first + p), -0.39894228f);
+  const float mills = fma(k, first, fma(k, p, bend));
+  const float v = x, y = size * mills, rest_of_y = fma(size, mills, -y);
+  const float tail = y + fma(bell.more, y, rest_of_y);
+  return fma(tail * bell.size, -0x1p-64f, v < 0.0f ? -0.0f : v);
+}
+
+template <typename X>
+__device__ __forceinline__ Wide<X> sigmoid_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(x));
+  return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
+}
+
+// tanh'(x)
+template <typename X>
+__device__ __forceinline__ Wide<X> tanh_slope_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
+  const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
+  return e * r * r * lift_back(t);
+}
+
 // min(max(x, min), max)
 template <typename M>
 __device__ __forceinline__ M saturate(M x, M min, M max) {
   x = x < min ? min : x;
   return x > max ? max : x;
-}
-
-template <typename X>
-__device__ __forceinline__ OfFloat<X> sigmoid(X x) {
-  const Power<float> p = power(at_least(minus_size(x), -132.5f));
-  const float e = p;
-  const float a = x < 0.0f ? e : 0x1p64f;
-  return single_ratio(a, fma_words(e, 0x1p-64f, 1.0f)) * 0x1p-64f;
 }
 
 template <typename X>
@@ -142,46 +170,11 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
 
 // tanh'(x)
 template <typename X>
-__device__ __forceinline__ OfFloat<X> tanh_slope(X x) {
-  const Power<float> p = power(at_least(minus_size(x) * 2.0f, -132.5f));
-  const Two<float> e = words(p);
-  const float s = e.hi * 0x1p-64f;
-  const float slope = single_ratio(e, fma_words(s, s + 2.0f, 1.0f));
-  return slope * 0x1p-62f;
-}
-
-template <typename X>
 __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
   using M = Word<X>;
   const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
   return e * r * r * lift_back(t);
-}
-
-// x Φ(x)
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
-  const X s = at_most(-minus_size(x), 16.0f);
-  const Two<float> square = product(s, s);
-  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
-  const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
-      0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
-      0.01689239591360092f};
-  const float size = float(s), d = fma(0.25f, size, 1.0f), k = inverse(d), p = k * polynomial(c, k);
-  const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
-  const float bend = rest * fma(size, k * (first + p), -0.39894228f);
-  const float mills = fma(k, first, fma(k, p, bend));
-  const float y = size * mills, rest_of_y = fma(size, mills, -y);
-  const float tail = y + fma(bell.more, y, rest_of_y);
-  return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : x);
-}
-
-template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = fma(x, tail.hi, q) * lift_back(t), above = fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
 }
 
 // the slope of x Φ(x)
@@ -230,18 +223,18 @@ __device__ __forceinline__ M finite_above(M x) {
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_silu = gate(finite_x, finite_x);
-  const float after_tanh = tanh(after_silu);
-  const float after_gelu = times_ndtr(after_tanh);
+  const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
+  const Wide<float> after_tanh = tanh_of_two(after_silu);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
   return saturate(after_gelu, -1.0f, 1.0f);
 }
 
 __device__ __forceinline__ double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_silu = gate(finite_x, finite_x);
-  const double after_tanh = tanh(after_silu);
-  const double after_gelu = times_ndtr(after_tanh);
-  return saturate(after_gelu, -1.0, 1.0);
+  const Wide<double> after_silu = gate_of_two(finite_x, finite_x);
+  const Wide<double> after_tanh = tanh_of_two(after_silu);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  return saturate(double(after_gelu), -1.0, 1.0);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -249,20 +242,20 @@ __device__ __forceinline__ double tanh_of_silu_then_gelu_hardtanh_forward(double
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
 __device__ __forceinline__ float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
-  const float t_lifted = sigmoid(lifted(finite_x));
-  const float after_silu = finite_x * t_lifted * lift_back(finite_x);
+  const Wide<float> t_lifted = sigmoid_of_two(lifted(finite_x));
+  const Wide<float> after_silu = finite_x * t_lifted * lift_back(finite_x);
   const Wide<float> after_tanh = tanh_of_two(after_silu);
-  const float after_gelu = times_ndtr(float(after_tanh));
-  return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * fma(finite_x, sigmoid_slope(lifted(finite_x)), t_lifted) * lift_back(finite_x);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
+  return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : float(product(grad, times_ndtr_slope(after_tanh)) * tanh_slope_of_two(after_silu) * fma(finite_x, sigmoid_slope(lifted(finite_x)), float(t_lifted))) * lift_back(finite_x);
 }
 
 __device__ __forceinline__ double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
   const Wide<double> t_lifted = sigmoid(lifted(finite_x));
-  const double after_silu = double(finite_x * t_lifted) * lift_back(finite_x);
+  const Wide<double> after_silu = finite_x * t_lifted * lift_back(finite_x);
   const Wide<double> after_tanh = tanh_of_two(after_silu);
-  const double after_gelu = times_ndtr(double(after_tanh));
-  return after_gelu <= -1.0 ? 0.0 : after_gelu >= 1.0 ? 0.0 : double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(lifted(finite_x)))) * lift_back(finite_x);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  return double(after_gelu) <= -1.0 ? 0.0 : double(after_gelu) >= 1.0 ? 0.0 : double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(lifted(finite_x)))) * lift_back(finite_x);
 }
 
 struct Forward {
@@ -302,8 +295,6 @@ using std::erfc;
 
 using std::fabs;
 
-using std::fma;
-
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -319,16 +310,6 @@ inline double exp(double x) { return std::exp(x); }
 }  // namespace math
 
 namespace {
-
-// x sigmoid(t)
-template <typename X>
-inline Word<X> gate(Word<X> x, X t) {
-  using M = Word<X>;
-  const X v = lifted(at_most(at_least(t, M(-126)), M(87)));
-  const Wide<X> d = one_plus(exponential<false>(-v));
-  const M r = inverse(d.hi), q = x * r, y = math::fma(math::fma(-q, d.lo, math::fma(-q, d.hi, x)), r, q);
-  return (y < q || y > q ? y : q) * lift_back(t);
-}
 
 // Φ(-|x|)
 template <typename X>
@@ -383,6 +364,25 @@ inline Wide<X> tanh_of_two(X x) {
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// x sigmoid(t)
+template <typename X>
+inline Wide<X> gate_of_two(Word<X> x, X t) {
+  using M = Word<X>;
+  const Wide<X> e = exponential(minus_size(lifted(t))), one = M(1);
+  const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t);
+  return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x Φ(x)
+template <typename X>
+inline Wide<X> times_ndtr_of_two(X x) {
+  using M = Word<X>;
+  const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
+  const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
+  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  return words(hi, y.lo == y.lo ? y.lo : M(0));
+}
+
 // min(max(x, min), max)
 template <typename M>
 inline M saturate(M x, M min, M max) {
@@ -415,15 +415,6 @@ inline Wide<X> tanh_slope(X x) {
   return e * r * r * lift_back(t);
 }
 
-// x Φ(x)
-template <typename M>
-inline M times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = math::fma(x, tail.hi, q) * lift_back(t), above = math::fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
-}
-
 // the slope of x Φ(x)
 template <typename X>
 inline Wide<X> times_ndtr_slope(X x) {
@@ -452,18 +443,18 @@ inline M finite_above(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_silu = gate(finite_x, finite_x);
+  const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
   const Wide<float> after_tanh = tanh_of_two(after_silu);
-  const float after_gelu = times_ndtr(float(after_tanh));
-  return saturate(after_gelu, -1.0f, 1.0f);
+  const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
+  return saturate(float(after_gelu), -1.0f, 1.0f);
 }
 
 inline double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const double after_silu = gate(finite_x, finite_x);
+  const Wide<double> after_silu = gate_of_two(finite_x, finite_x);
   const Wide<double> after_tanh = tanh_of_two(after_silu);
-  const double after_gelu = times_ndtr(double(after_tanh));
-  return saturate(after_gelu, -1.0, 1.0);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  return saturate(double(after_gelu), -1.0, 1.0);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -471,19 +462,19 @@ inline double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 inline float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = sigmoid(lifted(finite_x));
-  const float after_silu = float(finite_x * t_lifted) * lift_back(finite_x);
+  const Wide<float> after_silu = finite_x * t_lifted * lift_back(finite_x);
   const Wide<float> after_tanh = tanh_of_two(after_silu);
-  const float after_gelu = times_ndtr(float(after_tanh));
-  return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : float(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(lifted(finite_x)))) * lift_back(finite_x);
+  const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
+  return float(after_gelu) <= -1.0f ? 0.0f : float(after_gelu) >= 1.0f ? 0.0f : float(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(lifted(finite_x)))) * lift_back(finite_x);
 }
 
 inline double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
   const Wide<double> t_lifted = sigmoid(lifted(finite_x));
-  const double after_silu = double(finite_x * t_lifted) * lift_back(finite_x);
+  const Wide<double> after_silu = finite_x * t_lifted * lift_back(finite_x);
   const Wide<double> after_tanh = tanh_of_two(after_silu);
-  const double after_gelu = times_ndtr(double(after_tanh));
-  return after_gelu <= -1.0 ? 0.0 : after_gelu >= 1.0 ? 0.0 : double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(lifted(finite_x)))) * lift_back(finite_x);
+  const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
+  return double(after_gelu) <= -1.0 ? 0.0 : double(after_gelu) >= 1.0 ? 0.0 : double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(lifted(finite_x)))) * lift_back(finite_x);
 }
 
 struct Forward {

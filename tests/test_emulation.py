@@ -827,6 +827,30 @@ def test_what_goes_wrong_is_reported(emulate: Callable[[str], Emulated]) -> None
     assert (kernel.state.launches, kernel.state.device) == (launches, 0)
 
 
+CHAINS = (
+    "mish_mish",
+    "gelu_gelu",
+    "mish_tanh",
+    "subtract_mish",
+    "silu_scale_silu",
+    "tanh_of_silu_then_gelu_hardtanh",
+)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_of_functions_in_float_errs_by_less_than_four_units(
+    emulate: Callable[[str], Emulated], name: str
+) -> None:
+    """An argument that the function before had rounded would be magnified: by 50 units in subtract_mish."""
+    x = torch.cat([torch.linspace(-100, -2, 40_001), torch.linspace(-2, 40, 20_001)])
+    [y] = run(emulate(name).forward, x)
+    exact = generated(name).FORWARD(x.double())
+    unit = torch.ldexp(torch.ones_like(exact), torch.frexp(exact.abs().clamp(min=2.0**-126))[1] - 24)
+    away = exact.abs() > 0.2 if name == "subtract_mish" else exact.abs() >= 0  # from where it is 0
+    away |= x < -2
+    assert ((y.double() - exact).abs() / unit)[away].max() < 4
+
+
 # --- results that are looked up -------------------------------------------------------------------------
 
 HALVES = (torch.bfloat16, torch.float16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from fractions import Fraction
 
 import pytest
 from conftest import Workshop
@@ -11,7 +12,7 @@ from test_lower import parsed
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
 from fusegen.lower import lower
 from fusegen.pipeline import compilation
-from fusegen.term import Let, Name, Program, Term, call
+from fusegen.term import Let, Name, Number, Program, Term, call
 
 TENTH = "words(0.10000000149011612, -1.4901161415892261e-09)"
 
@@ -147,6 +148,44 @@ def test_a_sigmoid_and_its_slope_are_computed_together_on_cuda(slope: Term, form
     program = Program(("x", "y"), ("a",), (), (call("sigmoid", X) + slope,))
     found = lower("f", program, Device.CUDA, Math.FLOAT, True)
     assert shown(found.results[0]) == form
+
+
+def mish(of: Term) -> Term:
+    return call("times_tanh_softplus", of)
+
+
+SHIFTED = X - Number(Fraction(7, 10))
+FEW = "sub(x, words(0.699999988079071, 1.1920929132713809e-08))"
+# what an earlier function, or arithmetic, has rounded is taken in two words; on CUDA in float one comes out
+OF_EARLIER: dict[tuple[Device, Term], str] = {
+    (Device.CPU, mish(mish(X))): "times_tanh_softplus_of_two(times_tanh_softplus_of_two(x))",
+    (Device.CUDA, mish(mish(X))): "times_tanh_softplus_at_two(times_tanh_softplus_of_two(x))",
+    (Device.CPU, mish(SHIFTED)): f"times_tanh_softplus_of_two({FEW})",
+    (Device.CUDA, mish(SHIFTED)): f"times_tanh_softplus_at_two({FEW})",
+    (Device.CPU, call("times_ndtr", mish(X))): "times_ndtr_of_two(times_tanh_softplus_of_two(x))",
+    (Device.CUDA, call("times_ndtr", mish(X))): "times_ndtr_at_two(times_tanh_softplus_of_two(x))",
+    (Device.CPU, mish(call("times_ndtr", X))): "times_tanh_softplus_of_two(times_ndtr_of_two(x))",
+    (
+        Device.CUDA,
+        mish(call("times_ndtr", X)),
+    ): "times_tanh_softplus(times_ndtr(x))",  # it would take double
+    (Device.CPU, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate_of_two(x, x))",
+    (Device.CUDA, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate_of_two(x, x))",
+    (Device.CUDA, mish(X) * mish(Y)): "mul(times_tanh_softplus(x), times_tanh_softplus(y))",
+    # of more than two that err by units, all but the last have two words
+    (Device.CUDA, mish(X) * mish(Y) * call("tanh_slope", X)): (
+        "mul(mul(times_tanh_softplus_of_two(x), times_tanh_softplus_of_two(y)), tanh_slope(x))"
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "form"), OF_EARLIER.items())
+def test_what_an_earlier_function_has_rounded_is_taken_in_two_words(
+    case: tuple[Device, Term], form: str
+) -> None:
+    device, term = case
+    made = lower("f", Program(("x", "y"), (), (), (term,)), device, Math.FLOAT, True)
+    assert shown(made.results[0]) == form
 
 
 def test_what_multiplies_a_number_keeps_infinities_and_the_sign_of_zero() -> None:

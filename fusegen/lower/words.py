@@ -17,16 +17,18 @@ from fractions import Fraction
 
 from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
 from fusegen.lower.border import Border
-from fusegen.ops import ROWS
+from fusegen.ops import DOUBLED, PRODUCTS, ROWS
 from fusegen.singles import SINGLES
 from fusegen.term import Apply, Name, Number, Term, applied, call
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
 OF_TWO = {op: f"{op}_of_two" for op in ("erf", "tanh", "expm1", "square", "cube")}
+IN_DOUBLE = ("times_ndtr",)  # whose second word double computes: not in float on CUDA
 OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
-ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", "gate")  # take two words
+ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", *PRODUCTS)  # take two words
+MOST_ERRING = 2  # factors of a product in one word that err by units
 LEAST = 2.0**-140  # of a second word that is worth its place
 LARGE = 2**60
 BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
@@ -48,9 +50,9 @@ class Precise(Border):
     ) -> None:
         """Take the names of what is the same for every element, and the program's steps in order."""
         super().__init__(params, device, kind)
+        self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
         self.wanted = _wanted(lets, results)
         self.wide: set[str] = set()
-        self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
         used = applied((*(let.term for let in lets), *results))
         self.one_word = self.singles and not used.isdisjoint(SINGLES)
 
@@ -107,7 +109,10 @@ class Precise(Border):
                 by = "quotient" if self.one_word and uniform else "div"
                 return Call(by, (self.single(a), self.single(b))), False
             case "mul", Apply("lift_back", (argument,)):
-                return Call("mul", (self.single(a), self.called("lift_back", argument))), False
+                lifted, wide = self.words(a, True) if wanted else (self.single(a), False)
+                return Call("mul", (lifted, self.called("lift_back", argument))), wide
+        if self.one_word and not wanted and op == "mul" and _erring(a) + _erring(b) > MOST_ERRING:
+            return Call(op, (self.words(a, True)[0], self.single(b))), True
         if self.one_word and not wanted:
             return self.in_one_word(op, a, b)
         whole = op == "mul"  # a number that multiplies is taken exactly
@@ -204,15 +209,15 @@ class Precise(Border):
         holds = Call(condition.op, tuple(map(self.single, condition.args)))
         (chosen, first), (other, second) = self.words(a), self.words(b)
         wide = first or second
-        if wide and not first:
-            chosen = Call("words", (chosen, Const(0.0)))
-        if wide and not second:
-            other = Call("words", (other, Const(0.0)))
-        return Call("where", (holds, chosen, other)), wide
+        return Call("where", (holds, *_alike([(chosen, first), (other, second)]))), wide
 
     def function(self, term: Apply, wanted: bool) -> Words:
         """A function: some take two words, and some of these give two."""
         match term:
+            case Apply(op, (a,)) if wanted and self.singles and op in DOUBLED:
+                return self.called(f"{op}_of_two", a), True
+            case Apply(op, args) if op in PRODUCTS and (found := self.nested(op, args, wanted)):
+                return found
             case Apply("gate", (a, t)):
                 return Call("gate", (self.single(a), self.words(t, True)[0])), False
             case Apply("lifted", (a,)):
@@ -230,9 +235,31 @@ class Precise(Border):
                 return self.called(op, a), not (self.singles and op in SINGLES)
         return Call(term.op, tuple(map(self.single, term.args))), False
 
+    def nested(self, op: str, args: Sequence[Term], wanted: bool) -> Words | None:
+        """A function in two words, or of what an earlier one has rounded; nothing where it is neither."""
+        parts = [self.words(arg, True) for arg in args]
+        if (wanted or parts[0][1]) if not self.singles else (wanted and op not in IN_DOUBLE):
+            return Call(f"{op}_of_two", _alike(parts)), True
+        return (Call(f"{op}_at_two", _alike(parts)), False) if parts[0][1] else None
+
     def called(self, op: str, argument: Term) -> Call:
         """A function of an argument that may be of two words."""
         return Call(op, (self.words(argument, True)[0],))
+
+
+def _erring(term: Term) -> int:
+    """How many factors of a product err by units."""
+    match term:
+        case Apply("mul", factors):
+            return sum(map(_erring, factors))
+    return not applied((term,)).isdisjoint(SINGLES)
+
+
+def _alike(parts: Sequence[Words]) -> tuple[Expr, ...]:
+    """Expressions of two words each, if one of them is."""
+    if not any(wide for _, wide in parts):
+        return tuple(value for value, _ in parts)
+    return tuple(value if wide else Call("words", (value, Const(0.0))) for value, wide in parts)
 
 
 def _odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
@@ -267,7 +294,7 @@ def _without(product: Term, factor: Term) -> Term | None:
 
 
 def _wanted(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:
-    """The names that arguments of wide functions are computed from by arithmetic."""
+    """The names that arguments in two words are computed from."""
     found: set[str] = set()
 
     def seek(term: Term, inside: bool) -> None:

@@ -14,7 +14,7 @@ Recipes, section 6.2; ex2.approx and rcp.approx as the PTX ISA describes them.
 from __future__ import annotations
 
 from fusegen.ir import Device, Kernel, Math, operations
-from fusegen.ops import OPS, ROWS, TRANSCENDENTAL
+from fusegen.ops import NESTED, OPS, ROWS, TRANSCENDENTAL
 from fusegen.printers.cpp import ROUNDED, lines_of, reached
 from fusegen.singles import constants
 
@@ -127,6 +127,7 @@ BODIES: dict[str, str] = {
     "times_tanh_softplus_slope": _MISH_OF + _MISH_SLOPE
     + "return n * r + (x.v > 20.0f ? 20.0f : x.v) * slope;",
 }
+BODIES |= {name: BODIES[of] for name, of in NESTED.items()}  # one word is enough here, too
 LIBRARY = ("fabs", "exp2", "tanh", "log", "log2", "log1p", "sin", "cos", "erf", "sqrt", "pow", "fma")
 # fmt: on
 
