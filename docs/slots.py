@@ -19,16 +19,15 @@ from pathlib import Path
 import click
 
 from fusegen import library, pipeline
-from fusegen.cost import cost, slots
-from fusegen.ir import Device, Math
-from fusegen.printers.approximations import approximates
 
 ROOT = Path(__file__).resolve().parents[1]
-SIZES = {"float": 4, "__nv_bfloat16": 2}  # of an element, by its C++ type
+BITS = {"float": 32, "__nv_bfloat16": 16}  # of an element, by its C++ type
 DTYPES = {"float": "float32", "__nv_bfloat16": "bfloat16"}
 FUNCTION = re.compile(r"^\.text\.(\S+):")
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!NOP)")
-KERNEL = re.compile(r"pointwiseINS\w*?_\d+(Forward|Backward)E(f|13__nv_bfloat16)\w*?Li1E")
+KERNEL = re.compile(
+    r"pointwiseINS\w*?_\d+(?:LookedUpINS\w*?_\d+)?(Forward|Backward)E(f|13__nv_bfloat16)\w*?Li1E"
+)
 
 
 def counted(text: str) -> dict[tuple[str, str], float]:
@@ -55,7 +54,7 @@ def counted(text: str) -> dict[tuple[str, str], float]:
         of = KERNEL.search(function)
         if of:
             kind = "float" if of[2] == "f" else "__nv_bfloat16"
-            found[of[1], kind] = count / (16 / SIZES[kind])
+            found[of[1], kind] = count / (128 / BITS[kind])
     return found
 
 
@@ -68,13 +67,11 @@ def main(specs: tuple[str, ...]) -> None:
         compiled = pipeline.compilation(path)
         parts = ("call", "arithmetic", "launch", "cuda_prelude", "cuda")
         found = counted("".join(compiled.sources[part] for part in parts))
-        kernels = compiled.kernels(Device.CUDA)
-        for kernel in (kernel for kernel in kernels if kernel.math is Math.FLOAT):
-            functor = kernel.name.rpartition("_")[2].capitalize()
-            for kind, size in SIZES.items():
-                cheaper = size == 2 and approximates(kernels)
-                counts = f"{found[functor, kind]:.0f} | {slots(kernel, cheaper)}"
-                print(f"| {kernel.name} | {DTYPES[kind]} | {counts} | {cost(kernel, size, cheaper)} |")
+        for text in (compiled.texts.forward, compiled.texts.backward):
+            shares = {share.bits: share for share in text.shares}
+            for kind, share in ((kind, shares[bits]) for kind, bits in BITS.items() if bits in shares):
+                counts = f"{found[text.functor, kind]:.0f} | {share.slots}"
+                print(f"| {text.name} | {DTYPES[kind]} | {counts} | {share.cost} |")
 
 
 if __name__ == "__main__":

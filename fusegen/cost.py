@@ -20,7 +20,7 @@ MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
 BUDGET = (
     7.8  # instructions that an H200 issues while it moves a byte: 132 processors, 4 x 32 lanes, 1.98 GHz
 )
-LOOK_UP = {1: 10, 2: 18}  # instructions of an element that is looked up; by the tensors that are read
+LOOK_UP = {1: 7, 2: 12}  # instructions of an element that is looked up; by the tensors that are read
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
 IN_DOUBLE = 3  # times what a function takes in float
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.cost import BUDGET, weight
+from fusegen.cost import BUDGET, TABLE, weight
 from fusegen.elements import ELEMENTS
 from fusegen.interval import REALS
 from fusegen.ir import Device
@@ -24,6 +24,10 @@ PROOF = (
 )
 TWO_WORDS = (
     "What approximates is computed in two words, hi + lo, and rounded once; in float on CUDA arguments are."
+)
+BY_TABLE = (
+    "Where the class is table, results are looked up among all 65,536, computed once in double: computing "
+    "each would take longer than moving it."
 )
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 LATEX = str.maketrans(  # a spec's words may hold anything
@@ -286,6 +290,7 @@ def written(found: Explanation, form: str) -> str:
         style.heading("Instructions of an element on CUDA, of those an H200 issues while it moves it")
     )
     lines += style.table(costs)
+    lines += [style.word(BY_TABLE)] if any(cost.kind == TABLE for cost in found.costs) else []
     if found.accuracies:
         outputs = list(found.accuracies[0].errors)
         errors: list[tuple[str, ...]] = [("device", "dtype", *outputs)]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Workshop
 
 from fusegen import launch
-from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, cost, slots
+from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, SPECIAL, cost, slots
 from fusegen.errors import BadLaunches
 from fusegen.ir import Call, Device, Kernel, Math, Ref
 from fusegen.launch import Launch, Table
 from fusegen.ops import ROWS
 from fusegen.pipeline import compilation
+from fusegen.printers.approximations import BODIES
 
 ONE, TWO = Launch(None, 128, 1), Launch(None, 128, 2)
 SMALL = Launch(16384, 128, 1)
@@ -182,11 +184,40 @@ def test_an_element_costs_what_its_operations_do(op: str, math: Math, cheaper: b
         ("tanh_forward gelu_forward softsign_forward", 16, MEDIUM),
         ("gelu_forward gelu_tanh_forward softplus_forward gelu_tanh_backward serf_forward", 32, HEAVY),
         ("gelu_forward", 64, HEAVY),
+        ("serf_forward mish_mish_forward mish_mish_backward tanh_exp_backward", 16, "table"),
     ],
 )
 def test_classes_of_costs(kernels: str, bits: int, expected: str) -> None:
     for name, _, which in (kernel.rpartition("_") for kernel in kernels.split()):
         assert class_of(name, which, bits) == expected, name
+
+
+def test_the_chips_own_functions_are_counted_in_the_cheaper_forms() -> None:
+    for name, body in BODIES.items():
+        own = len(re.findall(r"\b(?:ex2|ex4|rcp|erff)\(", body)) + 2 * len(re.findall(r"\btanhf\(", body))
+        own += body.count(" / ")
+        assert SPECIAL.get(name, 0) == own, name
+
+
+SLOW = "x * tanh(softplus(x * tanh(softplus(x * tanh(softplus(x))))))"
+
+
+@pytest.mark.parametrize(
+    ("body", "forward", "backward"),
+    [
+        (f"formula: {SLOW}", True, True),
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float64]", True, True),
+        (f"formula: {SLOW}\ndtypes: [float32, float64]", False, False),  # no 16 bits
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", False, False),  # nothing to fill a table from
+        (f"formula: {SLOW}\nnumerics: eager", False, False),  # rounded between operations
+        (f"params: {{a: 2.0}}\nformula: {SLOW} * a", False, False),  # known when the kernel runs
+        (f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SLOW} * y", False, False),
+        ("formula: x * sigmoid(x)", False, False),
+    ],
+)
+def test_what_is_looked_up(workshop: Workshop, body: str, forward: bool, backward: bool) -> None:
+    path = workshop.spec("some", body)
+    assert compilation(path).looked_up == (forward, backward)
 
 
 def class_of(name: str, which: str, bits: int) -> str:
