@@ -332,7 +332,66 @@ def test_two_streams_at_once_do_not_disturb_each_other() -> None:
         assert_same(actual, wanted)
 
 
-@pytest.mark.parametrize("name", ["hardswish", "tanh", "swiglu", "elu"])
+# Results that are looked up
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_what_is_looked_up_does_not_depend_on_how_many_there_are(dtype: torch.dtype) -> None:
+    """Small tensors look up in global memory, large ones in shared memory, and what is left of a vector."""
+    mish = kernel("mish_mish")
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16, device="cuda").view(dtype)
+    few = mish(every)
+    rest = every.numel() - 5
+    many = mish(torch.cat([every.repeat(1024), every[:rest]]))
+    for part in (*many[:-rest].view(-1, every.numel())[::341], torch.cat([many[-rest:], few[rest:]])):
+        assert_same(part, few, every)
+    grad = torch.randn(every.numel(), device="cuda").to(dtype)
+    module = generated("mish_mish")
+    few = module.BACKWARD(grad, every)
+    many = module.BACKWARD(grad.repeat(1025), every.repeat(1025))
+    for part in many.view(-1, every.numel())[::341]:
+        assert_same(part, few, grad, every)
+    assert_same(mish(every.view(256, 256).t()), mish(every).view(256, 256).t())
+    assert_same(mish(every[1:]), mish(every)[1:])
+
+
+def test_a_table_that_is_first_used_in_a_graph_is_filled_there(tmp_path: Path) -> None:
+    module = compiled(tmp_path, "first_in_graph", "chain: [mish, mish, tanh]")
+    x = torch.randn(100_003, device="cuda", dtype=torch.bfloat16) * 4
+    module.FORWARD(x.float())  # builds it
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = module.FORWARD(x)
+    y.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    exact = torch.tanh(F.mish(F.mish(x.double())))
+    torch.testing.assert_close(y.double(), exact, rtol=2**-8, atol=1e-38)
+    captured = y.clone()
+    assert_same(module.FORWARD(x), captured, x)
+    x.copy_(x.flip(0))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert_same(y, captured.flip(0), x)
+
+
+def test_streams_that_need_a_table_first_all_find_it_filled(tmp_path: Path) -> None:
+    module = compiled(tmp_path, "first_on_streams", "chain: [mish, mish, sigmoid]")
+    x = torch.randn(2**20, device="cuda", dtype=torch.float16) * 4
+    module.FORWARD(x.float())
+    streams, results = [CUDA.Stream() for _ in range(4)], []
+    torch.cuda.synchronize()
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            results.append(module.FORWARD(x))
+    torch.cuda.synchronize()
+    exact = torch.sigmoid(F.mish(F.mish(x.double())))
+    torch.testing.assert_close(results[0].double(), exact, rtol=2**-11, atol=2**-25)
+    for result in results[1:]:
+        assert_same(result, results[0], x)
+
+
+@pytest.mark.parametrize("name", ["hardswish", "tanh", "swiglu", "elu", "mish_mish"])
 def test_a_graph_captures_forward_and_backward(name: str) -> None:
     """Also what writes in place and into a given tensor."""
     shape = (LIBRARY[name].inputs, 100_003)
