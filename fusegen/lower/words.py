@@ -4,7 +4,7 @@ A function of the table that is `wide` gives a value in two words and takes its 
 to such a value, or multiplied with it, is of two words too, and so is the arithmetic in an argument. All
 else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
 longer than a copy, only arguments have them: functions give one (`singles`), and a product that is added
-rounds with the sum.
+rounds with the sum. In a chain there, what an earlier function gives is an argument of the next.
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -238,9 +238,10 @@ class Precise(Border):
     def nested(self, op: str, args: Sequence[Term], wanted: bool) -> Words | None:
         """A function in two words, or of what an earlier one has rounded; nothing where it is neither."""
         parts = [self.words(arg, True) for arg in args]
-        if (wanted or parts[0][1]) if not self.singles else (wanted and op not in IN_DOUBLE):
+        _, rounded = parts[0]
+        if (wanted and op not in IN_DOUBLE) if self.singles else (wanted or rounded):
             return Call(f"{op}_of_two", _alike(parts)), True
-        return (Call(f"{op}_at_two", _alike(parts)), False) if parts[0][1] else None
+        return (Call(f"{op}_at_two", _alike(parts)), False) if rounded else None
 
     def called(self, op: str, argument: Term) -> Call:
         """A function of an argument that may be of two words."""
