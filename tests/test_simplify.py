@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -371,6 +372,22 @@ def test_arithmetic_of_constants_is_exact() -> None:
 def test_a_constant_without_a_real_value_is_refused(formula: str) -> None:
     with pytest.raises(Undefined, match="has no real value"):
         simplest(f"x + {formula}")
+
+
+@pytest.mark.parametrize(
+    ("formula", "lies"),
+    [
+        ("log(-1 - x * x)", "log of what lies in [-inf, -1]"),
+        ("log2(minimum(x, 0) - 0.5)", "log2 of what lies in [-inf, -1/2]"),
+        ("log1p(-2 - relu(x))", "log1p of what lies in [-inf, -2]"),
+        ("sqrt(-abs(x) - 1)", "sqrt of what lies in [-inf, -1]"),
+        ("rsqrt(tanh(x) - 3)", "rsqrt of what lies in [-4, -2]"),
+    ],
+)
+def test_a_formula_that_has_a_real_value_nowhere_is_refused(formula: str, lies: str) -> None:
+    with pytest.raises(Undefined, match=re.escape(lies)):
+        simplest(formula)
+    simplest("log(x) + sqrt(x - 1)")  # which has one somewhere
 
 
 @pytest.mark.parametrize("formula", ["1e308 * 10", "exp(710)", "exp(-800)", "2 ** -1080", "-1e200 ** 2"])

@@ -6,13 +6,15 @@ data a spec happens to be tested on. A rule is used only if sympy proves it.
 
 from __future__ import annotations
 
-from fusegen.interval import REALS, Interval, point
+from fusegen.errors import Undefined
+from fusegen.interval import REALS, Interval, point, square
 from fusegen.ops import OPS
 from fusegen.simplify.constants import folded
 from fusegen.simplify.rules import FIXED, RULES, Rule, matched, proved
 from fusegen.term import Apply, Let, Name, Number, Program, Rewrite, Term, needed, rebuild, substitute
 
 MAX_STEPS = 1000
+LEAST = {"log": 0, "log2": 0, "log1p": -1, "sqrt": 0, "rsqrt": 0}  # arguments that have a value
 
 
 def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tuple[Rewrite, ...]]:
@@ -23,7 +25,8 @@ def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tu
         assume: intervals that inputs are promised to lie in.
 
     Raises:
-        Undefined, NumberOutOfRange: a constant part has no finite value.
+        Undefined: a part has no real value, whatever the inputs are.
+        NumberOutOfRange: a constant part has no finite value.
     """
     run = _Run({name: assume.get(name, REALS) for name in (*program.inputs, *program.params)})
     lets: list[Let] = []
@@ -54,6 +57,8 @@ class _Run:
                 return point(value)
             case Name(name):
                 return self.ranges[name]
+            case Apply("mul", (a, b)) if a == b:
+                return square(self.range(a))
             case Apply(op, args):
                 return OPS[op].range(*(self.range(arg) for arg in args))
             case _:
@@ -61,7 +66,7 @@ class _Run:
 
     def simplest(self, term: Term) -> Term:
         """The term after all rules, innermost parts first."""
-        term = folded(rebuild(term, self.simplest))
+        term = self.real(folded(rebuild(term, self.simplest)))
         for rule in RULES:
             if len(self.rewrites) >= MAX_STEPS:
                 break
@@ -71,6 +76,14 @@ class _Run:
             after = substitute(rule.right, found)
             self.rewrites.append(Rewrite(rule.name, term, after, *self.reason(rule, found)))
             return self.simplest(after)
+        return term
+
+    def real(self, term: Term) -> Term:
+        """A term, unless its argument lies where it has no value at all."""
+        match term:
+            case Apply(op, (argument,)) if op in LEAST and (lies := self.range(argument)).high < LEAST[op]:
+                what = f"{op} of what lies in {lies}"
+                raise Undefined(term.span, what=what, remedy="change its argument")
         return term
 
     def granted(self, rule: Rule, found: dict[str, Term]) -> bool:
