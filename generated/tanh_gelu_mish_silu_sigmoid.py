@@ -976,11 +976,16 @@ constexpr Launch HEAVY_64[] = {
     {},
 };
 
+constexpr Launch HEAVY_64_BACKWARD[] = {
+    {80, ANY, 128, 1},
+    {},
+};
+
 struct ForwardLaunches {
   static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64_BACKWARD;
 };
 
 // Where results are looked up in shared memory: threads of a processor's one block, vectors of a thread's turn; and from
