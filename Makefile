@@ -28,7 +28,7 @@ SPEEDS := relu hardsigmoid hardswish hardtanh leaky_relu elu sigmoid tanh silu g
 HEADLINE := hardsigmoid hardsigmoid_keras hardtanh relu_hardswish
 measure: $(VENV)/.ready  # the figures of the README
 	python -m fusegen bench $(HEADLINE) --shape 4096x393216 --json docs/headline.json
-	python -m fusegen bench hardsigmoid gelu --sweep --json docs/sweep.json --plot docs/pictures
+	python -m fusegen bench hardsigmoid gelu --sweep --seconds 0.3 --json docs/sweep.json --plot docs/pictures
 	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.6 --json docs/bench.json --plot docs/pictures
 	python docs/speed.py
 

@@ -425,7 +425,7 @@ WORDS = {row.name: row for row in (
           meaning="{0} Φ({0})",
           body=_TAIL + "const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t); "
           "const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi; "
-          + _SETTLED.replace("y.hi", "hi")),
+          "return words(hi, y.lo == y.lo ? y.lo : M(0));"),
     # the same in one word of two, in singles only
     _word("gate_at_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           meaning="{0} sigmoid({1})"),
@@ -445,8 +445,9 @@ NESTED |= {f"{name}_at_two": name for name in PRODUCTS}
 WORDS |= {f"{name}_of_two": replace(OPS[name], name=f"{name}_of_two", written=False) for name in DOUBLED}
 ROWS = OPS | WORDS
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
+# what calls exp, erfc or tanh
 _FUNCTIONS = {row.name for row in _ROWS if re.search("{m}[et]|exponential|_tail", row.body)}
-TRANSCENDENTAL = frozenset(_APPROXIMATED | _FUNCTIONS | NESTED.keys())  # exp, erfc, tanh
+TRANSCENDENTAL = frozenset(_APPROXIMATED | _FUNCTIONS | NESTED.keys())
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",

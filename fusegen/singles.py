@@ -40,12 +40,20 @@ _MILLS = _BELL + (
     "const float bend = rest * fma(size, k * (first + p), -0.39894228f); "
     "const float mills = fma(k, first, fma(k, p, bend)); "
 )
+_GATE = (
+    "const X v = lifted(at_most(at_least(t, -125.0f), 87.0f)); const float e = exponential<false>(-v).hi; "
+)
+_TIMES_TAIL = (
+    _MILLS + "const float y = size * mills, rest_of_y = fma(size, mills, -y); "
+    "const float tail = y + fma(bell.more, y, rest_of_y); "
+    "return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : "
+)
 _TAIL = "const float tail = fma(bell.more, mills, mills) * bell.size; "
 _EITHER = "return fma(tail, x < 0.0f ? 0x1p-64f : -0x1p-64f, x < 0.0f ? 0.0f : 1.0f);"
 
 SINGLES: dict[str, str] = {
-    "gate": "const X v = lifted(at_most(at_least(t, -125.0f), 87.0f)); "
-    "const float e = exponential<false>(-v).hi; return x * refined_inverse(1.0f + e) * lift_back(t);",
+    "gate": _GATE + "return x * refined_inverse(1.0f + e) * lift_back(t);",
+    "gate_at_two": _GATE + "return float(x) * refined_inverse(1.0f + e) * lift_back(t);",
     "gate_slope": "const Two<float> w = product(a, b); "
     "const Two<float> e = exponential<false>(at_least(minus_size(t), -88.0f)); "
     "const float q = single_ratio(e, one_plus(e)), sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q); "
@@ -65,6 +73,11 @@ SINGLES: dict[str, str] = {
     "return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;",
     "times_tanh_softplus_slope": _U + "const float rise = 4.0f * fma(u * 0x1p-64f, u, u); "
     "const float slope = single_ratio(rise, d); return single_ratio(fma(near, slope, n), d) * 0x1p-64f;",
+    "times_tanh_softplus_at_two": _U + "const float v = x, q = single_ratio(v > 0.0f ? 2.0f : n, d); "
+    "return v > 0.0f ? fma(-v, q, v) : v * q * 0x1p-64f;",
+    "times_tanh_softplus_slope_at_two": _U + "const float rise = 4.0f * fma(u * 0x1p-64f, u, u); "
+    "const float v = near, slope = single_ratio(rise, d); "
+    "return single_ratio(fma(v, slope, n), d) * 0x1p-64f;",
     "tanh_of_exp": "return tanh(exponential(at_most(x, 10.0f)).hi);",
     "tanh_of_exp_slope": "const float u = exponential(at_most(x, 10.0f)).hi, t = tanh(u); "
     "const Power<float> p = power(at_least(-2.0f * u, -132.5f)); " + _SLOPE
@@ -75,20 +88,9 @@ SINGLES: dict[str, str] = {
     "return fma(e.more, size, size) * power_of_two<float>(e.n - half);",
     "gauss": "const Two<float> t = at_least(-product(x, x), -132.5f); return float(power(t)) * 0x1p-64f;",
     "normal": _BELL + "return float(bell) * (0.39894228f * 0x1p-64f);",
-    "gate_at_two": "const X v = lifted(at_most(at_least(t, -125.0f), 87.0f)); const float size = x; "
-    "const float e = exponential<false>(-v).hi; return size * refined_inverse(1.0f + e) * lift_back(t);",
-    "times_tanh_softplus_at_two": _U + "const float v = x, q = single_ratio(v > 0.0f ? 2.0f : n, d); "
-    "return v > 0.0f ? fma(-v, q, v) : v * q * 0x1p-64f;",
-    "times_tanh_softplus_slope_at_two": _U + "const float rise = 4.0f * fma(u * 0x1p-64f, u, u); "
-    "const float v = near, slope = single_ratio(rise, d); "
-    "return single_ratio(fma(v, slope, n), d) * 0x1p-64f;",
-    "times_ndtr_at_two": _MILLS + "const float v = x, y = size * mills, rest_of_y = fma(size, mills, -y); "
-    "const float tail = y + fma(bell.more, y, rest_of_y); "
-    "return fma(tail * bell.size, -0x1p-64f, v < 0.0f ? -0.0f : v);",
     "ndtr": _MILLS + _TAIL + _EITHER,
-    "times_ndtr": _MILLS + "const float y = size * mills, rest_of_y = fma(size, mills, -y); "
-    "const float tail = y + fma(bell.more, y, rest_of_y); "
-    "return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : x);",
+    "times_ndtr": _TIMES_TAIL + "x);",
+    "times_ndtr_at_two": _TIMES_TAIL + "float(x));",
     "times_ndtr_slope": _MILLS + "const float bent = fma(-0.39894228f, size, mills); "
     + _TAIL.replace("mills", "bent") + _EITHER,
 }  # fmt: skip

@@ -78,9 +78,8 @@ __device__ __forceinline__ Wide<X> times_tanh_softplus_slope_of_two(X x) {
 template <typename X>
 __device__ __forceinline__ OfFloat<X> gate_at_two(Word<X> x, X t) {
   const X v = lifted(at_most(at_least(t, -125.0f), 87.0f));
-  const float size = x;
   const float e = exponential<false>(-v).hi;
-  return size * refined_inverse(1.0f + e) * lift_back(t);
+  return float(x) * refined_inverse(1.0f + e) * lift_back(t);
 }
 
 // tanh'(x)

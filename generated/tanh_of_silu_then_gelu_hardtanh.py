@@ -115,9 +115,9 @@ __device__ __forceinline__ OfFloat<X> times_ndtr_at_two(X x) {
   const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
   const float bend = rest * fma(size, k * (first + p), -0.39894228f);
   const float mills = fma(k, first, fma(k, p, bend));
-  const float v = x, y = size * mills, rest_of_y = fma(size, mills, -y);
+  const float y = size * mills, rest_of_y = fma(size, mills, -y);
   const float tail = y + fma(bell.more, y, rest_of_y);
-  return fma(tail * bell.size, -0x1p-64f, v < 0.0f ? -0.0f : v);
+  return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : float(x));
 }
 
 template <typename X>
