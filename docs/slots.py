@@ -26,7 +26,7 @@ DTYPES = {"float": "float32", "__nv_bfloat16": "bfloat16"}
 FUNCTION = re.compile(r"^\.text\.(\S+):")
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!NOP)")
 KERNEL = re.compile(
-    r"pointwiseINS\w*?_\d+(?:LookedUpINS\w*?_\d+)?(Forward|Backward)E(f|13__nv_bfloat16)\w*?Li1E"
+    r"pointwiseINS\w*?_\d+(?:(?:LookedUp|Pieced)INS\w*?_\d+)?(Forward|Backward)E+(f|13__nv_bfloat16)\w*?Li1E"
 )
 
 

@@ -13,14 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.ir import Kernel, Math, operations
+from fusegen.launch import CLASSES
 from fusegen.ops import NESTED
 
-LIGHT, MEDIUM, HEAVY, TABLE = "light", "medium", "heavy", "table"
+LIGHT, MEDIUM, HEAVY, TABLE, *_CUBIC = CLASSES
+CUBIC = dict(enumerate(_CUBIC, 1))  # by the tensors that are read
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
 BUDGET = (
     7.8  # instructions that an H200 issues while it moves a byte: 132 processors, 4 x 32 lanes, 1.98 GHz
 )
 LOOK_UP = {1: 7, 2: 12}  # instructions of an element that is looked up; by the tensors that are read
+PIECE = {1: 30, 2: 33}  # of one that a piece gives
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
 IN_DOUBLE = 3  # times what a function takes in float
 
@@ -99,13 +102,28 @@ def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
 def looked_up(kernel: Kernel, reads: int, cheaper: bool) -> bool:
     """Whether 16-bit results are to be looked up: of a function of one element, or of its slope.
 
-    The table is made once, so that it is not for scalars that are known only when the kernel runs.
-
     Args:
         kernel: what is computed, on CUDA.
         reads: the tensors that such a kernel reads: one, and the incoming gradient.
         cheaper: whether its functions are those that 16-bit results take.
     """
-    alone = (len(kernel.inputs), len(kernel.results)) == (reads, 1) and not kernel.params
     waits = WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
-    return alone and slots(kernel, cheaper) + waits > BUDGET * 2 * (reads + 1)
+    return _alone(kernel, reads) and slots(kernel, cheaper) + waits > BUDGET * 2 * (reads + 1)
+
+
+def pieced(kernel: Kernel, reads: int) -> bool:
+    """Whether float32 results are to be cubic polynomials: of a function of one element, or of its slope.
+
+    Also where less is computed, if it is of what an earlier function has rounded: these err by less.
+
+    Args:
+        kernel: what is computed, on CUDA.
+        reads: the tensors that such a kernel reads: one, and the incoming gradient.
+    """
+    nested = not NESTED.keys().isdisjoint(operations(kernel))
+    return _alone(kernel, reads) and (nested or slots(kernel, False) > BUDGET * 4 * (reads + 1))
+
+
+def _alone(kernel: Kernel, reads: int) -> bool:
+    """Whether nothing else decides a result, such as a scalar that is known only when the kernel runs."""
+    return (len(kernel.inputs), len(kernel.results)) == (reads, 1) and not kernel.params

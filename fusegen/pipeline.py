@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.cost import LOOK_UP, TABLE, cost, looked_up, slots
+from fusegen.cost import CUBIC, LOOK_UP, PIECE, TABLE, cost, looked_up, pieced, slots
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
@@ -54,6 +54,7 @@ from fusegen.write import changes, head
 
 WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once."
 LOOKED_UP = "In 16 bits results are looked up among all there are, as computing takes longer than moving."
+PIECED = "In float32 results are cubic polynomials, as computing takes longer than moving."
 SINGLE = (
     "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
 )
@@ -169,13 +170,25 @@ class Compilation:
     @cached_property
     def looked_up(self) -> tuple[bool, bool]:
         """Whether forward and gradient are looked up where 16 bits are kept on CUDA."""
+        cheaper = approximates(self.kernels(Device.CUDA))
+        found = (looked_up(kernel, reads, cheaper) for reads, kernel in self.from_double(16))
+        return next(found, False), next(found, False)
+
+    @cached_property
+    def pieced(self) -> tuple[bool, bool]:
+        """Whether forward and gradient are cubic polynomials in float32 on CUDA."""
+        found = (pieced(kernel, reads) for reads, kernel in self.from_double(32))
+        return next(found, False), next(found, False)
+
+    def from_double(self, bits: int) -> Iterator[tuple[int, Kernel]]:
+        """The kernels in float on CUDA, if double could compute for elements of so many bits beforehand.
+
+        Each comes with the tensors that it reads if it is a function of one element, or its gradient.
+        """
         widths = {ELEMENTS[dtype].bits for dtype in self.spec.dtypes}
-        if self.spec.numerics == "eager" or self.arithmetic or not {16, 64} <= widths:
-            return False, False
-        kernels = self.kernels(Device.CUDA)
-        forward, backward = (kernel for kernel in kernels if kernel.math is Math.FLOAT)
-        cheaper = approximates(kernels)
-        return looked_up(forward, 1, cheaper), looked_up(backward, 2, cheaper)
+        approximate = self.spec.numerics == "accurate" and not self.arithmetic
+        if approximate and {bits, 64} <= widths:
+            yield from enumerate((k for k in self.kernels(Device.CUDA) if k.math is Math.FLOAT), 1)
 
     @cached_property
     def cheaper(self) -> bool:
@@ -228,7 +241,7 @@ class Compilation:
             for device in Device
         }
         said = says or (notation(self.spec),)
-        by_table = self.looked_up[functor == "Backward"]
+        by_table, by_pieces = self.looked_up[functor == "Backward"], self.pieced[functor == "Backward"]
         return render.KernelText(
             name=f"{self.spec.name}_{functor.lower()}",
             functor=functor,
@@ -244,16 +257,22 @@ class Compilation:
                         for kernel in filter(wide, kernels(device)[:1])
                     ),
                     *((LOOKED_UP,) if by_table and device is Device.CUDA else ()),
+                    *((PIECED,) if by_pieces and device is Device.CUDA else ()),
                 )
                 for device in Device
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
-            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_table),
+            shares=self.shares(
+                f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_table, by_pieces
+            ),
             looked_up=by_table,
+            pieced=by_pieces,
         )
 
-    def shares(self, name: str, kernels: tuple[Kernel, ...], by_table: bool) -> tuple[render.Share, ...]:
+    def shares(
+        self, name: str, kernels: tuple[Kernel, ...], by_table: bool, by_pieces: bool
+    ) -> tuple[render.Share, ...]:
         """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements."""
         elements = {ELEMENTS[dtype].bits: ELEMENTS[dtype] for dtype in self.spec.dtypes}
         by_math = {kernel.math: kernel for kernel in kernels}
@@ -263,6 +282,8 @@ class Compilation:
             what, each = cost(kernel, bits // 8, cheap), slots(kernel, cheap)
             if by_table and element.halves:
                 what, each = TABLE, LOOK_UP[len(kernel.inputs)]
+            if by_pieces and bits == 32:
+                what, each = CUBIC[len(kernel.inputs)], PIECE[len(kernel.inputs)]
             shares.append(render.Share(bits, each, what, self.launches.chosen(name, what, bits)))
         return tuple(shares)
 

@@ -74,10 +74,10 @@ SINGLES: dict[str, str] = {
     "times_tanh_softplus_slope": _U + "const float rise = 4.0f * fma(u * 0x1p-64f, u, u); "
     "const float slope = single_ratio(rise, d); return single_ratio(fma(near, slope, n), d) * 0x1p-64f;",
     "times_tanh_softplus_at_two": _U + "const float v = x, q = single_ratio(v > 0.0f ? 2.0f : n, d); "
-    "return v > 0.0f ? fma(-v, q, v) : v * q * 0x1p-64f;",
+    "return v > 0.0f ? fma(-float(near), q, v) : v * q * 0x1p-64f;",
     "times_tanh_softplus_slope_at_two": _U + "const float rise = 4.0f * fma(u * 0x1p-64f, u, u); "
-    "const float v = near, slope = single_ratio(rise, d); "
-    "return single_ratio(fma(v, slope, n), d) * 0x1p-64f;",
+    "const float slope = single_ratio(rise, d), part = fma(near.lo, slope, n); "
+    "return single_ratio(fma(near.hi, slope, part), d) * 0x1p-64f;",
     "tanh_of_exp": "return tanh(exponential(at_most(x, 10.0f)).hi);",
     "tanh_of_exp_slope": "const float u = exponential(at_most(x, 10.0f)).hi, t = tanh(u); "
     "const Power<float> p = power(at_least(-2.0f * u, -132.5f)); " + _SLOPE

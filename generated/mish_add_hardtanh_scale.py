@@ -1015,6 +1015,33 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
+// while a graph is captured nobody can wait, so that the graph fills it anew each time.
+template <typename Kernel, int N>
+cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<uint64_t>& devices) {
+  const uint64_t bit = uint64_t(1) << (call.device & 63);
+  if (devices.load() & bit) return cudaSuccess;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  fill<<<(threads + 127) / 128, 128, 0, stream>>>(params<double>(call));
+  error = cudaGetLastError();
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  error = cudaStreamSynchronize(stream);
+  if (error == cudaSuccess) devices |= bit;
+  return error;
+}
+
 // 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
 // one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; of slopes,
 // which the incoming gradient is multiplied with, a float's upper 24 bits are kept, so that all fit a processor's shared
@@ -1027,15 +1054,6 @@ constexpr uint32_t NO_SLOPE = 0xffffff00;  // whatever the incoming gradient is,
 
 template <class F, typename T>
 __device__ alignas(16) Entry<F> entries[ENTRIES];
-
-// The bits of a number in one type as a number of another.
-template <typename To, typename From>
-__device__ __forceinline__ To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "");
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
 
 // A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
 // of the double are; and the upper 24 bits of a float, likewise.
@@ -1159,29 +1177,10 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-// Fills a table unless it has been on this device. Others may look it up when this returns; while a graph is captured
-// nobody can wait, so that the graph fills it anew each time.
-template <class F, typename T, int N>
-cudaError_t filled(const Call<N>& call) {
-  static std::atomic<uint64_t> devices{0};
-  const uint64_t bit = uint64_t(1) << (call.device & 63);
-  if (devices.load() & bit) return cudaSuccess;
-  const auto stream = static_cast<cudaStream_t>(call.stream);
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess) return error;
-  const auto kernel = fill<F, T>;
-  kernel<<<ENTRIES / 128, 128, 0, stream>>>(params<double>(call));
-  error = cudaGetLastError();
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  error = cudaStreamSynchronize(stream);
-  if (error == cudaSuccess) devices |= bit;
-  return error;
-}
-
 template <class F, typename T, int N>
 cudaError_t look_up(const Call<N>& call) {
-  cudaError_t error = filled<F, T>(call);
+  static std::atomic<uint64_t> devices{0};
+  cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
   if (error != cudaSuccess) return error;
   constexpr int BYTES = ENTRIES * (F::INPUTS == 1 ? 2 : 3);
   constexpr int64_t from = F::INPUTS == 1 && std::is_same_v<T, __half> ? STAGED_FROM_OF_HALF : STAGED_FROM;
@@ -1201,6 +1200,7 @@ cudaError_t launch_16(const Call<N>& call) {
   if constexpr (F::LOOKED_UP) return look_up<F, T>(call);
   else return launch<F, T, M>(call);
 }
+
 // Makes a device the current one for a while.
 struct OnDevice {
   explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {

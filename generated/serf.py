@@ -114,6 +114,7 @@ __device__ __forceinline__ M finite_above(M x) {
 // y = x · erf(softplus(x))
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In float32 results are cubic polynomials, as computing takes longer than moving.
 __device__ __forceinline__ float serf_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * erf(softplus(lifted(finite_x))) * lift_back(finite_x);
@@ -127,6 +128,7 @@ __device__ __forceinline__ double serf_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In float32 results are cubic polynomials, as computing takes longer than moving.
 __device__ __forceinline__ float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float t_lifted = softplus(lifted(finite_x));
@@ -143,6 +145,7 @@ struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
   static constexpr bool LOOKED_UP = true;
+  static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = serf_forward(in[0]);
@@ -153,6 +156,7 @@ struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
   static constexpr bool LOOKED_UP = true;
+  static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = serf_backward(in[0], in[1]);
@@ -812,23 +816,28 @@ constexpr Launch TABLE[] = {
     {},
 };
 
-constexpr Launch HEAVY[] = {
-    {80, 16384, 128, 1},
+constexpr Launch CUBIC[] = {
+    {80, 4096, 128, 1},
     {80, ANY, 128, 4},
     {},
 };
 
-constexpr Launch HEAVY_64[] = {
+constexpr Launch HEAVY[] = {
     {80, 32768, 128, 1},
     {80, ANY, 128, 2},
     {},
 };
 
+constexpr Launch CUBIC_SLOPE[] = {
+    {80, ANY, 128, 1},
+    {},
+};
+
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
 };
 
 // Where results are looked up in shared memory: threads of a processor's one block, vectors of a thread's turn; and from
@@ -1108,6 +1117,33 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
+// while a graph is captured nobody can wait, so that the graph fills it anew each time.
+template <typename Kernel, int N>
+cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<uint64_t>& devices) {
+  const uint64_t bit = uint64_t(1) << (call.device & 63);
+  if (devices.load() & bit) return cudaSuccess;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  fill<<<(threads + 127) / 128, 128, 0, stream>>>(params<double>(call));
+  error = cudaGetLastError();
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  error = cudaStreamSynchronize(stream);
+  if (error == cudaSuccess) devices |= bit;
+  return error;
+}
+
 // 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
 // one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; of slopes,
 // which the incoming gradient is multiplied with, a float's upper 24 bits are kept, so that all fit a processor's shared
@@ -1120,15 +1156,6 @@ constexpr uint32_t NO_SLOPE = 0xffffff00;  // whatever the incoming gradient is,
 
 template <class F, typename T>
 __device__ alignas(16) Entry<F> entries[ENTRIES];
-
-// The bits of a number in one type as a number of another.
-template <typename To, typename From>
-__device__ __forceinline__ To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "");
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
 
 // A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
 // of the double are; and the upper 24 bits of a float, likewise.
@@ -1252,29 +1279,10 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-// Fills a table unless it has been on this device. Others may look it up when this returns; while a graph is captured
-// nobody can wait, so that the graph fills it anew each time.
-template <class F, typename T, int N>
-cudaError_t filled(const Call<N>& call) {
-  static std::atomic<uint64_t> devices{0};
-  const uint64_t bit = uint64_t(1) << (call.device & 63);
-  if (devices.load() & bit) return cudaSuccess;
-  const auto stream = static_cast<cudaStream_t>(call.stream);
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess) return error;
-  const auto kernel = fill<F, T>;
-  kernel<<<ENTRIES / 128, 128, 0, stream>>>(params<double>(call));
-  error = cudaGetLastError();
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  error = cudaStreamSynchronize(stream);
-  if (error == cudaSuccess) devices |= bit;
-  return error;
-}
-
 template <class F, typename T, int N>
 cudaError_t look_up(const Call<N>& call) {
-  cudaError_t error = filled<F, T>(call);
+  static std::atomic<uint64_t> devices{0};
+  cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
   if (error != cudaSuccess) return error;
   constexpr int BYTES = ENTRIES * (F::INPUTS == 1 ? 2 : 3);
   constexpr int64_t from = F::INPUTS == 1 && std::is_same_v<T, __half> ? STAGED_FROM_OF_HALF : STAGED_FROM;
@@ -1294,6 +1302,123 @@ cudaError_t launch_16(const Call<N>& call) {
   if constexpr (F::LOOKED_UP) return look_up<F, T>(call);
   else return launch<F, T, M>(call);
 }
+
+// Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
+// moving them. What they compute, a function or the slope that an incoming gradient is multiplied with, is fitted in
+// double on first use: in each of 8,192 steps of |x| up to 64 for either sign, and as a line beyond. A piece that errs
+// by more than 1.5 units in the last place holds NaN: around a zero or a kink, and where a result is subnormal. There,
+// and where a result is NaN, it is computed as the formula says.
+
+constexpr float STEP = 0x1p-7f, FAR = 64;
+constexpr int STEPS = int(FAR / STEP), PIECES = 2 * (STEPS + 1);
+
+// c[0] + c[1] t + c[2] t^2 + c[3] t^3
+struct alignas(16) Cubic {
+  float c[4];
+};
+template <class F>
+__device__ Cubic pieces[PIECES];
+
+// Which piece a number is of, and what its polynomial is taken of: how far |x| is from where the piece begins, or |x|.
+struct Place {
+  int piece;
+  float t;
+};
+__device__ __forceinline__ Place place(float x) {
+  constexpr float SHIFT = STEP * 0x1p23f;  // a step is what the last place is worth there
+  const float size = fabsf(x), whole = __fadd_rz(fminf(size, FAR), SHIFT);
+  const int step = same_bits<int>(whole) - same_bits<int>(SHIFT), side = same_bits<int>(x) < 0 ? STEPS + 1 : 0;
+  return {side + step, size < FAR ? size - (whole - SHIFT) : size};
+}
+__device__ __forceinline__ float value(const Cubic& p, float t) {
+  return fmaf(fmaf(fmaf(p.c[3], t, p.c[2]), t, p.c[1]), t, p.c[0]);
+}
+
+// Whether a piece gives what it should of a float.
+__device__ __forceinline__ bool fits(const Cubic& piece, float x, double exact) {
+  const float y = value(piece, place(x).t);
+  const float power = same_bits<float>(same_bits<int>(float(exact)) & 0x7f800000);  // of two, of the same exponent
+  const double unit = fmax(double(power), 0x1p-126) * 0x1p-23;
+  return fabs(y - exact) <= 1.5 * unit && (y != 0 || (same_bits<int>(y) < 0) == (same_bits<int64_t>(exact) < 0));
+}
+
+// A thread fits a piece. Its first value is that where it begins, so that a zero there stays one; the others make the
+// quotients (f(t) - f(0)) / t those at the three zeros of a Chebyshev polynomial. Then it is held against the function.
+template <class F>
+__global__ void __launch_bounds__(128) fit(const Params<double> p) {
+  constexpr int SAMPLES = 37;
+  constexpr double H = STEP / 2, D = H * 0.86602540378443865, PER_D = 0.5 / D, FARTHEST = 0x1p100;
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x), step = i % (STEPS + 1), side = i > STEPS ? -1 : 1;
+  if (i >= PIECES) return;
+  const bool beyond = step == STEPS;
+  const double from = step * double(STEP);
+  const float end = same_bits<float>(same_bits<int>(float(from + STEP)) - 1);
+  double first = 0, a = 0, b = 0, in[F::INPUTS], out[1];
+  float far = FAR;
+  Cubic piece;
+  bool good = true;
+  in[0] = 1;
+#pragma unroll 1
+  for (int k = -4; k < SAMPLES; ++k) {
+    const double t = k == -4 ? 0 : beyond ? FARTHEST : H + (k + 2) * D;
+    const float x = side * (beyond ? far : fminf(float(from + k * (STEP / (SAMPLES - 1))), end));
+    in[F::INPUTS - 1] = k < 0 ? side * (from + t) : double(x);
+    F::template element<float>(in, out, p);
+    const double rise = out[0] - first;
+    if (k == -4) {
+      first = out[0];
+    } else if (k == -3) {
+      a = rise * (1 / (H - D));
+    } else if (k == -2) {
+      b = rise * (beyond ? 1 / FARTHEST : 1 / H);
+    } else if (k == -1) {
+      const double c = rise * (1 / (H + D)), slope = (c - a) * PER_D, bend = (a - 2 * b + c) * (2 * PER_D * PER_D);
+      piece = {float(first), float(b - slope * H + bend * H * H), float(slope - 2 * bend * H), float(bend)};
+      if (beyond) piece = {float(first - b * from), float(b), 0, 0};
+    } else {
+      good = good && fits(piece, x, out[0]);
+      far *= 10;
+    }
+  }
+  if (!good) piece.c[0] = NAN;
+  pieces<F>[i] = piece;
+}
+
+// As the formula says; a call, so that it is there once and not for each element of a thread.
+template <class F>
+__device__ __noinline__ float computed(float first, float last) {
+  float in[F::INPUTS], out[1];
+  in[0] = first;
+  in[F::INPUTS - 1] = last;
+  F::template element<float>(in, out, Params<float>());
+  return out[0];
+}
+
+template <class F>
+struct Pieced {
+  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
+  using Launches = typename F::Launches;
+  template <typename, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
+    const Place at = place(in[INPUTS - 1]);
+    const float y = value(pieces<F>[at.piece], at.t), product = INPUTS == 1 ? y : fmaf(in[0], y, 0);
+    out[0] = product == product ? product : computed<F>(in[0], in[INPUTS - 1]);
+  }
+};
+
+template <class F, int N>
+cudaError_t launch_pieces(const Call<N>& call) {
+  static std::atomic<uint64_t> devices{0};
+  const cudaError_t error = filled(call, fit<F>, PIECES, devices);
+  return error == cudaSuccess ? launch<Pieced<F>, float, float>(call) : error;
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_32(const Call<N>& call) {
+  if constexpr (F::PIECED) return launch_pieces<F>(call);
+  else return launch<F, T, M>(call);
+}
+
 // Makes a device the current one for a while.
 struct OnDevice {
   explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
@@ -1313,7 +1438,7 @@ const char* launched(const Call<N>& call) {
   const OnDevice here(call.device);
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
-      case 6: error = launch<F, float, float>(call); break;  // float32
+      case 6: error = launch_32<F, float, float>(call); break;  // float32
       case 5: error = launch_16<F, __half, float>(call); break;  // float16
       case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -148,7 +148,8 @@ def emulated(
     """
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", module.CUDA_TEXT)
     text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
-    assert (launches, staged) in ((1, 0), (3, 1))  # a table of results is filled, and staged
+    # what is looked up is filled, and a table of results staged
+    assert (launches, staged) == (1 + ("filled" in text) + ("staged" in text), "staged" in text)
     if not own:
         rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}}}" for chip, by in CHIPS.items())
         text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
@@ -827,28 +828,127 @@ def test_what_goes_wrong_is_reported(emulate: Callable[[str], Emulated]) -> None
     assert (kernel.state.launches, kernel.state.device) == (launches, 0)
 
 
-CHAINS = (
-    "mish_mish",
-    "gelu_gelu",
-    "mish_tanh",
-    "subtract_mish",
-    "silu_scale_silu",
-    "tanh_of_silu_then_gelu_hardtanh",
+def units(y: Tensor, exact: Tensor) -> Tensor:
+    """The errors of floats, in units of the last place that the exact ones would have."""
+    exponent = torch.frexp(exact.abs().clamp(min=2.0**-126))[1]
+    return (y.double() - exact).abs() / torch.ldexp(torch.ones_like(exact), exponent - 24)
+
+
+# --- results that are polynomials -----------------------------------------------------------------------
+
+PIECED = {  # and where the function or its gradient is 0, on the way from one sign to the other
+    "gelu_gelu": (-0.7518,),
+    "mish_mish": (-1.1925,),
+    "mish_tanh": (-1.1925,),
+    "scale_tanh_scale_sigmoid": (),
+    "serf": (-1.1918,),
+    "silu_scale_silu": (-1.2785,),
+    "softplus_tanh_mish_silu_hardtanh": (),
+    "subtract_mish": (0.7, -0.4925),
+    "tanh_gelu_mish_silu_sigmoid": (-0.9775,),
+    "tanh_of_silu_then_gelu_hardtanh": (-1.2785,),
+}
+BORDERS = torch.arange(-64 * 128 - 64, 64 * 128 + 65, dtype=torch.float32) / 128
+ENDS = torch.tensor(
+    [0.0, -0.0, 1e-45, -1e-45, 64.5, -64.5, 88.0, -88.0, -103.0, 1e30, -1e30, 3.4e38, -3.4e38]
 )
 
 
-@pytest.mark.parametrize("name", CHAINS)
-def test_a_chain_of_functions_in_float_errs_by_less_than_four_units(
+@pytest.fixture(scope="module")
+def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
+    """A module whose pieces all hold NaN, so that everything is computed as the formula says."""
+
+    def build(name: str) -> Emulated:
+        module: Any = ModuleType(name)
+        vars(module).update(vars(generated(name)))
+        module.CUDA_TEXT, count = re.subn(r"if \(!good\) piece", "piece", module.CUDA_TEXT)
+        assert count == 1
+        return emulated(module, name, tmp_path_factory.mktemp(name))
+
+    return cache(build)
+
+
+@pytest.mark.parametrize("name", PIECED)
+def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
     emulate: Callable[[str], Emulated], name: str
+) -> None:
+    kernels = emulate(name)
+    inside = BORDERS + torch.linspace(0.0, 1 / 128, len(BORDERS))
+    x = torch.cat([BORDERS, BORDERS.nextafter(ENDS[-1]), BORDERS.nextafter(ENDS[-2]), inside, ENDS])
+    away = torch.stack([(x - zero).abs() > 1 / 16 for zero in (*PIECED[name], 1e9)]).all(0)
+    for kernel, exactly, inputs in (
+        (kernels.forward, generated(name).FORWARD, (x,)),
+        (kernels.backward, generated(name).BACKWARD, (torch.ones_like(x), x)),
+    ):
+        [y] = looked_up_by(kernel, *inputs)
+        exact = exactly(*(t.double() for t in inputs))
+        errors, within = units(y, exact)[away], ((x.abs() < 64) & (exact.abs() > 2.0**-80))[away]
+        assert errors[within].max() < 2
+        assert errors.max() < 4
+
+
+@pytest.mark.parametrize("name", PIECED)
+def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
+    emulate_formula: Callable[[str], Emulated], name: str
 ) -> None:
     """An argument that the function before had rounded would be magnified: by 50 units in subtract_mish."""
     x = torch.cat([torch.linspace(-100, -2, 40_001), torch.linspace(-2, 40, 20_001)])
-    [y] = run(emulate(name).forward, x)
+    [y] = looked_up_by(emulate_formula(name).forward, x)
     exact = generated(name).FORWARD(x.double())
-    unit = torch.ldexp(torch.ones_like(exact), torch.frexp(exact.abs().clamp(min=2.0**-126))[1] - 24)
-    away = exact.abs() > 0.2 if name == "subtract_mish" else exact.abs() >= 0  # from where it is 0
-    away |= x < -2
-    assert ((y.double() - exact).abs() / unit)[away].max() < 4
+    away = torch.stack([(x - zero).abs() > 0.5 for zero in (*PIECED[name], 1e9)]).all(0)
+    assert units(y, exact)[away].max() < 4
+
+
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_what_no_polynomial_gives_the_formula_does(
+    emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], which: str
+) -> None:
+    """Infinities and NaN, of a number or of its gradient, and the neighbourhood of a zero and of a kink."""
+    ends = torch.tensor([torch.inf, -torch.inf, torch.nan])
+    near = torch.linspace(-1 / 512, 1 / 512, 101)
+    wheres = {"mish_mish": -1.1925, "subtract_mish": 0.7, "silu_half_clamp_tanh_clamp": 2.218}
+    for name, where in wheres.items():
+        kernel, formula = (getattr(one(name), which) for one in (emulate, emulate_formula))
+        x = torch.cat([ends, where + near])
+        others = [[], [torch.full_like(x, 0.75)]][kernel.inputs - 1]
+        [found], [expected] = looked_up_by(kernel, *others, x), looked_up_by(formula, *others, x)
+        assert_same(found[:3], expected[:3], x[:3])
+        if (which == "backward") != (name == "subtract_mish"):  # whose function is 0 there, not its slope
+            assert_same(found, expected, x)
+        for grad in (torch.inf, -torch.inf, torch.nan)[: 3 * len(others)]:
+            g, x = torch.full((3,), grad), torch.tensor([-100.0, 0.5, 70.0])
+            assert_same(looked_up_by(kernel, g, x)[0], looked_up_by(formula, g, x)[0], x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_only_floats_are_polynomials(emulate: Callable[[str], Emulated], dtype: torch.dtype) -> None:
+    x = torch.linspace(-20, 20, 20_001).to(dtype)
+    [y] = run(emulate("subtract_mish").forward, x)  # which is not looked up, either
+    assert ulps(y, F.mish(x.double() - 0.7).to(dtype)) <= 1
+
+
+def test_a_gradient_of_nothing_is_positive(emulate: Callable[[str], Emulated]) -> None:
+    x = torch.tensor([2.5, 80.0, 1e30])
+    [found] = looked_up_by(emulate("silu_half_clamp_tanh_clamp").backward, torch.full_like(x, -2.0), x)
+    assert_same(found, torch.zeros_like(x))
+
+
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_a_polynomial_is_the_same_wherever_a_tensor_lies(
+    emulate: Callable[[str], Emulated], which: str
+) -> None:
+    kernel = getattr(emulate("mish_mish"), which)
+    x = torch.randn(61, 83).mul_(9)
+    inputs = [x.flip(0), x][2 - kernel.inputs :]
+    [expected] = looked_up_by(kernel, *inputs)
+    for shift in (1, 3):
+        [found] = looked_up_by(kernel, *inputs, shift=shift)
+        assert_same(found, expected, *inputs)
+    turned = [t.t().contiguous().t() for t in inputs]
+    [found] = looked_up_by(kernel, *turned, dense=False)
+    assert_same(found, expected, *inputs)
+    [found] = looked_up_by(kernel, *inputs, over={0: kernel.inputs - 1})
+    assert_same(found, expected, *inputs)
 
 
 # --- results that are looked up -------------------------------------------------------------------------
@@ -909,9 +1009,10 @@ def fill_table(kernel: Kernel, dtype: torch.dtype, device: int) -> int:
     """How many launches one element takes on a device."""
     x, before = torch.zeros(8, dtype=dtype), kernel.state.launches
     call = kernel.call()
-    call.data[:], call.numel, call.rank = [x.data_ptr()] * (kernel.inputs + 1), 1, 1
+    tensors = kernel.inputs + kernel.outputs
+    call.data[:], call.numel, call.rank = [x.data_ptr()] * tensors, 1, 1
     call.dtype, call.device, call.dense, call.size[0] = SCALAR_TYPES[dtype], device, True, 1
-    for k in range(kernel.inputs + 1):
+    for k in range(tensors):
         call.stride[k][0] = 1
     assert kernel.launch(ctypes.byref(call)) is None
     return int(kernel.state.launches - before)
@@ -939,7 +1040,7 @@ def test_a_gradient_is_its_product_with_a_slope_of_sixteen_digits(
     assert_same(actual, g)
 
 
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
 def test_where_there_is_no_slope_no_gradient_comes_through(
     emulate: Callable[[str], Emulated], dtype: torch.dtype
 ) -> None:
@@ -976,8 +1077,8 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     """serf, where tensors of 4,096 elements are already large."""
     module: Any = ModuleType("serf")
     vars(module).update(vars(generated("serf")))
-    module.CUDA_TEXT = re.sub(r"int64_t\(1\) << 2[46]", "4096", module.CUDA_TEXT)
-    assert module.CUDA_TEXT.count("4096") == 2
+    module.CUDA_TEXT, count = re.subn(r"int64_t\(1\) << 2[46]", "4096", module.CUDA_TEXT)
+    assert count == 2
     return emulated(module, "serf", tmp_path_factory.mktemp("staged"))
 
 
@@ -997,18 +1098,21 @@ def test_where_a_tensor_lies_does_not_matter(
     assert_same(found.t().reshape(-1), looked_up_by(looked_up.forward, spread.t().reshape(-1))[0])
 
 
-def test_a_table_is_filled_once_a_device_and_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_what_is_looked_up_is_filled_once_a_device_and_waited_for(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
     kernel = emulated(generated("serf"), "serf", tmp_path).forward
     state = kernel.state
     state.capturing = 1  # nobody can wait, so that it is filled each time
-    assert [fill_table(kernel, torch.bfloat16, 0) for _ in range(3)] == [2, 2, 2]
+    assert [fill_table(kernel, dtype, 0) for _ in range(3)] == [2, 2, 2]
     assert state.waits == 0
     state.capturing = 0
-    assert [fill_table(kernel, torch.bfloat16, 0) for _ in range(3)] == [2, 1, 1]
+    assert [fill_table(kernel, dtype, 0) for _ in range(3)] == [2, 1, 1]
     assert state.waits == 1
     state.capturing = 1
-    assert fill_table(kernel, torch.bfloat16, 0) == 1
+    assert fill_table(kernel, dtype, 0) == 1
     assert fill_table(kernel, torch.float16, 0) == 2  # another table
     state.capturing = 0
-    assert [fill_table(kernel, torch.bfloat16, 1) for _ in range(2)] == [2, 1]
+    assert [fill_table(kernel, dtype, 1) for _ in range(2)] == [2, 1]
     assert state.waits == 2

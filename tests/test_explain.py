@@ -15,7 +15,7 @@ from kernels import extensions as extensions
 from fusegen.certify import portrait
 from fusegen.cost import SLOTS
 from fusegen.errors import NoPicture, Span
-from fusegen.explain import BY_TABLE, FORMATS, Explanation, explained, written
+from fusegen.explain import BY_PIECES, BY_TABLE, FORMATS, Explanation, explained, written
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.pipeline import compilation
@@ -51,6 +51,13 @@ def test_a_table_is_told_of_where_there_is_one() -> None:
     assert [BY_TABLE in text for text in told] == [True, False]
     rows = re.findall(r"(forward|backward) +float16, bfloat16 +(\d+) +(\d+) +(\w+)", told[0])
     assert rows == [("forward", "7", "31", "table"), ("backward", "12", "47", "table")]
+
+
+def test_polynomials_are_told_of_where_there_are_any() -> None:
+    told = [written(explanation(name), "text") for name in ("mish_mish", "mish")]
+    assert [BY_PIECES in text for text in told] == [True, False]
+    rows = re.findall(r"(forward|backward) +float32 +(\d+) +(\d+) +(\w+)", told[0])
+    assert rows == [("forward", "30", "62", "cubic"), ("backward", "33", "94", "cubic_slope")]
 
 
 def test_a_step_saves_what_its_functions_cost() -> None:

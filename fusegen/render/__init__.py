@@ -47,7 +47,9 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
     }
     looked_up = texts.forward.looked_up or texts.backward.looked_up
-    shared["table"] = fill("table.cu.j2", {}).rstrip("\n") if looked_up else ""
+    pieced = texts.forward.pieced or texts.backward.pieced
+    parts = {"filled": looked_up or pieced, "table": looked_up, "pieces": pieced}
+    shared |= {part: fill(f"{part}.cu.j2", {}).rstrip("\n") if has else "" for part, has in parts.items()}
     return {
         "call": fill("call.h.j2", shared),
         "arithmetic": fill("arithmetic.h.j2", shared),
@@ -101,6 +103,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],
             "looked_up": kernel.looked_up,
+            "pieced": kernel.pieced,
         }
         for kernel in (texts.forward, texts.backward)
     ]
@@ -111,7 +114,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "library": texts.approximations if device is Device.CUDA else texts.vectorised,
         "qualifier": QUALIFIERS[device],
         "launches": device is Device.CUDA,
-        "table": shared["table"] if device is Device.CUDA else "",
+        **{part: shared[part] if device is Device.CUDA else "" for part in ("table", "pieces")},
     }
     return fill("kernel.j2", shared | own)
 

@@ -51,6 +51,7 @@ class KernelText:
         elements: per device, the statement that calls it.
         shares: how dense tensors are shared out on CUDA, for each width of elements.
         looked_up: whether 16-bit results are looked up on CUDA, in a table of all there are.
+        pieced: whether float32 results are cubic polynomials on CUDA, one for each step of the input.
     """
 
     name: str
@@ -62,6 +63,7 @@ class KernelText:
     elements: dict[Device, str]
     shares: tuple[Share, ...]
     looked_up: bool
+    pieced: bool
 
 
 @dataclass(frozen=True, slots=True)

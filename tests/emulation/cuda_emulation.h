@@ -21,6 +21,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __restrict__ __restrict
@@ -134,6 +135,13 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
       for (unsigned thread = 0; thread < threads; ++thread) run(block, thread);
     }
   }
+}
+
+// a + b of positive floats, rounded toward zero; a double holds the sum.
+inline float __fadd_rz(float a, float b) {
+  const double sum = double(a) + double(b);
+  const float y = float(sum);
+  return y > sum ? nextafterf(y, 0.0f) : y;
 }
 
 template <typename To, typename From>
