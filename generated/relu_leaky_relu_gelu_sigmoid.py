@@ -882,13 +882,14 @@ struct Launch {
 constexpr int64_t ANY = INT64_MAX;
 
 constexpr Launch TABLE[] = {
-    {80, ANY, 128, 1},
+    {80, 65536, 128, 1},
+    {80, ANY, 128, 2},
     {},
 };
 
 constexpr Launch CUBIC[] = {
     {80, 4096, 128, 1},
-    {80, ANY, 128, 4},
+    {80, ANY, 128, 2},
     {},
 };
 
@@ -910,11 +911,10 @@ struct BackwardLaunches {
   static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
 };
 
-// Where results are looked up in shared memory: threads of a processor's one block, vectors of a thread's turn; and from
-// how many elements on. Smaller tensors find the entries in a processor's cache, but for a function of float16, which
-// has more of them in use.
-constexpr int STAGED_THREADS = 1024, STAGED_VECTORS = 1;
-constexpr int64_t STAGED_FROM = int64_t(1) << 26, STAGED_FROM_OF_HALF = int64_t(1) << 24;
+// Where results are looked up in shared memory, functions of float16: the threads of a processor's one block, and from how
+// many elements on.
+constexpr int STAGED_THREADS = 1024;
+constexpr int64_t STAGED_FROM = int64_t(1) << 22;
 
 }  // namespace
 """
@@ -1215,27 +1215,23 @@ cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<ui
 }
 
 // 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
-// one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; of slopes,
-// which the incoming gradient is multiplied with, a float's upper 24 bits are kept, so that all fit a processor's shared
-// memory.
+// one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
+// which the incoming gradient is multiplied with, is kept as a float.
 
 template <class F>
 using Entry = std::conditional_t<F::INPUTS == 1, uint16_t, uint32_t>;
 constexpr int ENTRIES = 65536;
-constexpr uint32_t NO_SLOPE = 0xffffff00;  // whatever the incoming gradient is, the result is 0
+constexpr uint32_t NO_SLOPE = 0xffffffff;  // whatever the incoming gradient is, the result is 0
 
 template <class F, typename T>
 __device__ alignas(16) Entry<F> entries[ENTRIES];
 
 // A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are; and the upper 24 bits of a float, likewise.
+// of the double are.
 __device__ __forceinline__ uint32_t to_odd(double v) {
   const float near = float(v);
   const uint32_t bits = same_bits<uint32_t>(near);
   return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
-}
-__device__ __forceinline__ uint32_t to_odd_24(uint32_t bits) {
-  return bits & 0xff ? (bits & ~0xffu) | 0x100 : bits;
 }
 
 template <class F, typename T>
@@ -1254,7 +1250,7 @@ __global__ void fill(const Params<double> p) {
     const bool none = out[0] == 0;
     in[0] = 1;
     F::template element<T>(in, out, p);
-    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? to_odd_24(to_odd(out[0])) : 0x7fc00000;
+    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? to_odd(out[0]) : 0x7fc00000;
   }
 }
 
@@ -1268,7 +1264,6 @@ __device__ __forceinline__ uint16_t looked_up(const uint16_t* in, uint32_t slope
   return same_bits<uint16_t>(y);
 }
 
-// Small tensors, and those that are not dense, look up in global memory.
 template <class F, typename T>
 struct LookedUp {
   static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
@@ -1279,74 +1274,32 @@ struct LookedUp {
   }
 };
 
-// Large dense tensors: each processor has one block, which looks up in shared memory, where slopes lie as their upper 16
-// bits and the next 8. A thread loads the vectors of its next turn before it looks up those of this one.
-template <class F, typename T>
-__global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<F::INPUTS + 1> call) {
-  constexpr int INPUTS = F::INPUTS, WIDTH = 8;
-  extern __shared__ uint16_t high[];
-  uint8_t* const low = reinterpret_cast<uint8_t*>(high + ENTRIES);
+// A function of float16 has more entries in use than a processor's cache finds fast enough. For large dense tensors each
+// processor has one block, which looks up in shared memory; a thread loads its next vector before it looks up this one.
+template <class F>
+__global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
+  constexpr int WIDTH = 8;
+  extern __shared__ uint16_t table[];
   using Halves = Vector<uint16_t>;
-  const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_VECTORS) * STAGED_THREADS * gridDim.x;
-  const int thread = int(threadIdx.x);
-  Halves next[STAGED_VECTORS][INPUTS];
-  const auto fetch = [&](int64_t first) {
-#pragma unroll
-    for (int j = 0; j < STAGED_VECTORS; ++j) {
-      const int64_t i = first + j * STAGED_THREADS;
-#pragma unroll
-      for (int k = 0; k < INPUTS; ++k)
-        if (i < whole) next[j][k] = static_cast<const Halves*>(call.data[k])[i];
-    }
-  };
-  const auto look = [&](const uint16_t* in) {
-    const uint16_t at = in[INPUTS - 1];
-    if constexpr (INPUTS == 1) return looked_up<T>(in, high[at]);
-    else return looked_up<T>(in, uint32_t(high[at]) << 16 | uint32_t(low[at]) << 8);
-  };
-  int64_t first = int64_t(blockIdx.x) * STAGED_VECTORS * STAGED_THREADS + thread;
-  fetch(first);
-  if constexpr (INPUTS == 1) {
-    for (int k = thread; k < ENTRIES / WIDTH; k += STAGED_THREADS)
-      reinterpret_cast<Halves*>(high)[k] = reinterpret_cast<const Halves*>(entries<F, T>)[k];
-  } else {
-#pragma unroll 8
-    for (int k = thread; k < ENTRIES; k += STAGED_THREADS) {
-      high[k] = entries<F, T>[k] >> 16;
-      low[k] = entries<F, T>[k] >> 8 & 0xff;
-    }
-  }
+  const auto x = static_cast<const Halves*>(call.data[0]);
+  const auto y = static_cast<Halves*>(call.data[1]);
+  const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
+  int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
+  Halves next;
+  if (i < whole) next = x[i];
+  for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
+    reinterpret_cast<Halves*>(table)[k] = reinterpret_cast<const Halves*>(entries<F, __half>)[k];
   __syncthreads();
-  for (; first < whole; first += turn) {
-    Halves now[STAGED_VECTORS][INPUTS];
-    memcpy(now, next, sizeof(now));
-    fetch(first + turn);
+  for (; i < whole; i += turn) {
+    Halves v = next;
+    if (i + turn < whole) next = x[i + turn];
 #pragma unroll
-    for (int j = 0; j < STAGED_VECTORS; ++j) {
-      const int64_t i = first + j * STAGED_THREADS;
-      Halves y;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) {
-        uint16_t in[INPUTS];
-#pragma unroll
-        for (int k = 0; k < INPUTS; ++k) in[k] = now[j][k].at[e];
-        y.at[e] = look(in);
-      }
-      if (i < whole) static_cast<Halves*>(call.data[INPUTS])[i] = y;
-    }
+    for (uint16_t& element : v.at) element = table[element];
+    y[i] = v;
   }
-  if (blockIdx.x == 0 && whole * WIDTH + thread < call.numel) {  // what is left of the last vector
-    uint16_t in[INPUTS];
-#pragma unroll
-    for (int k = 0; k < INPUTS; ++k) in[k] = static_cast<const uint16_t*>(call.data[k])[whole * WIDTH + thread];
-    static_cast<uint16_t*>(call.data[INPUTS])[whole * WIDTH + thread] = look(in);
-  }
-}
-
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  cudaDeviceGetAttribute(&value, which, device);
-  return value;
+  const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector
+  if (blockIdx.x == 0 && rest < call.numel)
+    static_cast<uint16_t*>(call.data[1])[rest] = table[static_cast<const uint16_t*>(call.data[0])[rest]];
 }
 
 template <class F, typename T, int N>
@@ -1354,17 +1307,21 @@ cudaError_t look_up(const Call<N>& call) {
   static std::atomic<uint64_t> devices{0};
   cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
   if (error != cudaSuccess) return error;
-  constexpr int BYTES = ENTRIES * (F::INPUTS == 1 ? 2 : 3);
-  constexpr int64_t from = F::INPUTS == 1 && std::is_same_v<T, __half> ? STAGED_FROM_OF_HALF : STAGED_FROM;
-  const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= from;
-  if (!dense || attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device) < BYTES)
-    return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
-  const auto kernel = staged<F, T>;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-  if (error != cudaSuccess) return error;
-  const int blocks = attribute(cudaDevAttrMultiProcessorCount, call.device);
-  kernel<<<blocks, STAGED_THREADS, BYTES, static_cast<cudaStream_t>(call.stream)>>>(call);
-  return cudaGetLastError();
+  if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
+    constexpr int BYTES = ENTRIES * sizeof(Entry<F>);
+    const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= STAGED_FROM;
+    int most = 0, blocks = 0;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
+    cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, call.device);
+    if (dense && most >= BYTES) {
+      const auto kernel = staged<F>;
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+      if (error != cudaSuccess) return error;
+      kernel<<<blocks, STAGED_THREADS, BYTES, static_cast<cudaStream_t>(call.stream)>>>(call);
+      return cudaGetLastError();
+    }
+  }
+  return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
 }
 
 template <class F, typename T, typename M, int N>

@@ -723,7 +723,7 @@ constexpr Launch MEDIUM[] = {
 
 constexpr Launch CUBIC[] = {
     {80, 4096, 128, 1},
-    {80, ANY, 128, 4},
+    {80, ANY, 128, 2},
     {},
 };
 

@@ -33,7 +33,8 @@ ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 # how the names of what computes in double are mangled: an instance for it, and what fills a table
 DOUBLE = re.compile(r"(?:For|Back)wardEdd|4fillI|3fitI")
-FILLED = {"TABLE": 2, "CUBIC": 1, "CUBIC_SLOPE": 1}  # kernels more, that fill or stage
+FILLED = ("TABLE", "CUBIC", "CUBIC_SLOPE")  # for which there is a kernel more
+STAGED = (("Forward", "TABLE"),)  # and for one dtype another one
 SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 WHOLE = ("rrelu", "swiglu")  # compiled with every index; the others as dense tensors need it
@@ -79,12 +80,12 @@ def vectors(name: str) -> int:
     """How many instances for dense tensors a module's kernels have, all together."""
     text = generated(name).LAUNCH_SOURCE
     tables = dict(re.findall(r"constexpr Launch (\w+)\[\] = \{(.*?)\{\},\n\};", text, re.DOTALL))
-    found = [
-        (2 if bits == "16" else 1)
-        * (len({"1", *re.findall(r", (\d)\}", tables[table])}) + FILLED.get(table, 0))
-        for bits, table in re.findall(r"\*BITS(\d+) = (\w+)", text)
-    ]
-    return sum(found)
+    count = 0
+    for functor, rows in re.findall(r"struct (\w+)Launches \{(.*?)\}", text, re.DOTALL):
+        for bits, table in re.findall(r"\*BITS(\d+) = (\w+)", rows):
+            instances = len({"1", *re.findall(r", (\d)\}", tables[table])}) + (table in FILLED)
+            count += (2 if bits == "16" else 1) * instances + ((functor, table) in STAGED)
+    return count
 
 
 def grouped(texts: dict[str, str]) -> str:
