@@ -19,9 +19,11 @@ from fusegen.ops import NESTED
 LIGHT, MEDIUM, HEAVY, TABLE, *_CUBIC = CLASSES
 CUBIC = dict(enumerate(_CUBIC, 1))  # by the tensors that are read
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
-BUDGET = (
-    7.8  # instructions that an H200 issues while it moves a byte: 132 processors, 4 x 32 lanes, 1.98 GHz
-)
+# Instructions issued while a byte is moved: processors x lanes x GHz, over the TB/s of a copy. An H200's
+# copy is measured, the others' are taken to be as near to what the memory has. An A100 computes floats in
+# half its lanes.
+BUDGETS = {80: 108 * 64 * 1.41 / 1790, 90: 132 * 128 * 1.98 / 4230, 100: 148 * 128 * 1.85 / 7050}
+BUDGET = BUDGETS[90]  # which decides, so that a module is the same for every chip
 LOOK_UP = {1: 7, 2: 12}  # instructions of an element that is looked up; by the tensors that are read
 PIECE = {1: 30, 2: 33}  # of one that a piece gives
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
@@ -86,6 +88,11 @@ def slots(kernel: Kernel, cheaper: bool) -> int:
     return AROUND + len(kernel.inputs) + len(kernel.results) + sum(each)
 
 
+def waits(kernel: Kernel) -> int:
+    """The instructions that could be issued while the chip's own functions take longer, in 16 bits."""
+    return WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
+
+
 def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
     """The class of a kernel's costs.
 
@@ -107,8 +114,7 @@ def looked_up(kernel: Kernel, reads: int, cheaper: bool) -> bool:
         reads: the tensors that such a kernel reads: one, and the incoming gradient.
         cheaper: whether its functions are those that 16-bit results take.
     """
-    waits = WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
-    return _alone(kernel, reads) and slots(kernel, cheaper) + waits > BUDGET * 2 * (reads + 1)
+    return _alone(kernel, reads) and slots(kernel, cheaper) + waits(kernel) > BUDGET * 2 * (reads + 1)
 
 
 def pieced(kernel: Kernel, reads: int) -> bool:

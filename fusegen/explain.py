@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.cost import BUDGET, CUBIC, TABLE, weight
+from fusegen.cost import BUDGETS, CUBIC, TABLE, weight
 from fusegen.elements import ELEMENTS
 from fusegen.interval import REALS
 from fusegen.ir import Device
@@ -83,14 +83,14 @@ class Cost:
         kernel: forward or backward.
         dtypes: of the tensors.
         slots: the instructions.
-        budget: those that an H200 issues while it moves the element's bytes.
+        budgets: those that the chips of `cost.BUDGETS` issue while they move the element's bytes.
         kind: the class of costs.
     """
 
     kernel: str
     dtypes: str
     slots: int
-    budget: int
+    budgets: tuple[int, ...]
     kind: str
 
 
@@ -179,8 +179,8 @@ def _costs(compiled: Compilation) -> Iterator[Cost]:
         tensors = len(text.inputs) + len(text.outputs)
         for share in text.shares:
             dtypes = (dtype for dtype in compiled.spec.dtypes if ELEMENTS[dtype].bits == share.bits)
-            budget = round(BUDGET * tensors * share.bits / 8)
-            yield Cost(text.functor.lower(), ", ".join(dtypes), share.slots, budget, share.cost)
+            budgets = tuple(round(budget * tensors * share.bits / 8) for budget in BUDGETS.values())
+            yield Cost(text.functor.lower(), ", ".join(dtypes), share.slots, budgets, share.cost)
 
 
 def _accuracies(certificate: Mapping[str, Any], states: Mapping[str, str]) -> list[Accuracy]:
@@ -289,10 +289,11 @@ def written(found: Explanation, form: str) -> str:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
     lines += [style.word(ARITHMETIC)] if found.exact else [style.word(TWO_WORDS)] if found.words else []
-    costs: list[tuple[str, ...]] = [("kernel", "dtypes", "instructions", "of", "class")]
-    costs += [(c.kernel, c.dtypes, str(c.slots), str(c.budget), c.kind) for c in found.costs]
+    chips = tuple(f"sm_{chip}" for chip in BUDGETS)
+    costs: list[tuple[str, ...]] = [("kernel", "dtypes", "instructions", *chips, "class")]
+    costs += [(c.kernel, c.dtypes, str(c.slots), *map(str, c.budgets), c.kind) for c in found.costs]
     lines.append(
-        style.heading("Instructions of an element on CUDA, of those an H200 issues while it moves it")
+        style.heading("Instructions of an element on CUDA, and how many a chip issues while it moves it")
     )
     lines += style.table(costs)
     kinds = {cost.kind for cost in found.costs}

@@ -49,15 +49,15 @@ def test_the_whole_text() -> None:
 def test_a_table_is_told_of_where_there_is_one() -> None:
     told = [written(explanation(name), "text") for name in ("mish_mish", "mish")]
     assert [BY_TABLE in text for text in told] == [True, False]
-    rows = re.findall(r"(forward|backward) +float16, bfloat16 +(\d+) +(\d+) +(\w+)", told[0])
-    assert rows == [("forward", "7", "31", "table"), ("backward", "12", "47", "table")]
+    rows = [line.split()[3:] for line in told[0].splitlines() if "float16, bfloat16" in line]
+    assert rows == [["7", "22", "32", "20", "table"], ["12", "33", "47", "30", "table"]]
 
 
 def test_polynomials_are_told_of_where_there_are_any() -> None:
     told = [written(explanation(name), "text") for name in ("mish_mish", "mish")]
     assert [BY_PIECES in text for text in told] == [True, False]
-    rows = re.findall(r"(forward|backward) +float32 +(\d+) +(\d+) +(\w+)", told[0])
-    assert rows == [("forward", "30", "62", "cubic"), ("backward", "33", "94", "cubic_slope")]
+    rows = re.findall(r"(forward|backward) +float32 +(\d+) .* (\w+)", told[0])
+    assert rows == [("forward", "30", "cubic"), ("backward", "33", "cubic_slope")]
 
 
 def test_a_step_saves_what_its_functions_cost() -> None:
