@@ -446,7 +446,7 @@ WORDS |= {f"{name}_of_two": replace(OPS[name], name=f"{name}_of_two", written=Fa
 ROWS = OPS | WORDS
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
 # what calls exp, erfc or tanh
-_FUNCTIONS = {row.name for row in _ROWS if re.search("{m}[et]|exponential|_tail", row.body)}
+_FUNCTIONS = {row.name for row in ROWS.values() if re.search("{m}[et]|exponential|_tail", row.body)}
 TRANSCENDENTAL = frozenset(_APPROXIMATED | _FUNCTIONS | NESTED.keys())
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",

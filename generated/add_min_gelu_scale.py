@@ -135,6 +135,7 @@ __device__ __forceinline__ M finite_below(M x) {
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In float32 results are cubic polynomials, as computing takes longer than moving.
 __device__ __forceinline__ float add_min_gelu_scale_forward(float x) {
   const float finite_x = finite_below(x);
   const float step1 = finite_x + 0.5f;
@@ -175,6 +176,7 @@ struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
   static constexpr bool LOOKED_UP = true;
+  static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = add_min_gelu_scale_forward(in[0]);
@@ -185,6 +187,7 @@ struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
   static constexpr bool LOOKED_UP = true;
+  static constexpr bool PIECED = false;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = add_min_gelu_scale_backward(in[0], in[1]);
@@ -830,13 +833,13 @@ constexpr Launch TABLE[] = {
     {},
 };
 
-constexpr Launch HEAVY[] = {
-    {80, 16384, 128, 1},
-    {80, ANY, 128, 4},
+constexpr Launch CUBIC[] = {
+    {80, 4096, 128, 1},
+    {80, ANY, 128, 2},
     {},
 };
 
-constexpr Launch HEAVY_64[] = {
+constexpr Launch HEAVY[] = {
     {80, 32768, 128, 1},
     {80, ANY, 128, 2},
     {},
@@ -849,10 +852,10 @@ constexpr Launch MEDIUM[] = {
 };
 
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
 };
 
 // Where results are looked up in shared memory, functions of float16: the threads of a processor's one block, and from how
@@ -1224,21 +1227,22 @@ template <class F>
 __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
   constexpr int WIDTH = 8;
   extern __shared__ uint16_t table[];
-  using Halves = Vector<uint16_t>;
-  const auto x = static_cast<const Halves*>(call.data[0]);
-  const auto y = static_cast<Halves*>(call.data[1]);
+  using Pairs = Vector<uint32_t>;  // of elements: taken apart on arrival, they would be waited for at once
+  const auto x = static_cast<const Pairs*>(call.data[0]);
+  const auto y = static_cast<Pairs*>(call.data[1]);
   const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
   int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
-  Halves next;
+  Pairs next;
   if (i < whole) next = x[i];
   for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
-    reinterpret_cast<Halves*>(table)[k] = reinterpret_cast<const Halves*>(entries<F, __half>)[k];
+    reinterpret_cast<Pairs*>(table)[k] = reinterpret_cast<const Pairs*>(entries<F, __half>)[k];
   __syncthreads();
+#pragma unroll 1
   for (; i < whole; i += turn) {
-    Halves v = next;
+    Pairs v = next;
     if (i + turn < whole) next = x[i + turn];
 #pragma unroll
-    for (uint16_t& element : v.at) element = table[element];
+    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
     y[i] = v;
   }
   const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector
@@ -1274,6 +1278,122 @@ cudaError_t launch_16(const Call<N>& call) {
   else return launch<F, T, M>(call);
 }
 
+// Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
+// moving them. What they compute, a function or the slope that an incoming gradient is multiplied with, is fitted in
+// double on first use: in each of 8,192 steps of |x| up to 64 for either sign, and as a line beyond. A piece that errs
+// by more than 1.5 units in the last place holds NaN: around a zero or a kink, and where a result is subnormal. There,
+// and where a result is NaN, it is computed as the formula says.
+
+constexpr float STEP = 0x1p-7f, FAR = 64;
+constexpr int STEPS = int(FAR / STEP), PIECES = 2 * (STEPS + 1);
+
+// c[0] + c[1] t + c[2] t^2 + c[3] t^3
+struct alignas(16) Cubic {
+  float c[4];
+};
+template <class F>
+__device__ Cubic pieces[PIECES];
+
+// Which piece a number is of, and what its polynomial is taken of: how far |x| is from where the piece begins, or |x|.
+struct Place {
+  int piece;
+  float t;
+};
+__device__ __forceinline__ Place place(float x) {
+  constexpr float SHIFT = STEP * 0x1p23f;  // a step is what the last place is worth there
+  const float size = fabsf(x), whole = __fadd_rz(fminf(size, FAR), SHIFT);
+  const int step = same_bits<int>(whole) - same_bits<int>(SHIFT), side = same_bits<int>(x) < 0 ? STEPS + 1 : 0;
+  return {side + step, size < FAR ? size - (whole - SHIFT) : size};
+}
+__device__ __forceinline__ float value(const Cubic& p, float t) {
+  return fmaf(fmaf(fmaf(p.c[3], t, p.c[2]), t, p.c[1]), t, p.c[0]);
+}
+
+// Whether a piece gives what it should of a float.
+__device__ __forceinline__ bool fits(const Cubic& piece, float x, double exact) {
+  const float y = value(piece, place(x).t);
+  const float power = same_bits<float>(same_bits<int>(float(exact)) & 0x7f800000);  // of two, of the same exponent
+  const double unit = fmax(double(power), 0x1p-126) * 0x1p-23;
+  return fabs(y - exact) <= 1.5 * unit && (y != 0 || (same_bits<int>(y) < 0) == (same_bits<int64_t>(exact) < 0));
+}
+
+// A thread fits a piece. Its first value is that where it begins, so that a zero there stays one; the others make the
+// quotients (f(t) - f(0)) / t those at the three zeros of a Chebyshev polynomial. Then it is held against the function.
+template <class F>
+__global__ void __launch_bounds__(128) fit(const Params<double> p) {
+  constexpr int SAMPLES = 37;
+  constexpr double H = STEP / 2, D = H * 0.86602540378443865, PER_D = 0.5 / D, FARTHEST = 0x1p100;
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x), step = i % (STEPS + 1), side = i > STEPS ? -1 : 1;
+  if (i >= PIECES) return;
+  const bool beyond = step == STEPS;
+  const double from = step * double(STEP);
+  const float end = same_bits<float>(same_bits<int>(float(from + STEP)) - 1);
+  double first = 0, a = 0, b = 0, in[F::INPUTS], out[1];
+  float far = FAR;
+  Cubic piece;
+  bool good = true;
+  in[0] = 1;
+#pragma unroll 1
+  for (int k = -4; k < SAMPLES; ++k) {
+    const double t = k == -4 ? 0 : beyond ? FARTHEST : H + (k + 2) * D;
+    const float x = side * (beyond ? far : fminf(float(from + k * (STEP / (SAMPLES - 1))), end));
+    in[F::INPUTS - 1] = k < 0 ? side * (from + t) : double(x);
+    F::template element<float>(in, out, p);
+    const double rise = out[0] - first;
+    if (k == -4) {
+      first = out[0];
+    } else if (k == -3) {
+      a = rise * (1 / (H - D));
+    } else if (k == -2) {
+      b = rise * (beyond ? 1 / FARTHEST : 1 / H);
+    } else if (k == -1) {
+      const double c = rise * (1 / (H + D)), slope = (c - a) * PER_D, bend = (a - 2 * b + c) * (2 * PER_D * PER_D);
+      piece = {float(first), float(b - slope * H + bend * H * H), float(slope - 2 * bend * H), float(bend)};
+      if (beyond) piece = {float(first - b * from), float(b), 0, 0};
+    } else {
+      good = good && fits(piece, x, out[0]);
+      far *= 10;
+    }
+  }
+  if (!good) piece.c[0] = NAN;
+  pieces<F>[i] = piece;
+}
+
+// As the formula says; a call, so that it is there once and not for each element of a thread.
+template <class F>
+__device__ __noinline__ float computed(float first, float last) {
+  float in[F::INPUTS], out[1];
+  in[0] = first;
+  in[F::INPUTS - 1] = last;
+  F::template element<float>(in, out, Params<float>());
+  return out[0];
+}
+
+template <class F>
+struct Pieced {
+  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
+  using Launches = typename F::Launches;
+  template <typename, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
+    const Place at = place(in[INPUTS - 1]);
+    const float y = value(pieces<F>[at.piece], at.t), product = INPUTS == 1 ? y : fmaf(in[0], y, 0);
+    out[0] = product == product ? product : computed<F>(in[0], in[INPUTS - 1]);
+  }
+};
+
+template <class F, int N>
+cudaError_t launch_pieces(const Call<N>& call) {
+  static std::atomic<uint64_t> devices{0};
+  const cudaError_t error = filled(call, fit<F>, PIECES, devices);
+  return error == cudaSuccess ? launch<Pieced<F>, float, float>(call) : error;
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_32(const Call<N>& call) {
+  if constexpr (F::PIECED) return launch_pieces<F>(call);
+  else return launch<F, T, M>(call);
+}
+
 // Makes a device the current one for a while.
 struct OnDevice {
   explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
@@ -1293,7 +1413,7 @@ const char* launched(const Call<N>& call) {
   const OnDevice here(call.device);
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
-      case 6: error = launch<F, float, float>(call); break;  // float32
+      case 6: error = launch_32<F, float, float>(call); break;  // float32
       case 5: error = launch_16<F, __half, float>(call); break;  // float16
       case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64

@@ -1280,21 +1280,22 @@ template <class F>
 __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
   constexpr int WIDTH = 8;
   extern __shared__ uint16_t table[];
-  using Halves = Vector<uint16_t>;
-  const auto x = static_cast<const Halves*>(call.data[0]);
-  const auto y = static_cast<Halves*>(call.data[1]);
+  using Pairs = Vector<uint32_t>;  // of elements: taken apart on arrival, they would be waited for at once
+  const auto x = static_cast<const Pairs*>(call.data[0]);
+  const auto y = static_cast<Pairs*>(call.data[1]);
   const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
   int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
-  Halves next;
+  Pairs next;
   if (i < whole) next = x[i];
   for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
-    reinterpret_cast<Halves*>(table)[k] = reinterpret_cast<const Halves*>(entries<F, __half>)[k];
+    reinterpret_cast<Pairs*>(table)[k] = reinterpret_cast<const Pairs*>(entries<F, __half>)[k];
   __syncthreads();
+#pragma unroll 1
   for (; i < whole; i += turn) {
-    Halves v = next;
+    Pairs v = next;
     if (i + turn < whole) next = x[i + turn];
 #pragma unroll
-    for (uint16_t& element : v.at) element = table[element];
+    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
     y[i] = v;
   }
   const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector

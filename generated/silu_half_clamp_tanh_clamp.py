@@ -118,6 +118,7 @@ __device__ __forceinline__ M finite_below(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In float32 results are cubic polynomials, as computing takes longer than moving.
 __device__ __forceinline__ float silu_half_clamp_tanh_clamp_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_silu = gate(finite_x, finite_x);
@@ -165,7 +166,7 @@ struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
   static constexpr bool LOOKED_UP = true;
-  static constexpr bool PIECED = false;
+  static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = silu_half_clamp_tanh_clamp_forward(in[0]);
@@ -813,13 +814,13 @@ constexpr Launch TABLE[] = {
     {},
 };
 
-constexpr Launch HEAVY[] = {
-    {80, 16384, 128, 1},
-    {80, ANY, 128, 4},
+constexpr Launch CUBIC[] = {
+    {80, 4096, 128, 1},
+    {80, ANY, 128, 2},
     {},
 };
 
-constexpr Launch HEAVY_64[] = {
+constexpr Launch HEAVY[] = {
     {80, 32768, 128, 1},
     {80, ANY, 128, 2},
     {},
@@ -831,10 +832,10 @@ constexpr Launch CUBIC_SLOPE[] = {
 };
 
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
 };
 
 // Where results are looked up in shared memory, functions of float16: the threads of a processor's one block, and from how
@@ -1206,21 +1207,22 @@ template <class F>
 __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
   constexpr int WIDTH = 8;
   extern __shared__ uint16_t table[];
-  using Halves = Vector<uint16_t>;
-  const auto x = static_cast<const Halves*>(call.data[0]);
-  const auto y = static_cast<Halves*>(call.data[1]);
+  using Pairs = Vector<uint32_t>;  // of elements: taken apart on arrival, they would be waited for at once
+  const auto x = static_cast<const Pairs*>(call.data[0]);
+  const auto y = static_cast<Pairs*>(call.data[1]);
   const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
   int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
-  Halves next;
+  Pairs next;
   if (i < whole) next = x[i];
   for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
-    reinterpret_cast<Halves*>(table)[k] = reinterpret_cast<const Halves*>(entries<F, __half>)[k];
+    reinterpret_cast<Pairs*>(table)[k] = reinterpret_cast<const Pairs*>(entries<F, __half>)[k];
   __syncthreads();
+#pragma unroll 1
   for (; i < whole; i += turn) {
-    Halves v = next;
+    Pairs v = next;
     if (i + turn < whole) next = x[i + turn];
 #pragma unroll
-    for (uint16_t& element : v.at) element = table[element];
+    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
     y[i] = v;
   }
   const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector

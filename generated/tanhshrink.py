@@ -28,6 +28,18 @@ from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
+namespace approximate {
+
+__device__ __forceinline__ Approximate square_of_two(Approximate x) {
+  return x.v * x.v;
+}
+
+__device__ __forceinline__ Approximate tanh_of_two(Approximate x) {
+  return tanhf(x.v);
+}
+
+}  // namespace approximate
+
 namespace {
 
 template <typename X>
@@ -749,6 +761,54 @@ CUDA_PRELUDE = r"""
 #include <cuda_fp16.h>
 #include <type_traits>
 
+// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
+// place are far below half a unit of the result's.
+namespace approximate {
+
+// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
+__device__ __forceinline__ float ex2(float x) {
+#ifdef __CUDACC__
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return exp2f(x);
+#endif
+}
+__device__ __forceinline__ float rcp(float x) {
+#ifdef __CUDACC__
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+#else
+  return 1.0f / x;
+#endif
+}
+__device__ __forceinline__ float ex4(float x) {
+  const float root = ex2(x);
+  return root * root;
+}
+
+struct Approximate {
+  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
+  __device__ __forceinline__ explicit operator float() const { return v; }
+  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
+  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
+  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
+    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
+  }
+  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
+  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
+  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
+  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
+  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
+  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
+  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
+  float v;
+};
+
+}  // namespace approximate
+
+using approximate::Approximate;
 
 namespace {
 
@@ -807,6 +867,12 @@ __device__ __forceinline__ Power<Word<X>> power(X of) {
   return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
+template <>
+struct Words<Approximate> {
+  using one = Approximate;
+  using two = Approximate;
+};
+
 __device__ __forceinline__ float load(float v) { return v; }
 __device__ __forceinline__ float load(__half v) { return __half2float(v); }
 __device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
@@ -862,7 +928,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
 }
 
 constexpr int MOST_THREADS = 256;  // of a block
@@ -1102,21 +1168,22 @@ template <class F>
 __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
   constexpr int WIDTH = 8;
   extern __shared__ uint16_t table[];
-  using Halves = Vector<uint16_t>;
-  const auto x = static_cast<const Halves*>(call.data[0]);
-  const auto y = static_cast<Halves*>(call.data[1]);
+  using Pairs = Vector<uint32_t>;  // of elements: taken apart on arrival, they would be waited for at once
+  const auto x = static_cast<const Pairs*>(call.data[0]);
+  const auto y = static_cast<Pairs*>(call.data[1]);
   const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
   int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
-  Halves next;
+  Pairs next;
   if (i < whole) next = x[i];
   for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
-    reinterpret_cast<Halves*>(table)[k] = reinterpret_cast<const Halves*>(entries<F, __half>)[k];
+    reinterpret_cast<Pairs*>(table)[k] = reinterpret_cast<const Pairs*>(entries<F, __half>)[k];
   __syncthreads();
+#pragma unroll 1
   for (; i < whole; i += turn) {
-    Halves v = next;
+    Pairs v = next;
     if (i + turn < whole) next = x[i + turn];
 #pragma unroll
-    for (uint16_t& element : v.at) element = table[element];
+    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
     y[i] = v;
   }
   const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector
@@ -1172,8 +1239,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch_16<F, __half, float>(call); break;  // float16
-      case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
+      case 5: error = launch_16<F, __half, Approximate>(call); break;  // float16
+      case 15: error = launch_16<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
