@@ -4,8 +4,8 @@
     python docs/network.py --batch 256 --dtype bfloat16 --channels-last efficientnet_b0
 
 Needs torchvision, whose weights stay random. A training step is forward, cross entropy, backward and a step
-of SGD. The logits of every competitor are first compared with the network's in double, and may be off by
-twice what eager's are; there is no dropout, since torch.compile draws other random numbers. Times are medians
+of SGD, without dropout, for which torch.compile draws other random numbers. The logits of every competitor
+are first compared with the network's in double, and may be off by twice what eager's are. Times are medians
 of runs that take turns, as of `fusegen bench`. What an activation takes of the whole step bounds what can be
 gained. A convolution of float32 keeps all its bits, as TF32 differs from layout to layout.
 """
