@@ -6,7 +6,7 @@
 Needs torchvision, whose weights stay random. A training step is forward, cross entropy, backward and a step
 of SGD, without dropout, for which torch.compile draws other random numbers. The logits of every competitor
 are first compared with the network's in double, and may be off by twice what eager's are. Times are medians
-of runs that take turns, as of `fusegen bench`. What an activation takes of the whole step bounds what can be
+of runs that take turns, as of `fusegen bench`. What activations take of the whole step bounds what can be
 gained. A convolution of float32 keeps all its bits, as TF32 differs from layout to layout.
 """
 
