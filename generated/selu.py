@@ -173,7 +173,8 @@ inline Wide<X> expm1_of_two(X x) {
       M(0.0013997324276715517), M(0.00019841187167912722)};
   const Wide<X> near = ordered_sum(v, math::fma(v * v, polynomial(c, v), math::fma(v, t.lo, t.lo)));
   const Wide<X> far = exp_of_two(t) - M(1);
-  return math::fabs(v) < M(0.5) ? near : far;
+  const bool small = math::fabs(v) < M(0.5);
+  return words(small ? near.hi : far.hi, small ? near.lo : far.lo);
 }
 
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))

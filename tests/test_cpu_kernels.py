@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ from kernels import (
 )
 from kernels import extensions as extensions
 from torch import Tensor, nn
+from torch.utils.cpp_extension import include_paths
 
 from fusegen.ops import FUNCTIONS
 
@@ -514,3 +517,26 @@ def test_the_loops_hold_the_formula_itself(name: str, extensions: Path) -> None:
             ).stdout
             assert "_launch" in listed
             assert f"{name}_{kernel}(" not in listed  # a call would keep the loop from being vectorised
+
+
+ROWS = "gelu silu mish tanh sigmoid elu selu celu mish_mish silu_scale_silu relu_hardswish".split()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+@pytest.mark.parametrize("name", ROWS)
+def test_the_loop_over_a_row_becomes_vector_instructions(name: str, kernel: str, tmp_path: Path) -> None:
+    module = generated(name)
+    without = {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
+    text = f"#define WITHOUT_{without}\n" + "".join(module.CPU_TEXTS)
+    source = tmp_path / "kernel.cpp"
+    source.write_text(text.replace("NAMESPACE", name).replace("KEY", "CPU"), encoding="utf-8")
+    told = subprocess.run(
+        ["g++", "-std=c++17", "-S", "-o", os.devnull, *(f"-I{folder}" for folder in include_paths()),
+         *module.CPU_FLAGS, *module.CPU_ISA["AVX2"], "-fopt-info-vec-optimized", source],
+        capture_output=True, text=True, check=True,
+    ).stderr  # fmt: skip
+    _, row = (k + 2 for k, line in enumerate(text.splitlines()) if line == "#pragma GCC ivdep")
+    assert (
+        f"kernel.cpp:{row}:" in told
+    )  # that loop in float, as the library's own functions of double are calls
