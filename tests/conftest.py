@@ -53,8 +53,12 @@ class Workshop:
 
     def files(self) -> dict[str, bytes]:
         """Every file of the folder with its bytes, by its path from there."""
-        found = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in found}
+        found = sorted(path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_file())
+        return {
+            path.as_posix(): (self.folder / path).read_bytes()
+            for path in found
+            if "__pycache__" not in path.parts  # which Python writes, or does not
+        }
 
 
 @pytest.fixture

@@ -602,6 +602,22 @@ def test_another_function_is_told_by_its_first_and_its_worst_input(monkeypatch: 
     assert judged(monkeypatch, 0x3F800000, call("relu", X), same, eager=same, reference="r").alien is None
 
 
+def test_results_are_those_of_whole_vectors() -> None:
+    """PyTorch's elu on the CPU, for one, is nearer to its function in the elements that fill no vector."""
+
+    def value(x: Tensor) -> Tensor:
+        return torch.where(torch.arange(x.numel()) < x.numel() // 64 * 64, x + 1, x)
+
+    eager = planted(value, torch.ones_like)
+    subject = Subject("planted", unary(X + 1), {}, planted(lambda x: x + 1, torch.ones_like), eager=eager)
+    judge = Judge(subject, Screen(subject.program, {}), "cpu")
+    for count in (1, 63, 64, 100):
+        x = torch.linspace(-1, 1, count)
+        given, beside = judge.results((x,))
+        assert torch.equal(given[0], x + 1)
+        assert torch.equal(beside[0], x + 1)
+
+
 # eager's vectors give 0 for NaN, and 1 for it in the few elements after them
 @pytest.mark.parametrize(
     ("given_at_nan", "beside"), [(0.0, 0.0), (1.0, 1.0), (2.0, 1.0)], ids=["vectors", "elements", "neither"]

@@ -343,7 +343,11 @@ SHARED = (
     "raised power_of_two exp_of_two"
 ).split()
 # the types that some bodies name besides, and what of it computes in double
-TYPES = {"ndtr_tail": {"double"}, "exp_of_two": {"Raised", "int32_t", "float"}}
+TYPES = {
+    "ndtr_tail": {"double"},
+    "exp_of_two": {"Raised", "int32_t", "float"},
+    "expm1_of_two": {"bool"},
+}
 
 
 BODIES = [row for row in (*OPS.values(), *WORDS.values()) if row.body]
@@ -355,7 +359,9 @@ def test_a_body_is_a_function_of_its_arguments_in_the_math_type(row: Op) -> None
     assert body.endswith(";")
     assert body.count("return ") == 1 + body.count("if constexpr (sizeof(M) == 8) return ")
     words = set(re.findall(r"(?<![:.\w])[A-Za-z_]\w*", body))
-    named = ", ".join(re.findall(r"const (?:M|X|Wide<X>|Two<M>|Raised<M>|int32_t|double) (.+?);", body))
+    named = ", ".join(
+        re.findall(r"const (?:M|X|Wide<X>|Two<M>|Raised<M>|int32_t|bool|double) (.+?);", body)
+    )
     steps = set(re.findall(r"(\w+)(?:\[\])? = ", named))
     assert set(row.args) <= words
     assert not steps & set(row.args)

@@ -20,6 +20,7 @@ from fusegen.certify.sweep import EVERY, Swept, alien, sweep, value_and_slopes
 Progress = Callable[[int], None]
 LENGTHS = (*range(1, 70), 127, 129, 1000, 1023, 1025)
 PLACES = (0, 1, 3)
+VECTORS = 64  # elements that are whole vectors on every CPU
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,16 @@ class Judge:
         return self.finished(evidence, torch.float32, points, given)
 
     def results(self, points: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
-        """Value and slopes at some points, ours and eager's, on the host."""
-        there = tuple(t.to(self.device) for t in points)
+        """Value and slopes at some points, ours and eager's, on the host.
+
+        The last point is repeated until whole vectors are full: on the CPU eager may compute what is left
+        of one otherwise than a sweep has seen it.
+        """
+        count = len(points[0])
+        filled = (torch.cat([t, t[-1:].expand(-count % VECTORS)]) for t in points)
+        there = tuple(t.to(self.device) for t in filled)
         functions = [self.subject.given, *([self.subject.eager] if self.subject.eager else [])]
-        columns = [[t.cpu() for t in value_and_slopes(function, there)] for function in functions]
+        columns = [[t[:count].cpu() for t in value_and_slopes(function, there)] for function in functions]
         return columns[0], columns[1] if len(columns) > 1 else []
 
     def reals(self, points: tuple[Tensor, ...], dtype: torch.dtype) -> list[Reals]:
