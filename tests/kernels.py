@@ -316,3 +316,8 @@ def smooth(name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = tor
             x = torch.where((x - kink).abs() < 0.05, x + 0.125, x)
         tensors.append(x.to(device, dtype))
     return tensors
+
+
+def complaints(err: str) -> str:
+    """What a process complains of, but for PyTorch's line about an nvcc without a GPU."""
+    return "".join(line for line in err.splitlines(True) if "No CUDA runtime is found" not in line)

@@ -602,7 +602,7 @@ def test_another_function_is_told_by_its_first_and_its_worst_input(monkeypatch: 
     assert judged(monkeypatch, 0x3F800000, call("relu", X), same, eager=same, reference="r").alien is None
 
 
-def test_results_are_those_of_whole_vectors() -> None:
+def test_the_worst_results_are_those_of_whole_vectors() -> None:
     """PyTorch's elu on the CPU, for one, is nearer to its function in the elements that fill no vector."""
 
     def value(x: Tensor) -> Tensor:
@@ -613,7 +613,7 @@ def test_results_are_those_of_whole_vectors() -> None:
     judge = Judge(subject, Screen(subject.program, {}), "cpu")
     for count in (1, 63, 64, 100):
         x = torch.linspace(-1, 1, count)
-        given, beside = judge.results((x,))
+        given, beside = judge.in_vectors((x,))
         assert torch.equal(given[0], x + 1)
         assert torch.equal(beside[0], x + 1)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kernels import GENERATED, NAMES, ROOT, generated
+from kernels import GENERATED, NAMES, ROOT, complaints, generated
 from kernels import extensions as extensions
 from torch import nn
 
@@ -53,7 +53,7 @@ def told(code: str, folder: Path, **more: str) -> str:
     """What a process that runs some Python prints; it has to end well and to complain of nothing."""
     process = started(code, folder, **more)
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, complaints(err)) == (0, "")
     return out
 
 

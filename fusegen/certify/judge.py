@@ -86,7 +86,7 @@ class Judge:
         """What is found on all float32 inputs."""
         found = sweep(self.subject, self.screen, self.device, count, progress)
         points = (torch.cat([found.open, found.worst, inputs.specials(torch.float32)[3:]]),)
-        given, eager = self.results(points)
+        given, eager = self.in_vectors(points)
         real = self.reals(points, torch.float32)
         outputs = []
         for k in range(2):
@@ -102,17 +102,18 @@ class Judge:
         return self.finished(evidence, torch.float32, points, given)
 
     def results(self, points: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
-        """Value and slopes at some points, ours and eager's, on the host.
-
-        The last point is repeated until whole vectors are full: on the CPU eager may compute what is left
-        of one otherwise than a sweep has seen it.
-        """
-        count = len(points[0])
-        filled = (torch.cat([t, t[-1:].expand(-count % VECTORS)]) for t in points)
-        there = tuple(t.to(self.device) for t in filled)
+        """Value and slopes at some points, ours and eager's, on the host."""
+        there = tuple(t.to(self.device) for t in points)
         functions = [self.subject.given, *([self.subject.eager] if self.subject.eager else [])]
-        columns = [[t[:count].cpu() for t in value_and_slopes(function, there)] for function in functions]
+        columns = [[t.cpu() for t in value_and_slopes(function, there)] for function in functions]
         return columns[0], columns[1] if len(columns) > 1 else []
+
+    def in_vectors(self, points: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
+        """The same as a sweep sees it: on the CPU eager may compute otherwise what fills no vector."""
+        count = len(points[0])
+        filled = tuple(torch.cat([t, t[-1:].expand(-count % VECTORS)]) for t in points)
+        given, eager = self.results(filled)
+        return [t[:count] for t in given], [t[:count] for t in eager]
 
     def reals(self, points: tuple[Tensor, ...], dtype: torch.dtype) -> list[Reals]:
         """The real value and slopes at some points."""
