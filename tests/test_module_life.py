@@ -215,7 +215,8 @@ def test_processes_that_start_at_once_all_succeed(tmp_path: Path) -> None:
     compiler = script(tmp_path, "counted", f'case "$*" in *-c*) echo >> {count};; esac\nexec c++ "$@"\n')
     processes = [started(USE, tmp_path / "builds", CXX=compiler) for _ in range(3)]
     for process in processes:
-        assert process.communicate(timeout=120) == (ANSWER, "")
+        out, err = process.communicate(timeout=120)
+        assert (out, complaints(err)) == (ANSWER, "")
         assert process.returncode == 0
     assert len(count.read_text(encoding="utf-8").splitlines()) == 1
 
