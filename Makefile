@@ -26,6 +26,7 @@ gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 
 SPEEDS := relu hardsigmoid hardswish hardtanh leaky_relu elu sigmoid tanh silu gelu gelu_tanh mish softplus relu_hardswish
 HEADLINE := hardsigmoid hardsigmoid_keras hardtanh relu_hardswish
+# chains, and what else is looked up or a polynomial
 CHAINS := add_min_gelu_scale gelu_gelu hardtanh_mish mish_add_hardtanh_scale mish_mish mish_tanh \
   relu_leaky_relu_gelu_sigmoid scale_tanh_scale_sigmoid silu_half_clamp_tanh_clamp silu_hardswish silu_scale_silu \
   softplus_tanh_mish_silu_hardtanh subtract_mish subtract_tanh_subtract tanh_gelu_mish_silu_sigmoid \

@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -318,6 +319,12 @@ def smooth(name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = tor
     return tensors
 
 
+NO_GPU = re.compile(
+    r"^W\d{4} .*/torch/utils/cpp_extension\.py:\d+\] No CUDA runtime is found, using CUDA_HOME='[^']*'\n",
+    re.MULTILINE,
+)
+
+
 def complaints(err: str) -> str:
-    """What a process complains of, but for PyTorch's line about an nvcc without a GPU."""
-    return "".join(line for line in err.splitlines(True) if "No CUDA runtime is found" not in line)
+    """What a process complains of, but for the one line in which PyTorch tells of an nvcc without a GPU."""
+    return NO_GPU.sub("", err)

@@ -185,6 +185,8 @@ def test_an_element_costs_what_its_operations_do(op: str, math: Math, cheaper: b
         ("gelu_forward gelu_tanh_forward softplus_forward gelu_tanh_backward", 32, HEAVY),
         ("gelu_forward", 64, HEAVY),
         ("serf_forward mish_mish_forward mish_mish_backward tanh_exp_backward", 16, "table"),
+        ("serf_forward mish_mish_forward subtract_mish_forward", 32, "cubic"),
+        ("serf_backward mish_mish_backward subtract_mish_backward", 32, "cubic_slope"),
     ],
 )
 def test_classes_of_costs(kernels: str, bits: int, expected: str) -> None:
@@ -218,6 +220,23 @@ SLOW = "x * tanh(softplus(x * tanh(softplus(x * tanh(softplus(x))))))"
 def test_what_is_looked_up(workshop: Workshop, body: str, forward: bool, backward: bool) -> None:
     path = workshop.spec("some", body)
     assert compilation(path).looked_up == (forward, backward)
+
+
+@pytest.mark.parametrize(
+    ("body", "forward", "backward"),
+    [
+        (f"formula: {SLOW}", True, True),
+        (f"formula: {SLOW}\ndtypes: [float32, float64]", True, True),
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float64]", False, False),  # no float32
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", False, False),  # nothing to fit them to
+        (f"formula: {SLOW}\nnumerics: eager", False, False),
+        (f"params: {{a: 2.0}}\nformula: {SLOW} * a", False, False),
+        (f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SLOW} * y", False, False),
+        ("chain: [silu, hardswish]", False, True),  # whose function takes no longer than a copy
+    ],
+)
+def test_what_is_a_polynomial(workshop: Workshop, body: str, forward: bool, backward: bool) -> None:
+    assert compilation(workshop.spec("some", body)).pieced == (forward, backward)
 
 
 def class_of(name: str, which: str, bits: int) -> str:
