@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -242,6 +242,11 @@ class Compilation:
         }
         said = says or (notation(self.spec),)
         by_table, by_pieces = self.looked_up[functor == "Backward"], self.pieced[functor == "Backward"]
+        reads, beforehand = len(program.inputs), {}
+        if by_table:
+            beforehand[16] = TABLE, LOOK_UP[reads]
+        if by_pieces:
+            beforehand[32] = CUBIC[reads], PIECE[reads]
         return render.KernelText(
             name=f"{self.spec.name}_{functor.lower()}",
             functor=functor,
@@ -263,27 +268,27 @@ class Compilation:
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
-            shares=self.shares(
-                f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_table, by_pieces
-            ),
+            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), beforehand),
             looked_up=by_table,
             pieced=by_pieces,
         )
 
     def shares(
-        self, name: str, kernels: tuple[Kernel, ...], by_table: bool, by_pieces: bool
+        self, name: str, kernels: tuple[Kernel, ...], beforehand: Mapping[int, tuple[str, int]]
     ) -> tuple[render.Share, ...]:
-        """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements."""
+        """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements.
+
+        Args:
+            name: of the kernel.
+            kernels: one for each math type.
+            beforehand: the class and the instructions of what double has computed before, by bits.
+        """
         elements = {ELEMENTS[dtype].bits: ELEMENTS[dtype] for dtype in self.spec.dtypes}
         by_math = {kernel.math: kernel for kernel in kernels}
         shares = []
         for bits, element in sorted(elements.items()):
             kernel, cheap = by_math[element.compute], self.cheaper and element.halves
-            what, each = cost(kernel, bits // 8, cheap), slots(kernel, cheap)
-            if by_table and element.halves:
-                what, each = TABLE, LOOK_UP[len(kernel.inputs)]
-            if by_pieces and bits == 32:
-                what, each = CUBIC[len(kernel.inputs)], PIECE[len(kernel.inputs)]
+            what, each = beforehand.get(bits) or (cost(kernel, bits // 8, cheap), slots(kernel, cheap))
             shares.append(render.Share(bits, each, what, self.launches.chosen(name, what, bits)))
         return tuple(shares)
 
