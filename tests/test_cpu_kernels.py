@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -540,3 +542,33 @@ def test_the_loop_over_a_row_becomes_vector_instructions(name: str, kernel: str,
     assert (
         f"kernel.cpp:{row}:" in told
     )  # that loop in float, as the library's own functions of double are calls
+
+
+LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def in_large_pages(tensor: Tensor) -> bool:
+    """Whether Linux has been asked for large pages in the middle of a tensor."""
+    at = tensor.data_ptr() + tensor.nbytes // 2
+    maps = Path("/proc/self/smaps").read_text().split("VmFlags:")
+    for above, flags in itertools.pairwise(maps):
+        [(begin, end)] = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) ", above, re.MULTILINE)
+        if int(begin, 16) <= at < int(end, 16):
+            return "hg" in flags.splitlines()[0].split()
+    raise AssertionError("the tensor lies nowhere")
+
+
+@pytest.mark.skipif(
+    not LARGE_PAGES.exists() or "[madvise]" not in LARGE_PAGES.read_text(),
+    reason="needs a system that gives large pages on request",
+)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_large_new_output_lies_in_large_pages(dtype: torch.dtype) -> None:
+    numel = (64 << 20) // dtype.itemsize
+    x, relu = torch.randn(numel).to(dtype), function("relu")
+    new, out, small = relu(x), torch.empty_like(x), relu(x[: numel // 4])
+    assert_same(new, F.relu(x))
+    assert_same(relu(x, out=out), new)
+    assert in_large_pages(new)
+    assert not in_large_pages(out)  # it is not ours
+    assert not in_large_pages(small)  # malloc keeps such memory, and its pages with it
