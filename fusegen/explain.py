@@ -31,8 +31,8 @@ BY_TABLE = (
 )
 BY_PIECES = (
     "Where the class is cubic, results are cubic polynomials, fitted in double in 8,192 steps of |x| up to "
-    "64, which takes less time than the formula and errs by less; around a zero or a kink the formula is "
-    "computed."
+    "64 and around zeros, which takes less time than the formula and errs by less; around a kink the "
+    "formula is computed."
 )
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 LATEX = str.maketrans(  # a spec's words may hold anything

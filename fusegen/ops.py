@@ -367,7 +367,7 @@ WORDS = {row.name: row for row in (
     _word("exp_of_two", "x", range_=_always(0, _INF), meaning="exp({0})",
           body="const Wide<X> t = x, near = at_least(at_most(t, M(89)), M(-104)); "
           "if constexpr (sizeof(M) == 8) return {m}exp(t.hi) * words(M(1), t.lo); "
-          "const Raised<M> e = raised(near.hi, near.lo); const int32_t half = e.n >> 1; "
+          "const Raised<float> e = raised(float(near.hi), float(near.lo)); const int32_t half = e.n >> 1; "
           "const M one = M(1) + e.more; "
           "const M size = power_of_two<float>(half), rest = power_of_two<float>(e.n - half); "
           "return {{one * size * rest, (e.more - (one - M(1))) * size * rest}};"),

@@ -150,7 +150,7 @@ inline Wide<X> exp_of_two(X x) {
   using M = Word<X>;
   const Wide<X> t = x, near = at_least(at_most(t, M(89)), M(-104));
   if constexpr (sizeof(M) == 8) return math::exp(t.hi) * words(M(1), t.lo);
-  const Raised<M> e = raised(near.hi, near.lo);
+  const Raised<float> e = raised(float(near.hi), float(near.lo));
   const int32_t half = e.n >> 1;
   const M one = M(1) + e.more;
   const M size = power_of_two<float>(half), rest = power_of_two<float>(e.n - half);

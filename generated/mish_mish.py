@@ -743,7 +743,8 @@ constexpr Launch HEAVY[] = {
 };
 
 constexpr Launch CUBIC_SLOPE[] = {
-    {80, ANY, 128, 1},
+    {80, 4096, 128, 1},
+    {80, ANY, 128, 2},
     {},
 };
 
@@ -768,6 +769,7 @@ CUDA_PRELUDE = r"""
 #include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include <type_traits>
 
 
@@ -991,16 +993,19 @@ int chip_of(int device) {
   return 10 * major + minor;
 }
 
+template <class F, typename T, typename M, int VECTORS>
+constexpr auto dense_pointwise = pointwise<F, T, M, VECTORS>;
+
 template <class F, typename T, typename M>
 constexpr auto dense_kernel(int vectors) {
   constexpr const Launch* all = launches<F, T>();
   if constexpr (any_has(all, 4)) {
-    if (vectors == 4) return pointwise<F, T, M, 4>;
+    if (vectors == 4) return dense_pointwise<F, T, M, 4>;
   }
   if constexpr (any_has(all, 2)) {
-    if (vectors == 2) return pointwise<F, T, M, 2>;
+    if (vectors == 2) return dense_pointwise<F, T, M, 2>;
   }
-  return pointwise<F, T, M, 1>;
+  return dense_pointwise<F, T, M, 1>;
 }
 
 template <class F, typename T, typename M, int N>
@@ -1118,25 +1123,33 @@ struct LookedUp {
 };
 
 // A function of float16 has more entries in use than a processor's cache finds fast enough. For large dense tensors each
-// processor has one block, which looks up in shared memory; a thread loads its next vector before it looks up this one.
+// processor has one block, which looks up in shared memory. While a thread looks up a vector its next two are on their
+// way, also into shared memory, where they take no registers.
+constexpr int AHEAD = 2;
 template <class F>
 __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
   constexpr int WIDTH = 8;
   extern __shared__ uint16_t table[];
-  using Pairs = Vector<uint32_t>;  // of elements: taken apart on arrival, they would be waited for at once
+  using Pairs = Vector<uint32_t>;  // of elements
   const auto x = static_cast<const Pairs*>(call.data[0]);
   const auto y = static_cast<Pairs*>(call.data[1]);
+  Pairs* const arriving = reinterpret_cast<Pairs*>(table + ENTRIES) + threadIdx.x;
   const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
+  const auto fetch = [&](int64_t i, int slot) {
+    if (i < whole) __pipeline_memcpy_async(arriving + slot * STAGED_THREADS, x + i, sizeof(Pairs));
+    __pipeline_commit();
+  };
   int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
-  Pairs next;
-  if (i < whole) next = x[i];
+#pragma unroll
+  for (int k = 0; k < AHEAD; ++k) fetch(i + k * turn, k);
   for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
     reinterpret_cast<Pairs*>(table)[k] = reinterpret_cast<const Pairs*>(entries<F, __half>)[k];
   __syncthreads();
 #pragma unroll 1
-  for (; i < whole; i += turn) {
-    Pairs v = next;
-    if (i + turn < whole) next = x[i + turn];
+  for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % AHEAD) {
+    __pipeline_wait_prior(AHEAD - 1);
+    Pairs v = arriving[slot * STAGED_THREADS];
+    fetch(i + AHEAD * turn, slot);
 #pragma unroll
     for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
     y[i] = v;
@@ -1152,7 +1165,7 @@ cudaError_t look_up(const Call<N>& call) {
   cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
   if (error != cudaSuccess) return error;
   if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
-    constexpr int BYTES = ENTRIES * sizeof(Entry<F>);
+    constexpr int BYTES = ENTRIES * sizeof(Entry<F>) + AHEAD * STAGED_THREADS * 16;
     const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= STAGED_FROM;
     int most = 0, blocks = 0;
     cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
@@ -1177,18 +1190,21 @@ cudaError_t launch_16(const Call<N>& call) {
 // Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
 // moving them. What they compute, a function or the slope that an incoming gradient is multiplied with, is fitted in
 // double on first use: in each of 8,192 steps of |x| up to 64 for either sign, and as a line beyond. A piece that errs
-// by more than 1.5 units in the last place holds NaN: around a zero or a kink, and where a result is subnormal. There,
-// and where a result is NaN, it is computed as the formula says.
+// by more than 1.5 units in the last place holds NaN: around a zero or a kink, and where a result is subnormal. Around
+// a zero there is another polynomial, of how far |x| is from it, to 2.5 units. What neither gives, NaN and infinities
+// among it, is computed as the formula says.
 
 constexpr float STEP = 0x1p-7f, FAR = 64;
 constexpr int STEPS = int(FAR / STEP), PIECES = 2 * (STEPS + 1);
 
-// c[0] + c[1] t + c[2] t^2 + c[3] t^3
+// c[0] + c[1] t + c[2] t^2 + c[3] t^3; where there is a zero, NaN and the |x| of it.
 struct alignas(16) Cubic {
   float c[4];
 };
 template <class F>
 __device__ Cubic pieces[PIECES];
+template <class F>
+__device__ Cubic around_zero[PIECES];
 
 // Which piece a number is of, and what its polynomial is taken of: how far |x| is from where the piece begins, or |x|.
 struct Place {
@@ -1204,78 +1220,196 @@ __device__ __forceinline__ Place place(float x) {
 __device__ __forceinline__ float value(const Cubic& p, float t) {
   return fmaf(fmaf(fmaf(p.c[3], t, p.c[2]), t, p.c[1]), t, p.c[0]);
 }
-
-// Whether a piece gives what it should of a float.
-__device__ __forceinline__ bool fits(const Cubic& piece, float x, double exact) {
-  const float y = value(piece, place(x).t);
-  const float power = same_bits<float>(same_bits<int>(float(exact)) & 0x7f800000);  // of two, of the same exponent
-  const double unit = fmax(double(power), 0x1p-126) * 0x1p-23;
-  return fabs(y - exact) <= 1.5 * unit && (y != 0 || (same_bits<int>(y) < 0) == (same_bits<int64_t>(exact) < 0));
+template <class F>
+__device__ __forceinline__ float result(const float* in, float y) {
+  return F::INPUTS == 1 ? y : fmaf(in[0], y, 0);
 }
 
-// A thread fits a piece. Its first value is that where it begins, so that a zero there stays one; the others make the
-// quotients (f(t) - f(0)) / t those at the three zeros of a Chebyshev polynomial. Then it is held against the function.
+// What is fitted.
 template <class F>
-__global__ void __launch_bounds__(128) fit(const Params<double> p) {
-  constexpr int SAMPLES = 37;
-  constexpr double H = STEP / 2, D = H * 0.86602540378443865, PER_D = 0.5 / D, FARTHEST = 0x1p100;
-  const int i = int(blockIdx.x * blockDim.x + threadIdx.x), step = i % (STEPS + 1), side = i > STEPS ? -1 : 1;
-  if (i >= PIECES) return;
-  const bool beyond = step == STEPS;
-  const double from = step * double(STEP);
-  const float end = same_bits<float>(same_bits<int>(float(from + STEP)) - 1);
-  double first = 0, a = 0, b = 0, in[F::INPUTS], out[1];
-  float far = FAR;
-  Cubic piece;
-  bool good = true;
+__device__ __noinline__ double exact(double x) {
+  double in[F::INPUTS], out[1];
   in[0] = 1;
-#pragma unroll 1
-  for (int k = -4; k < SAMPLES; ++k) {
-    const double t = k == -4 ? 0 : beyond ? FARTHEST : H + (k + 2) * D;
-    const float x = side * (beyond ? far : fminf(float(from + k * (STEP / (SAMPLES - 1))), end));
-    in[F::INPUTS - 1] = k < 0 ? side * (from + t) : double(x);
-    F::template element<float>(in, out, p);
-    const double rise = out[0] - first;
-    if (k == -4) {
-      first = out[0];
-    } else if (k == -3) {
-      a = rise * (1 / (H - D));
-    } else if (k == -2) {
-      b = rise * (beyond ? 1 / FARTHEST : 1 / H);
-    } else if (k == -1) {
-      const double c = rise * (1 / (H + D)), slope = (c - a) * PER_D, bend = (a - 2 * b + c) * (2 * PER_D * PER_D);
-      piece = {float(first), float(b - slope * H + bend * H * H), float(slope - 2 * bend * H), float(bend)};
-      if (beyond) piece = {float(first - b * from), float(b), 0, 0};
-    } else {
-      good = good && fits(piece, x, out[0]);
-      far *= 10;
-    }
-  }
-  if (!good) piece.c[0] = NAN;
-  pieces<F>[i] = piece;
-}
-
-// As the formula says; a call, so that it is there once and not for each element of a thread.
-template <class F>
-__device__ __noinline__ float computed(float first, float last) {
-  float in[F::INPUTS], out[1];
-  in[0] = first;
-  in[F::INPUTS - 1] = last;
-  F::template element<float>(in, out, Params<float>());
+  in[F::INPUTS - 1] = x;
+  F::template element<float>(in, out, Params<double>());
   return out[0];
 }
 
+// The polynomial of how far |x| is from `from`. Its first value is that there, so that a zero there stays one; the
+// others make the quotients (f(t) - f(0)) / t those at the three zeros of a Chebyshev polynomial around the middle.
 template <class F>
+__device__ Cubic cubic(int side, double from, double middle) {
+  constexpr double D = STEP / 2 * 0.86602540378443865, PER_D = 0.5 / D;
+  const double first = exact<F>(side * from), t = middle - from;
+  double quotient[3];
+#pragma unroll 1
+  for (int k = 0; k < 3; ++k) {
+    const double at = t + (k - 1) * D;
+    quotient[k] = (exact<F>(side * (from + at)) - first) / at;
+  }
+  const double slope = (quotient[2] - quotient[0]) * PER_D;
+  const double bend = (quotient[0] - 2 * quotient[1] + quotient[2]) * (2 * PER_D * PER_D);
+  return {float(first), float(quotient[1] - slope * t + bend * t * t), float(slope - 2 * bend * t), float(bend)};
+}
+
+// Whether a polynomial gives what it should, to so many units in the last place.
+__device__ __forceinline__ bool fits(const Cubic& piece, float t, double exact, double units) {
+  const float y = value(piece, t);
+  const float power = same_bits<float>(same_bits<int>(float(exact)) & 0x7f800000);  // of two, of the same exponent
+  const double most = units * fmax(double(power), 0x1p-126) * 0x1p-23;
+  return fabs(y - exact) <= most && (y != 0 || (same_bits<int>(y) < 0) == (same_bits<int64_t>(exact) < 0));
+}
+
+// The float of a side next to where the sign changes between two of one sign, or NaN.
+template <class F>
+__device__ float zero(int side, float from, float to) {
+  int low = same_bits<int>(from), high = same_bits<int>(to);
+  const bool below = exact<F>(side * from) < 0;
+  if ((exact<F>(side * to) < 0) == below) return NAN;
+#pragma unroll 1
+  while (high - low > 1) {
+    const int half = low + (high - low) / 2;
+    ((exact<F>(side * same_bits<float>(half)) < 0) == below ? low : high) = half;
+  }
+  const float a = same_bits<float>(low), b = same_bits<float>(high);
+  return fabs(exact<F>(side * a)) < fabs(exact<F>(side * b)) ? a : b;
+}
+
+// A thread fits a piece and holds it against the function. If it errs, as its values are small differences of its terms,
+// it fits the one around the zero that is in it or near it, too.
+template <class F>
+__global__ void __launch_bounds__(128) fit(const Params<double>) {
+  constexpr int SAMPLES = 37, NEAR = 4;
+  constexpr float FARTHEST = 0x1p100f, NEXT = 4 * STEP;
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x), step = i % (STEPS + 1), side = i > STEPS ? -1 : 1;
+  if (i >= PIECES) return;
+  const bool beyond = step == STEPS;
+  const float from = step * STEP, to = from + STEP, end = same_bits<float>(same_bits<int>(to) - 1);
+  const double middle = from + STEP / 2;
+  Cubic piece, other = { {NAN} };
+  if (beyond) {
+    const double first = exact<F>(side * from), slope = (exact<F>(side * (from + FARTHEST)) - first) / FARTHEST;
+    piece = { {float(first - slope * from), float(slope), 0, 0} };
+  } else {
+    piece = cubic<F>(side, from, middle);
+  }
+  bool good = true;
+  float far = FAR;
+#pragma unroll 1
+  for (int k = 0; k < SAMPLES; ++k, far *= 10) {
+    const float size = beyond ? far : fminf(from + k * (STEP / (SAMPLES - 1)), end);
+    good = good && fits(piece, place(size).t, exact<F>(side * size), 1.5);
+  }
+  if (!good) {
+    const float near = beyond ? NAN : zero<F>(side, fmaxf(from - NEXT, 0), to + NEXT);
+    piece = { {NAN, near} };
+    good = near == near;
+    if (good) other = cubic<F>(side, near, middle);
+#pragma unroll 1
+    for (int k = -NEAR; good && k < SAMPLES; ++k) {
+      const float next = same_bits<float>(same_bits<int>(near) + k + NEAR / 2), evenly = from + k * (STEP / (SAMPLES - 1));
+      const float size = fmaxf(fminf(k < 0 ? next : evenly, end), from);
+      good = fits(other, size - near, exact<F>(side * size), 2.5);
+    }
+    if (!good) other.c[0] = NAN;
+  }
+  pieces<F>[i] = piece;
+  around_zero<F>[i] = other;
+}
+
+// An element whose piece does not give it.
+template <class F>
+__device__ __forceinline__ float otherwise(const float* in, const Params<float>& p) {
+  const float x = in[F::INPUTS - 1];
+  const int piece = place(x).piece;
+  const float y = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
+  if (y == y) return y;
+  float out[1];
+  F::template element<float>(in, out, p);
+  return out[0];
+}
+// As a call, it is there once and not for each element of a thread.
+template <class F>
+__device__ __noinline__ float called(float first, float last) {
+  float in[F::INPUTS];
+  in[0] = first;
+  in[F::INPUTS - 1] = last;
+  return otherwise<F>(in, Params<float>());
+}
+
+template <class F, int READS = F::INPUTS>
 struct Pieced {
-  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
+  static constexpr int INPUTS = READS, OUTPUTS = 1;
   using Launches = typename F::Launches;
+  // NaN where a piece does not give it.
+  static __device__ __forceinline__ float given(const float* in) {
+    const Place at = place(in[INPUTS - 1]);
+    return result<F>(in, value(pieces<F>[at.piece], at.t));
+  }
   template <typename, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
-    const Place at = place(in[INPUTS - 1]);
-    const float y = value(pieces<F>[at.piece], at.t), product = INPUTS == 1 ? y : fmaf(in[0], y, 0);
-    out[0] = product == product ? product : computed<F>(in[0], in[INPUTS - 1]);
+    const float y = given(in);
+    out[0] = y == y ? y : called<F>(in[0], in[INPUTS - 1]);
   }
 };
+
+// Gradients of dense tensors. A thread stores all that pieces give, and then reads again what is left, and an end of
+// fewer elements than a block has: with a call where each element is, it would keep registers that other threads need.
+template <int VECTORS>
+__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
+  constexpr int WIDTH = 4;
+  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
+  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
+}
+template <class F, int VECTORS>
+__device__ __noinline__ void settle(const float* grad, const float* x, float* y, uint32_t left) {
+#pragma unroll 1
+  for (; left != 0; left &= left - 1) {  // elements, a bit each
+    const int64_t i = where<VECTORS>(__ffs(left) - 1);
+    const float in[] = {load(grad[i]), load(x[i])}, piece = Pieced<F>::given(in);
+    store(y[i], piece == piece ? piece : otherwise<F>(in, Params<float>()));
+  }
+}
+template <class F, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS)
+    gradients(const __grid_constant__ Call<2 + Pieced<F>::OUTPUTS> call, bool, const Params<float>) {
+  using Floats = Vector<float>;
+  constexpr int WIDTH = 4, MANY = VECTORS * WIDTH;
+  const auto grad = static_cast<const float*>(call.data[0]), x = static_cast<const float*>(call.data[1]);
+  const auto y = static_cast<float*>(call.data[2]);
+  uint32_t left = 0;
+  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
+    Floats in[VECTORS][2];
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      in[j][0] = *reinterpret_cast<const Floats*>(grad + where<VECTORS>(j * WIDTH));
+      in[j][1] = *reinterpret_cast<const Floats*>(x + where<VECTORS>(j * WIDTH));
+    }
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      float* const to = y + where<VECTORS>(j * WIDTH);
+      Floats out;
+      uint32_t open = 0;
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) {
+        const float each[] = {load(in[j][0].at[e]), load(in[j][1].at[e])};
+        store(out.at[e], Pieced<F>::given(each));
+        open |= uint32_t(out.at[e] != out.at[e]) << e;
+      }
+      if (open == 0) *reinterpret_cast<Floats*>(to) = out;
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e)
+        if (open != 0 && (open >> e & 1) == 0) to[e] = out.at[e];
+      left |= open << j * WIDTH;
+    }
+  } else {
+#pragma unroll 1
+    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<VECTORS>(e) < call.numel) << e;
+  }
+  if (left != 0) settle<F, VECTORS>(grad, x, y, left);
+}
+template <class F, int VECTORS>
+constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = gradients<F, VECTORS>;
 
 template <class F, int N>
 cudaError_t launch_pieces(const Call<N>& call) {

@@ -759,6 +759,7 @@ CUDA_PRELUDE = r"""
 #include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include <type_traits>
 
 // Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
@@ -1163,25 +1164,33 @@ struct LookedUp {
 };
 
 // A function of float16 has more entries in use than a processor's cache finds fast enough. For large dense tensors each
-// processor has one block, which looks up in shared memory; a thread loads its next vector before it looks up this one.
+// processor has one block, which looks up in shared memory. While a thread looks up a vector its next two are on their
+// way, also into shared memory, where they take no registers.
+constexpr int AHEAD = 2;
 template <class F>
 __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
   constexpr int WIDTH = 8;
   extern __shared__ uint16_t table[];
-  using Pairs = Vector<uint32_t>;  // of elements: taken apart on arrival, they would be waited for at once
+  using Pairs = Vector<uint32_t>;  // of elements
   const auto x = static_cast<const Pairs*>(call.data[0]);
   const auto y = static_cast<Pairs*>(call.data[1]);
+  Pairs* const arriving = reinterpret_cast<Pairs*>(table + ENTRIES) + threadIdx.x;
   const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
+  const auto fetch = [&](int64_t i, int slot) {
+    if (i < whole) __pipeline_memcpy_async(arriving + slot * STAGED_THREADS, x + i, sizeof(Pairs));
+    __pipeline_commit();
+  };
   int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
-  Pairs next;
-  if (i < whole) next = x[i];
+#pragma unroll
+  for (int k = 0; k < AHEAD; ++k) fetch(i + k * turn, k);
   for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
     reinterpret_cast<Pairs*>(table)[k] = reinterpret_cast<const Pairs*>(entries<F, __half>)[k];
   __syncthreads();
 #pragma unroll 1
-  for (; i < whole; i += turn) {
-    Pairs v = next;
-    if (i + turn < whole) next = x[i + turn];
+  for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % AHEAD) {
+    __pipeline_wait_prior(AHEAD - 1);
+    Pairs v = arriving[slot * STAGED_THREADS];
+    fetch(i + AHEAD * turn, slot);
 #pragma unroll
     for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
     y[i] = v;
@@ -1197,7 +1206,7 @@ cudaError_t look_up(const Call<N>& call) {
   cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
   if (error != cudaSuccess) return error;
   if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
-    constexpr int BYTES = ENTRIES * sizeof(Entry<F>);
+    constexpr int BYTES = ENTRIES * sizeof(Entry<F>) + AHEAD * STAGED_THREADS * 16;
     const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= STAGED_FROM;
     int most = 0, blocks = 0;
     cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);

@@ -861,7 +861,9 @@ def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str],
     def build(name: str) -> Emulated:
         module: Any = ModuleType(name)
         vars(module).update(vars(generated(name)))
-        module.CUDA_TEXT, count = re.subn(r"if \(!good\) piece", "piece", module.CUDA_TEXT)
+        module.CUDA_TEXT, count = re.subn(
+            r"(pieces<F>\[i\] = )piece;", r"\1other = { {NAN} };", module.CUDA_TEXT
+        )
         assert count == 1
         return emulated(module, name, tmp_path_factory.mktemp(name))
 
@@ -869,21 +871,22 @@ def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str],
 
 
 @pytest.mark.parametrize("name", PIECED)
-def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
+def test_a_polynomial_errs_by_less_than_three_units_from_border_to_border(
     emulate: Callable[[str], Emulated], name: str
 ) -> None:
     kernels = emulate(name)
     inside = BORDERS + torch.linspace(0.0, 1 / 128, len(BORDERS))
     x = torch.cat([BORDERS, BORDERS.nextafter(ENDS[-1]), BORDERS.nextafter(ENDS[-2]), inside, ENDS])
-    away = torch.stack([(x - zero).abs() > 1 / 16 for zero in (*PIECED[name], 1e9)]).all(0)
+    near = [zero + torch.linspace(-1 / 16, 1 / 16, 10_001) for zero in PIECED[name]]
+    x = torch.cat([x, *near])
     for kernel, exactly, inputs in (
         (kernels.forward, generated(name).FORWARD, (x,)),
         (kernels.backward, generated(name).BACKWARD, (torch.ones_like(x), x)),
     ):
         [y] = looked_up_by(kernel, *inputs)
         exact = exactly(*(t.double() for t in inputs))
-        errors, within = units(y, exact)[away], ((x.abs() < 64) & (exact.abs() > 2.0**-80))[away]
-        assert errors[within].max() < 2
+        errors, within = units(y, exact), (x.abs() < 64) & (exact.abs() > 2.0**-80)
+        assert errors[within].max() < 3
         assert errors.max() < 4
 
 
@@ -899,20 +902,24 @@ def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
     assert units(y, exact)[away].max() < 4
 
 
-@pytest.mark.parametrize("name", ["mish_mish", "softplus_tanh_mish_silu_hardtanh"])
+SMOOTH = ["mish_mish", "softplus_tanh_mish_silu_hardtanh", "subtract_mish", "tanh_gelu_mish_silu_sigmoid"]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
 def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
-    """Beyond the last step, too, and all but a few around a zero: the formula takes ten times as long."""
+    """Beyond the last step, too, and around a zero: the formula takes ten times as long."""
     module: Any = ModuleType(name)
     vars(module).update(vars(generated(name)))
-    module.CUDA_TEXT, count = re.subn(r"(\? product : )computed<F>\([^;]*;", r"\1NAN;", module.CUDA_TEXT)
+    formula = r"(if \(y == y\) return y;).*?return out\[0\];"
+    module.CUDA_TEXT, count = re.subn(formula, r"\1\nreturn NAN;", module.CUDA_TEXT, flags=re.DOTALL)
     assert count == 1
     kernels = emulated(module, name, tmp_path)
     x = torch.randn(50_000, generator=torch.Generator().manual_seed(3)) * 4
     far = torch.tensor([63.99, 64.0, 64.01, 1e3, 1e30, 3.4e38, 0.0])
-    for kernel, most in ((kernels.forward, 0.0), (kernels.backward, 0.002)):
+    for kernel in (kernels.forward, kernels.backward):
         others = [] if kernel.inputs == 1 else [torch.ones_like(x)]
         [y] = looked_up_by(kernel, *others, x)
-        assert y.isnan().float().mean() <= most
+        assert not y.isnan().any()
         [y] = looked_up_by(kernel, *(other[: len(far)] for other in others), far)
         assert not y.isnan().any()
 
@@ -921,21 +928,21 @@ def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
 def test_what_no_polynomial_gives_the_formula_does(
     emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], which: str
 ) -> None:
-    """Infinities and NaN, of a number or of its gradient, and the neighbourhood of a zero and of a kink."""
-    ends = torch.tensor([torch.inf, -torch.inf, torch.nan])
-    near = torch.linspace(-1 / 512, 1 / 512, 101)
-    wheres = {"mish_mish": -1.1925, "subtract_mish": 0.7, "silu_half_clamp_tanh_clamp": 2.218}
-    for name, where in wheres.items():
+    """Infinities and NaN, of a number or of its gradient, and the neighbourhood of a kink."""
+    x = torch.cat(
+        [torch.tensor([torch.inf, -torch.inf, torch.nan]), 2.218 + torch.linspace(-1 / 512, 1 / 512, 101)]
+    )
+    for name in ("mish_mish", "subtract_mish", "silu_half_clamp_tanh_clamp"):
         kernel, formula = (getattr(one(name), which) for one in (emulate, emulate_formula))
-        x = torch.cat([ends, where + near])
         others = [[], [torch.full_like(x, 0.75)]][kernel.inputs - 1]
         [found], [expected] = looked_up_by(kernel, *others, x), looked_up_by(formula, *others, x)
         assert_same(found[:3], expected[:3], x[:3])
-        if (which == "backward") != (name == "subtract_mish"):  # whose function is 0 there, not its slope
+        if name == "silu_half_clamp_tanh_clamp":
             assert_same(found, expected, x)
         for grad in (torch.inf, -torch.inf, torch.nan)[: 3 * len(others)]:
-            g, x = torch.full((3,), grad), torch.tensor([-100.0, 0.5, 70.0])
-            assert_same(looked_up_by(kernel, g, x)[0], looked_up_by(formula, g, x)[0], x)
+            g, ordinary = torch.full((3,), grad), torch.tensor([-100.0, 0.5, 70.0])
+            [found], [expected] = (looked_up_by(one, g, ordinary) for one in (kernel, formula))
+            assert_same(found, expected, ordinary)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -972,7 +979,7 @@ def test_a_polynomial_is_the_same_wherever_a_tensor_lies(
 # --- results that are looked up -------------------------------------------------------------------------
 
 HALVES = (torch.bfloat16, torch.float16)
-SHARED_BYTES = 2 * 65_536  # that a block needs for a function of float16
+SHARED_BYTES = 2 * 65_536 + 2 * 1024 * 16  # that a block needs for a function of float16
 
 
 @pytest.fixture

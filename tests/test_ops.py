@@ -360,7 +360,7 @@ def test_a_body_is_a_function_of_its_arguments_in_the_math_type(row: Op) -> None
     assert body.count("return ") == 1 + body.count("if constexpr (sizeof(M) == 8) return ")
     words = set(re.findall(r"(?<![:.\w])[A-Za-z_]\w*", body))
     named = ", ".join(
-        re.findall(r"const (?:M|X|Wide<X>|Two<M>|Raised<M>|int32_t|bool|double) (.+?);", body)
+        re.findall(r"const (?:M|X|Wide<X>|Two<M>|Raised<float>|int32_t|bool|double) (.+?);", body)
     )
     steps = set(re.findall(r"(\w+)(?:\[\])? = ", named))
     assert set(row.args) <= words

@@ -137,6 +137,9 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
   }
 }
 
+// The place of the lowest bit that is set, from 1.
+inline int __ffs(unsigned bits) { return __builtin_ffs(int(bits)); }
+
 // a + b of positive floats, rounded toward zero; a double holds the sum.
 inline float __fadd_rz(float a, float b) {
   const double sum = double(a) + double(b);
