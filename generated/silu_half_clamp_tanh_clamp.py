@@ -1207,8 +1207,8 @@ struct LookedUp {
 };
 
 // A function of float16 has more entries in use than a processor's cache finds fast enough. For large dense tensors each
-// processor has one block, which looks up in shared memory. While a thread looks up a vector its next two are on their
-// way, also into shared memory, where they take no registers.
+// processor has one block, which looks up in shared memory. The entries get there past the registers, as do the vectors
+// of a thread: two are on their way while it looks up one.
 constexpr int AHEAD = 2;
 template <class F>
 __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
@@ -1223,11 +1223,14 @@ __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__
     if (i < whole) __pipeline_memcpy_async(arriving + slot * STAGED_THREADS, x + i, sizeof(Pairs));
     __pipeline_commit();
   };
+#pragma unroll
+  for (int k = int(threadIdx.x) * WIDTH; k < ENTRIES; k += STAGED_THREADS * WIDTH)
+    __pipeline_memcpy_async(table + k, entries<F, __half> + k, sizeof(Pairs));
+  __pipeline_commit();
   int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < AHEAD; ++k) fetch(i + k * turn, k);
-  for (int k = int(threadIdx.x); k < ENTRIES / WIDTH; k += STAGED_THREADS)
-    reinterpret_cast<Pairs*>(table)[k] = reinterpret_cast<const Pairs*>(entries<F, __half>)[k];
+  __pipeline_wait_prior(AHEAD);
   __syncthreads();
 #pragma unroll 1
   for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % AHEAD) {

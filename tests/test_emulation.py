@@ -945,6 +945,38 @@ def test_what_no_polynomial_gives_the_formula_does(
             assert_same(found, expected, ordinary)
 
 
+@pytest.mark.parametrize("chip", CHIPS)
+def test_what_is_left_is_settled_in_every_vector_of_a_thread(
+    emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], chip: int
+) -> None:
+    """Many neighbours at once, next to kinks, and none beside them."""
+    kernel, formula = (one("silu_half_clamp_tanh_clamp").backward for one in (emulate, emulate_formula))
+    x = torch.rand(3 * 4096 + 5, generator=torch.Generator().manual_seed(4)) * 8 - 4
+    x[::3] = 2.218
+    x[1::7] = torch.nan
+    grad = torch.full_like(x, 0.75)
+    kernel.state.chip = chip
+    [found], [expected] = looked_up_by(kernel, grad, x), looked_up_by(formula, grad, x)
+    kernel.state.chip = min(CHIPS)
+    at = (x == 2.218) | x.isnan()
+    assert_same(found[at], expected[at], x[at])
+    assert_same(found, looked_up_by(kernel, grad, x)[0], x)
+
+
+def test_a_jump_from_one_sign_to_the_other_is_no_zero(tmp_path: Path) -> None:
+    body = "chain: [mish, mish, 'where(x > 0.2, x, -x)']"
+    shutil.copy(ROOT / "specs" / "mish.yaml", tmp_path)
+    module = compiled(tmp_path, "jump", body)
+    assert "PIECED = true" in module.CUDA_SOURCE
+    x = torch.linspace(0.30, 0.50, 5001)
+    [y] = looked_up_by(emulated(module, "jump", tmp_path).forward, x)
+    exact = F.mish(F.mish(x.double()))
+    exact = torch.where(exact > 0.2, exact, -exact)
+    assert (y > 0).any()
+    assert (y < 0).any()
+    assert units(y, exact).max() < 3
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_only_floats_are_polynomials(emulate: Callable[[str], Emulated], dtype: torch.dtype) -> None:
     x = torch.linspace(-20, 20, 20_001).to(dtype)
