@@ -26,18 +26,14 @@ gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 
 SPEEDS := relu hardsigmoid hardswish hardtanh leaky_relu elu sigmoid tanh silu gelu gelu_tanh mish softplus relu_hardswish
 HEADLINE := hardsigmoid hardsigmoid_keras hardtanh relu_hardswish
-# chains, and what else is looked up or a polynomial
-CHAINS := add_min_gelu_scale gelu_gelu hardtanh_mish mish_add_hardtanh_scale mish_mish mish_tanh \
-  relu_leaky_relu_gelu_sigmoid scale_tanh_scale_sigmoid silu_half_clamp_tanh_clamp silu_hardswish silu_scale_silu \
-  softplus_tanh_mish_silu_hardtanh subtract_mish subtract_tanh_subtract tanh_gelu_mish_silu_sigmoid \
-  tanh_of_silu_then_gelu_hardtanh serf tanh_exp tanhshrink
+LIBRARY := $(filter-out conv_relu_hardswish, $(basename $(notdir $(wildcard specs/*.yaml))))
 measure: $(VENV)/.ready  # the figures of the README
 	python -m fusegen bench $(HEADLINE) --shape 4096x393216 --json docs/headline.json
 	python -m fusegen bench hardsigmoid gelu --sweep --seconds 0.3 --json docs/sweep.json --plot docs/pictures
 	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.6 --json docs/bench.json --plot docs/pictures
-	python -m fusegen bench $(CHAINS) --backward --dtype float32 --dtype bfloat16 --dtype float16 --no-compile --seconds 0.15 --json docs/chains.json
+	python -m fusegen bench $(LIBRARY) --backward --dtype float32 --dtype bfloat16 --dtype float16 --no-compile --seconds 0.12 --json docs/library.json
 	python docs/speed.py
-	python docs/predicted.py docs/bench.json docs/chains.json > docs/cost.md
+	python docs/predicted.py docs/library.json > docs/cost.md
 
 build: $(VENV)/.ready
 	python -m fusegen build

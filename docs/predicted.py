@@ -1,7 +1,7 @@
 """What `fusegen/cost.py` predicts of each kernel's speed, beside what was measured.
 
-    make measure            # on a GPU: writes the two files, and this table into docs/cost.md
-    python docs/predicted.py docs/bench.json docs/chains.json
+    make measure            # on a GPU: writes the file, and this table into docs/cost.md
+    python docs/predicted.py docs/library.json
 
 Both are shares of the speed of a copy of the same bytes. A kernel is predicted to be as fast as one unless
 its instructions take longer, what the chip's own functions wait included.

@@ -758,7 +758,7 @@ struct BackwardLaunches {
 // Where results are looked up in shared memory, functions of float16: the threads of a processor's one block, and from how
 // many elements on.
 constexpr int STAGED_THREADS = 1024;
-constexpr int64_t STAGED_FROM = int64_t(1) << 22;
+constexpr int64_t STAGED_FROM = int64_t(1) << 18;
 
 }  // namespace
 """

@@ -1129,7 +1129,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     """serf, where tensors of 4,096 elements are already large."""
     module: Any = ModuleType("serf")
     vars(module).update(vars(generated("serf")))
-    module.CUDA_TEXT, count = re.subn(r"int64_t\(1\) << 22", "4096", module.CUDA_TEXT)
+    module.CUDA_TEXT, count = re.subn(r"int64_t\(1\) << 18", "4096", module.CUDA_TEXT)
     assert count == 1
     return emulated(module, "serf", tmp_path_factory.mktemp("staged"))
 
