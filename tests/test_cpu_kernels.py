@@ -538,10 +538,9 @@ def test_the_loop_over_a_row_becomes_vector_instructions(name: str, kernel: str,
          *module.CPU_FLAGS, *module.CPU_ISA["AVX2"], "-fopt-info-vec-optimized", source],
         capture_output=True, text=True, check=True,
     ).stderr  # fmt: skip
+    # the second such loop, in float: the library's own functions of double are calls
     _, row = (k + 2 for k, line in enumerate(text.splitlines()) if line == "#pragma GCC ivdep")
-    assert (
-        f"kernel.cpp:{row}:" in told
-    )  # that loop in float, as the library's own functions of double are calls
+    assert f"kernel.cpp:{row}:" in told
 
 
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
