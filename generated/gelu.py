@@ -1479,9 +1479,9 @@ Shape plan(Call<N>& call, const View (&view)[N], bool given, int64_t bytes) {
   return shape;
 }
 
-// Asks for large pages below a new output on the CPU that malloc maps anew each time, which it does from 32 MiB on: the
-// first write to each small page is a fault, and these can take longer than the formula. Without large pages nothing
-// changes.
+// Asks for large pages below a new output on the CPU of 32 MiB or more, which malloc maps anew unless as much has been
+// freed: the first write to each small page is a fault, and these can take longer than the formula. Without large pages
+// nothing changes.
 void expect_writes(const View& out, int64_t bytes) {
 #if defined(__linux__) && !defined(ON_CUDA)
   constexpr uintptr_t PAGE = 1 << 21;
