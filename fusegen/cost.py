@@ -16,7 +16,7 @@ from fusegen.ir import Kernel, Math, operations
 from fusegen.launch import CLASSES
 from fusegen.ops import NESTED
 
-LIGHT, MEDIUM, HEAVY, TABLE, *_CUBIC = CLASSES
+LIGHT, MEDIUM, HEAVY, TESTED, TABLE, *_CUBIC = CLASSES
 CUBIC = dict(enumerate(_CUBIC, 1))  # by the tensors that are read
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
 # Instructions issued while a byte is moved: processors x lanes x GHz, over the TB/s of a copy. An H200's
@@ -27,7 +27,9 @@ BUDGET = BUDGETS[90]  # which decides, so that a module is the same for every ch
 LOOK_UP = {1: 7, 2: 12}  # instructions of an element that is looked up; by the tensors that are read
 PIECE = {1: 30, 2: 33}  # of one that a piece gives
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
-IN_DOUBLE = 3  # times what a function takes in float
+IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times what a function takes in float; as do those with erf in them
+TEST = 5  # instructions of an element whose rounding is tested
+IN_DOUBT = 0.03  # how often it is computed in double for all elements of a warp; measured of float16
 
 # instructions in float, and where 16 bits are kept of a result by the cheaper functions; 1 unless listed
 SLOTS: dict[str, tuple[int, int]] = {
@@ -67,6 +69,7 @@ SPECIAL: dict[str, int] = {
     "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
 }  # fmt: skip
 SPECIAL |= {name: SPECIAL[of] for name, of in NESTED.items()}
+ERFS = {name for name in SLOTS if name.startswith(("erf", "half_erfc", "ndtr", "times_ndtr", "mills"))}
 WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
 
 
@@ -84,7 +87,8 @@ def slots(kernel: Kernel, cheaper: bool) -> int:
     """
     each = [SLOTS.get(name, (1, 1))[cheaper] for name in operations(kernel)]
     if kernel.math is Math.DOUBLE:
-        each = [count * IN_DOUBLE if count > 1 else count for count in each]
+        times = (ERF_IN_DOUBLE if name in ERFS else IN_DOUBLE for name in operations(kernel))
+        each = [count * by if count > 1 else count for count, by in zip(each, times, strict=True)]
     return AROUND + len(kernel.inputs) + len(kernel.results) + sum(each)
 
 
@@ -106,15 +110,24 @@ def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
     return next((name for name, most in MOST.items() if a_byte <= most), HEAVY)
 
 
-def looked_up(kernel: Kernel, reads: int, cheaper: bool) -> bool:
-    """Whether 16-bit results are to be looked up: of a function of one element, or of its slope.
+def in_16_bits(kernel: Kernel, double: Kernel, reads: int, cheaper: bool, errs: bool) -> str | None:
+    """How double makes 16-bit results right: it settles what is in doubt, or has computed all there are.
+
+    None where nothing errs by more than in the math library, or there is neither time nor a table: a
+    function of several elements has more results.
 
     Args:
-        kernel: what is computed, on CUDA.
-        reads: the tensors that such a kernel reads: one, and the incoming gradient.
+        kernel: what is computed, on CUDA, in float.
+        double: the same in double.
+        reads: the tensors that a function of one element reads here, or its gradient.
         cheaper: whether its functions are those that 16-bit results take.
+        errs: whether any of them errs by more than the math library's.
     """
-    return _alone(kernel, reads) and slots(kernel, cheaper) + waits(kernel) > BUDGET * 2 * (reads + 1)
+    time = BUDGET * 2 * (len(kernel.inputs) + len(kernel.results))
+    each = slots(kernel, cheaper) + waits(kernel)
+    if errs and each + TEST + IN_DOUBT * slots(double, False) <= 0.92 * time:
+        return TESTED
+    return TABLE if alone(kernel, reads) and (errs or each > time) else None
 
 
 def pieced(kernel: Kernel, reads: int) -> bool:
@@ -128,9 +141,10 @@ def pieced(kernel: Kernel, reads: int) -> bool:
         reads: the tensors that such a kernel reads: one, and the incoming gradient.
     """
     nested = not NESTED.keys().isdisjoint(operations(kernel))
-    return _alone(kernel, reads) and (nested or slots(kernel, False) > 0.9 * BUDGET * 4 * (reads + 1))
+    most = 0.9 * BUDGET * 4 * (reads + 1)
+    return alone(kernel, reads) and not kernel.params and (nested or slots(kernel, False) > most)
 
 
-def _alone(kernel: Kernel, reads: int) -> bool:
-    """Whether nothing else decides a result, such as a scalar that is known only when the kernel runs."""
-    return (len(kernel.inputs), len(kernel.results)) == (reads, 1) and not kernel.params
+def alone(kernel: Kernel, reads: int) -> bool:
+    """Whether a kernel is a function of one element, or its gradient, so that 65,536 are all there are."""
+    return (len(kernel.inputs), len(kernel.results)) == (reads, 1)

@@ -19,6 +19,7 @@ class Element:
         header: the header that declares `cpp`, if any.
         cuda_load, cuda_store: from the element `v` to the math type, and from a value `v` back,
             rounded to nearest, ties to even.
+        cuda_store_two: so from values `a` and `b`, at once, where there are 16 bits.
     """
 
     dtype: str
@@ -29,6 +30,7 @@ class Element:
     header: str = ""
     cuda_load: str = "v"
     cuda_store: str = "v"
+    cuda_store_two: str = ""
 
     @property
     def bits(self) -> int:
@@ -56,9 +58,10 @@ ELEMENTS = {
     for element in (
         Element("float32", 6, Math.FLOAT, "float", "float"),
         Element("float16", 5, Math.FLOAT, "__half", "c10::Half", "torch/headeronly/util/Half.h",
-                "__half2float(v)", "__float2half_rn(v)"),
+                "__half2float(v)", "__float2half_rn(v)", "__floats2half2_rn(a, b)"),
         Element("bfloat16", 15, Math.FLOAT, "__nv_bfloat16", "c10::BFloat16",
-                "torch/headeronly/util/BFloat16.h", "__bfloat162float(v)", "__float2bfloat16_rn(v)"),
+                "torch/headeronly/util/BFloat16.h", "__bfloat162float(v)", "__float2bfloat16_rn(v)",
+                "__floats2bfloat162_rn(a, b)"),
         Element("float64", 7, Math.DOUBLE, "double", "double"),
     )
 }  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.cost import BUDGETS, CUBIC, TABLE, weight
+from fusegen.cost import BUDGETS, CUBIC, TABLE, TESTED, weight
 from fusegen.elements import ELEMENTS
 from fusegen.interval import REALS
 from fusegen.ir import Device
@@ -25,9 +25,13 @@ PROOF = (
 TWO_WORDS = (
     "What approximates is computed in two words, hi + lo, and rounded once; in float on CUDA arguments are."
 )
+BY_TEST = (
+    "Where the class is tested, results are computed again in double if what the formula may err by "
+    "decides how they are rounded."
+)
 BY_TABLE = (
     "Where the class is table, results are looked up among all 65,536, computed once in double: computing "
-    "each would take longer than moving it."
+    "each, and right, would take longer than moving it."
 )
 BY_PIECES = (
     "Where the class is cubic, results are cubic polynomials, fitted in double in 8,192 steps of |x| up to "
@@ -297,6 +301,7 @@ def written(found: Explanation, form: str) -> str:
     )
     lines += style.table(costs)
     kinds = {cost.kind for cost in found.costs}
+    lines += [style.word(BY_TEST)] if TESTED in kinds else []
     lines += [style.word(BY_TABLE)] if TABLE in kinds else []
     lines += [style.word(BY_PIECES)] if kinds & set(CUBIC.values()) else []
     if found.accuracies:

@@ -24,8 +24,8 @@ else:
 SHIPPED = Path(__file__).with_name("launch.toml")
 OWN = "launch.toml"  # a project's own, beside its specs
 BITS = (16, 32, 64)
-# by what an element computes, or that it is looked up, or a cubic polynomial, or times one
-CLASSES = ("light", "medium", "heavy", "table", "cubic", "cubic_slope")
+# by what an element computes, or that it is tested, looked up, or a cubic polynomial, or times one
+CLASSES = ("light", "medium", "heavy", "tested", "table", "cubic", "cubic_slope")
 FEWEST_THREADS, MOST_THREADS = 32, 256
 VECTORS = (1, 2, 4)
 MOST_KIB = 2**40

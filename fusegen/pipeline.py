@@ -16,6 +16,7 @@ write      texts by path         files, touched only when their bytes change
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.cost import CUBIC, LOOK_UP, PIECE, TABLE, cost, looked_up, pieced, slots
+from fusegen.cost import CUBIC, LOOK_UP, PIECE, TABLE, TEST, TESTED, cost, in_16_bits, pieced, slots
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
@@ -37,12 +38,12 @@ from fusegen.library import Library, load
 from fusegen.lower import lower, notes, uniforms
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
-from fusegen.printers.approximations import approximates, approximations
+from fusegen.printers.approximations import approximates, approximations, errs
 from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform, wide
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
-from fusegen.render import Binding
+from fusegen.render import Binding, Halves
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
@@ -53,7 +54,12 @@ from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
 WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once."
-LOOKED_UP = "In 16 bits results are looked up among all there are, as computing takes longer than moving."
+DOUBLE = {  # what it does for 16-bit results
+    TESTED: "In 16 bits double decides where it is in doubt how a result is rounded.",
+    TABLE: "In 16 bits results are looked up among all there are: to compute them right takes longer.",
+}
+DECLARED = "With other scalars than the spec's they are computed."
+HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
 PIECED = "In float32 results are cubic polynomials, as computing takes longer than moving."
 SINGLE = (
     "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
@@ -168,32 +174,45 @@ class Compilation:
         return self.spec.numerics == "accurate" and not is_arithmetic(*self.programs)
 
     @cached_property
-    def looked_up(self) -> tuple[bool, bool]:
-        """Whether forward and gradient are looked up where 16 bits are kept on CUDA."""
+    def in_16_bits(self) -> tuple[str | None, str | None]:
+        """How double makes 16-bit results of forward and gradient right on CUDA."""
         cheaper = approximates(self.kernels(Device.CUDA))
-        found = (looked_up(kernel, reads, cheaper) for reads, kernel in self.from_double(16))
-        return next(found, False), next(found, False)
+        found = (
+            in_16_bits(kernel, double, reads, cheaper, cheaper and errs(kernel))
+            for reads, kernel, double in self.from_double(16)
+        )
+        return next(found, None), next(found, None)
 
     @cached_property
     def pieced(self) -> tuple[bool, bool]:
         """Whether forward and gradient are cubic polynomials in float32 on CUDA."""
-        found = (pieced(kernel, reads) for reads, kernel in self.from_double(32))
+        found = (pieced(kernel, reads) for reads, kernel, _ in self.from_double(32))
         return next(found, False), next(found, False)
 
-    def from_double(self, bits: int) -> Iterator[tuple[int, Kernel]]:
-        """The kernels in float on CUDA, if double could compute for elements of so many bits beforehand.
+    def from_double(self, bits: int) -> Iterator[tuple[int, Kernel, Kernel]]:
+        """The kernels in float and in double on CUDA, if double may help elements of so many bits.
 
         Each comes with the tensors that it reads if it is a function of one element, or its gradient.
         """
         widths = {ELEMENTS[dtype].bits for dtype in self.spec.dtypes}
         approximate = self.spec.numerics == "accurate" and not self.arithmetic
         if approximate and {bits, 64} <= widths:
-            yield from enumerate((k for k in self.kernels(Device.CUDA) if k.math is Math.FLOAT), 1)
+            kernels = self.kernels(Device.CUDA)
+            by_math = ([k for k in kernels if k.math is math] for math in (Math.FLOAT, Math.DOUBLE))
+            yield from zip(itertools.count(1), *by_math, strict=False)
 
     @cached_property
     def cheaper(self) -> bool:
         """Whether there are cheaper functions for 16-bit results that are computed, on CUDA."""
-        return approximates(self.kernels(Device.CUDA)) and not all(self.looked_up)
+        return approximates(self.kernels(Device.CUDA)) and bool(self.computed)
+
+    @cached_property
+    def computed(self) -> tuple[Kernel, ...]:
+        """The kernels on CUDA whose 16-bit results are computed, if only with some scalars."""
+        kernels = self.kernels(Device.CUDA)
+        half = len(kernels) // 2
+        passes = zip((kernels[:half], kernels[half:]), self.in_16_bits, strict=True)
+        return tuple(k for some, how in passes if how != TABLE or self.spec.params for k in some)
 
     @cached_property
     def texts(self) -> render.Texts:
@@ -203,8 +222,6 @@ class Compilation:
         hosted = {let.name: let for program in self.programs for let in uniforms(program)}
         count = len(maths(self.spec.dtypes))
         forward, backward = kernels[Device.CUDA][0], kernels[Device.CUDA][count]
-        passes = (kernels[Device.CUDA][:count], kernels[Device.CUDA][count:])
-        computed = tuple(k for some, by in zip(passes, self.looked_up, strict=True) if not by for k in some)
         grad, *saved = self.derived.inputs
         from_output = tuple(saved) != self.composed.inputs
         return render.Texts(
@@ -217,8 +234,9 @@ class Compilation:
             ),
             functions={device: support(kernels[device]) for device in Device},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
+            declared=tuple(float(param.default) for param in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
-            approximations=approximations(computed) if self.cheaper else (),
+            approximations=approximations(self.computed) if self.cheaper else (),
             vectorised=vectorised(kernels[Device.CPU]),
             two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
@@ -241,12 +259,14 @@ class Compilation:
             for device in Device
         }
         said = says or (notation(self.spec),)
-        by_table, by_pieces = self.looked_up[functor == "Backward"], self.pieced[functor == "Backward"]
-        reads, beforehand = len(program.inputs), {}
-        if by_table:
-            beforehand[16] = TABLE, LOOK_UP[reads]
+        how, by_pieces = self.in_16_bits[functor == "Backward"], self.pieced[functor == "Backward"]
+        reads, by_double = len(program.inputs), {}
+        if how == TABLE:
+            by_double[16] = TABLE, LOOK_UP[reads]
+        if how == TESTED:
+            by_double[16] = TESTED, slots(kernels(Device.CUDA)[0], True) + TEST
         if by_pieces:
-            beforehand[32] = CUBIC[reads], PIECE[reads]
+            by_double[32] = CUBIC[reads], PIECE[reads]
         return render.KernelText(
             name=f"{self.spec.name}_{functor.lower()}",
             functor=functor,
@@ -261,34 +281,35 @@ class Compilation:
                         SINGLE if device is Device.CUDA and set(operations(kernel)) & set(SINGLES) else WIDE
                         for kernel in filter(wide, kernels(device)[:1])
                     ),
-                    *((LOOKED_UP,) if by_table and device is Device.CUDA else ()),
+                    *((DOUBLE[how],) if how and device is Device.CUDA else ()),
+                    *((DECLARED,) if how == TABLE and self.spec.params and device is Device.CUDA else ()),
                     *((PIECED,) if by_pieces and device is Device.CUDA else ()),
                 )
                 for device in Device
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
-            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), beforehand),
-            looked_up=by_table,
+            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_double),
+            halves=HALVES[how],
             pieced=by_pieces,
         )
 
     def shares(
-        self, name: str, kernels: tuple[Kernel, ...], beforehand: Mapping[int, tuple[str, int]]
+        self, name: str, kernels: tuple[Kernel, ...], by_double: Mapping[int, tuple[str, int]]
     ) -> tuple[render.Share, ...]:
         """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements.
 
         Args:
             name: of the kernel.
             kernels: one for each math type.
-            beforehand: the class and the instructions of what double has computed before, by bits.
+            by_double: the class and the instructions of what double computes before or settles, by bits.
         """
         elements = {ELEMENTS[dtype].bits: ELEMENTS[dtype] for dtype in self.spec.dtypes}
         by_math = {kernel.math: kernel for kernel in kernels}
         shares = []
         for bits, element in sorted(elements.items()):
             kernel, cheap = by_math[element.compute], self.cheaper and element.halves
-            what, each = beforehand.get(bits) or (cost(kernel, bits // 8, cheap), slots(kernel, cheap))
+            what, each = by_double.get(bits) or (cost(kernel, bits // 8, cheap), slots(kernel, cheap))
             shares.append(render.Share(bits, each, what, self.launches.chosen(name, what, bits)))
         return tuple(shares)
 

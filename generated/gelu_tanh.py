@@ -28,40 +28,6 @@ from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
-namespace approximate {
-
-__device__ __forceinline__ Approximate product_plus(Approximate a, Approximate b, Approximate c, Approximate d) {
-  return fmaf(a.v * b.v, c.v, d.v);
-}
-
-__device__ __forceinline__ Approximate lifted(Approximate x) {
-  return x;
-}
-
-__device__ __forceinline__ Approximate lift_back(Approximate x) {
-  return 1.0f;
-}
-
-__device__ __forceinline__ Approximate gate(Approximate x, Approximate t) {
-  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
-  return x.v * (t.v < 0.0f ? e * r : r);
-}
-
-__device__ __forceinline__ Approximate square_of_two(Approximate x) {
-  return x.v * x.v;
-}
-
-__device__ __forceinline__ Approximate gate_slope(Approximate a, Approximate b, Approximate t) {
-  const float e = ex4(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
-  return r * fmaf(a.v * b.v, e * r, t.v < 0.0f ? e : 1.0f);
-}
-
-__device__ __forceinline__ Approximate line_of_two(Approximate b, Approximate b_lo, Approximate a, Approximate a_lo, Approximate x) {
-  return fmaf(b.v, x.v, a.v + a_lo.v);
-}
-
-}  // namespace approximate
-
 namespace {
 
 // a b c + d
@@ -155,10 +121,10 @@ __device__ __forceinline__ M finite_below(M x) {
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 // Power 3: x³ is x³.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-template <typename M>
-__device__ __forceinline__ M gelu_tanh_forward(M x) {
-  const M finite_x = finite_below(x);
-  const Wide<M> t = finite_x * line_of_two(M(0.071354814f), M(2.3988325e-09f), M(1.5957031f), M(6.59966e-05f), square_of_two(finite_x));
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
+__device__ __forceinline__ float gelu_tanh_forward(float x) {
+  const float finite_x = finite_below(x);
+  const Wide<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
   return gate(finite_x, t);
 }
 
@@ -172,11 +138,11 @@ __device__ __forceinline__ double gelu_tanh_forward(double x) {
 // Power 3: x³ is x³.
 // Power 2: x² is x².
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-template <typename M>
-__device__ __forceinline__ M gelu_tanh_backward(M grad, M x) {
-  const M finite_x = clamp_max(clamp_min(x, M(-1099511600000.0f)), M(1099511600000.0f));
-  const Wide<M> t4 = finite_x * line_of_two(M(0.071354814f), M(2.3988325e-09f), M(1.5957031f), M(6.59966e-05f), square_of_two(finite_x));
-  return grad * gate_slope(finite_x, product_plus(finite_x, finite_x, M(0.21406445f), M(-4.534068e-08f)) + 1.5957692f, lifted(t4)) * lift_back(t4);
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
+__device__ __forceinline__ float gelu_tanh_backward(float grad, float x) {
+  const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
+  const Wide<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
+  return grad * gate_slope(finite_x, product_plus(finite_x, finite_x, 0.21406445f, -4.534068e-08f) + 1.5957692f, lifted(t4)) * lift_back(t4);
 }
 
 __device__ __forceinline__ double gelu_tanh_backward(double grad, double x) {
@@ -188,6 +154,7 @@ __device__ __forceinline__ double gelu_tanh_backward(double grad, double x) {
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = gelu_tanh_forward(in[0]);
@@ -197,6 +164,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = gelu_tanh_backward(in[0], in[1]);
@@ -809,10 +777,9 @@ struct Launch {
 };
 constexpr int64_t ANY = INT64_MAX;
 
-constexpr Launch LIGHT[] = {
-    {80, ANY, 128, 1},
-    {100, 16384, 128, 1},
-    {100, ANY, 128, 2},
+constexpr Launch TABLE[] = {
+    {80, 65536, 128, 1},
+    {80, ANY, 128, 2},
     {},
 };
 
@@ -829,69 +796,29 @@ constexpr Launch HEAVY_64[] = {
 };
 
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
 };
+
+// Where results are looked up in shared memory, functions of float16: the threads of a processor's one block, and from how
+// many elements on.
+constexpr int STAGED_THREADS = 1024;
+constexpr int64_t STAGED_FROM = int64_t(1) << 18;
 
 }  // namespace
 """
 
 CUDA_PRELUDE = r"""
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include <type_traits>
 
-// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's.
-namespace approximate {
-
-// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
-__device__ __forceinline__ float ex2(float x) {
-#ifdef __CUDACC__
-  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return exp2f(x);
-#endif
-}
-__device__ __forceinline__ float rcp(float x) {
-#ifdef __CUDACC__
-  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return 1.0f / x;
-#endif
-}
-__device__ __forceinline__ float ex4(float x) {
-  const float root = ex2(x);
-  return root * root;
-}
-
-struct Approximate {
-  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
-  __device__ __forceinline__ explicit operator float() const { return v; }
-  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
-  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
-  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
-  }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
-  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
-  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
-  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
-  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
-  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
-  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
-  float v;
-};
-
-}  // namespace approximate
-
-using approximate::Approximate;
 
 namespace {
 
@@ -950,12 +877,6 @@ __device__ __forceinline__ Power<Word<X>> power(X of) {
   return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
-template <>
-struct Words<Approximate> {
-  using one = Approximate;
-  using two = Approximate;
-};
-
 __device__ __forceinline__ float load(float v) { return v; }
 __device__ __forceinline__ float load(__half v) { return __half2float(v); }
 __device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
@@ -964,6 +885,29 @@ __device__ __forceinline__ void store(float& y, float v) { y = v; }
 __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
+
+__device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
+__device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
+
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
 
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
@@ -1008,7 +952,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
 }
 
 constexpr int MOST_THREADS = 256;  // of a block
@@ -1155,6 +1099,144 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
+// Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
+// while a graph is captured nobody can wait, so that the graph fills it anew each time.
+template <typename Kernel, int N>
+cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<uint64_t>& devices) {
+  const uint64_t bit = uint64_t(1) << (call.device & 63);
+  if (devices.load() & bit) return cudaSuccess;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  fill<<<(threads + 127) / 128, 128, 0, stream>>>(params<double>(call));
+  error = cudaGetLastError();
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  error = cudaStreamSynchronize(stream);
+  if (error == cudaSuccess) devices |= bit;
+  return error;
+}
+
+// 16-bit kernels whose results are looked up, since computing them right would take longer than moving them: a function
+// of one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
+// which the incoming gradient is multiplied with, is kept as a float.
+
+template <class F>
+using Entry = std::conditional_t<F::INPUTS == 1, uint16_t, uint32_t>;
+constexpr int ENTRIES = 65536;
+constexpr uint32_t NO_SLOPE = 0xffffffff;  // whatever the incoming gradient is, the result is 0
+
+template <class F, typename T>
+__device__ alignas(16) Entry<F> entries[ENTRIES];
+
+template <class F, typename T>
+__global__ void fill(const Params<double> p) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  double in[F::INPUTS], out[1];
+  in[F::INPUTS - 1] = load(same_bits<T>(uint16_t(i)));
+  if constexpr (F::INPUTS == 1) {
+    T y;
+    F::template element<T>(in, out, p);
+    store(y, same_bits<float>(to_odd(out[0])));
+    entries<F, T>[i] = same_bits<uint16_t>(y);
+  } else {
+    in[0] = INFINITY;
+    F::template element<T>(in, out, p);
+    const bool none = out[0] == 0;
+    in[0] = 1;
+    F::template element<T>(in, out, p);
+    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? to_odd(out[0]) : 0x7fc00000;
+  }
+}
+
+// Element results from what was looked up: it, or its product with the gradient.
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t*, uint16_t y) { return y; }
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t* in, uint32_t slope) {
+  T y;
+  store(y, slope == NO_SLOPE ? 0 : load(same_bits<T>(in[0])) * same_bits<float>(slope));
+  return same_bits<uint16_t>(y);
+}
+
+template <class F, typename T>
+struct LookedUp {
+  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
+  using Launches = typename F::Launches;
+  template <typename, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
+    out[0] = looked_up<T>(in, entries<F, T>[in[INPUTS - 1]]);
+  }
+};
+
+// A function of float16 has more entries in use than a processor's cache finds fast enough. For large dense tensors each
+// processor has one block, which looks up in shared memory. The entries get there past the registers, as do the vectors
+// of a thread: two are on their way while it looks up one.
+constexpr int AHEAD = 2;
+template <class F>
+__global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
+  constexpr int WIDTH = 8;
+  extern __shared__ uint16_t table[];
+  using Pairs = Vector<uint32_t>;  // of elements
+  const auto x = static_cast<const Pairs*>(call.data[0]);
+  const auto y = static_cast<Pairs*>(call.data[1]);
+  Pairs* const arriving = reinterpret_cast<Pairs*>(table + ENTRIES) + threadIdx.x;
+  const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
+  const auto fetch = [&](int64_t i, int slot) {
+    if (i < whole) __pipeline_memcpy_async(arriving + slot * STAGED_THREADS, x + i, sizeof(Pairs));
+    __pipeline_commit();
+  };
+#pragma unroll
+  for (int k = int(threadIdx.x) * WIDTH; k < ENTRIES; k += STAGED_THREADS * WIDTH)
+    __pipeline_memcpy_async(table + k, entries<F, __half> + k, sizeof(Pairs));
+  __pipeline_commit();
+  int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < AHEAD; ++k) fetch(i + k * turn, k);
+  __pipeline_wait_prior(AHEAD);
+  __syncthreads();
+#pragma unroll 1
+  for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % AHEAD) {
+    __pipeline_wait_prior(AHEAD - 1);
+    Pairs v = arriving[slot * STAGED_THREADS];
+    fetch(i + AHEAD * turn, slot);
+#pragma unroll
+    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
+    y[i] = v;
+  }
+  const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector
+  if (blockIdx.x == 0 && rest < call.numel)
+    static_cast<uint16_t*>(call.data[1])[rest] = table[static_cast<const uint16_t*>(call.data[0])[rest]];
+}
+
+template <class F, typename T, int N>
+cudaError_t look_up(const Call<N>& call) {
+  static std::atomic<uint64_t> devices{0};
+  cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
+  if (error != cudaSuccess) return error;
+  if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
+    constexpr int BYTES = ENTRIES * sizeof(Entry<F>) + AHEAD * STAGED_THREADS * 16;
+    const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= STAGED_FROM;
+    int most = 0, blocks = 0;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
+    cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, call.device);
+    if (dense && most >= BYTES) {
+      const auto kernel = staged<F>;
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+      if (error != cudaSuccess) return error;
+      kernel<<<blocks, STAGED_THREADS, BYTES, static_cast<cudaStream_t>(call.stream)>>>(call);
+      return cudaGetLastError();
+    }
+  }
+  return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_16(const Call<N>& call) {
+  if constexpr (F::HALVES == Halves::LOOKED_UP) return look_up<F, T>(call);
+  else return launch<F, T, M>(call);
+}
+
 // Makes a device the current one for a while.
 struct OnDevice {
   explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
@@ -1175,8 +1257,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
+      case 5: error = launch_16<F, __half, float>(call); break;  // float16
+      case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

@@ -87,7 +87,7 @@ __device__ __forceinline__ M finite_below(M x) {
 
 // x = mish(x),  y = tanh(x)
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
 __device__ __forceinline__ float mish_tanh_forward(float x) {
   const float finite_x = finite_below(x);
@@ -103,7 +103,7 @@ __device__ __forceinline__ double mish_tanh_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
 __device__ __forceinline__ float mish_tanh_backward(float grad, float x) {
   const float finite_x = finite_below(x);
@@ -120,7 +120,7 @@ __device__ __forceinline__ double mish_tanh_backward(double grad, double x) {
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
-  static constexpr bool LOOKED_UP = true;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
@@ -131,7 +131,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
-  static constexpr bool LOOKED_UP = true;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
@@ -843,6 +843,26 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 __device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
 __device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
 
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
+
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
 using Index = std::conditional_t<DENSE, int64_t, uint32_t>;
@@ -1036,15 +1056,6 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
-// The bits of a number in one type as a number of another.
-template <typename To, typename From>
-__device__ __forceinline__ To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "");
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
 // Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
 // while a graph is captured nobody can wait, so that the graph fills it anew each time.
 template <typename Kernel, int N>
@@ -1063,8 +1074,88 @@ cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<ui
   return error;
 }
 
-// 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
-// one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
+// A functor F may give most of its results at once, and the few that are left otherwise, which takes longer:
+// F::given says whether it gave an element, F::open gives a vector and says which elements are left, a bit each, and
+// F::otherwise computes one of these.
+
+// One element. As a call, what takes longer is there once and not for each element of a thread.
+template <typename M, int N>
+struct Values {
+  M at[N];
+};
+template <class F, typename T, typename M>
+__device__ __noinline__ Values<M, F::OUTPUTS> called(Values<M, F::INPUTS> in, const Params<M> p) {
+  Values<M, F::OUTPUTS> out;
+  F::template otherwise<T>(in.at, out.at, p);
+  return out;
+}
+template <class F, typename T, typename M>
+__device__ __forceinline__ void given_or_called(const M* in, M* out, const Params<M>& p) {
+  if (F::template given<T>(in, out, p)) return;
+  Values<M, F::INPUTS> left;
+#pragma unroll
+  for (int k = 0; k < F::INPUTS; ++k) left.at[k] = in[k];
+  const Values<M, F::OUTPUTS> found = called<F, T>(left, p);
+#pragma unroll
+  for (int k = 0; k < F::OUTPUTS; ++k) out[k] = found.at[k];
+}
+
+// Dense tensors. A thread stores all that is given, and then reads again what is left, and an end of fewer elements than
+// a block has: with a call where each element is, it would keep registers that other threads need.
+template <typename T, int VECTORS>
+__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
+  constexpr int WIDTH = 16 / sizeof(T);
+  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
+  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
+}
+template <class F, typename T, int VECTORS, typename M, int N>
+__device__ __noinline__ void settle(const Call<N>& call, uint32_t left, const Params<M>& p) {
+#pragma unroll 1
+  for (; left != 0; left &= left - 1) {
+    const int64_t i = where<T, VECTORS>(__ffs(left) - 1);
+    M in[F::INPUTS], out[F::OUTPUTS];
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(static_cast<const T*>(call.data[k])[i]);
+    if (!F::template given<T>(in, out, p)) F::template otherwise<T>(in, out, p);
+#pragma unroll
+    for (int k = 0; k < F::OUTPUTS; ++k) store(static_cast<T*>(call.data[F::INPUTS + k])[i], out[k]);
+  }
+}
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS)
+    settling(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool, const __grid_constant__ Params<M> p) {
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = VECTORS * WIDTH;
+  uint32_t left = 0;
+  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
+    Vector<T> v[VECTORS][N];
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k)
+        v[j][k] = vector(static_cast<const T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH), true);
+    }
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      const uint32_t open = F::open(v[j], p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) {
+        T* const to = static_cast<T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH);
+        if (open == 0) *reinterpret_cast<Vector<T>*>(to) = v[j][k];
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e)
+          if (open != 0 && (open >> e & 1) == 0) to[e] = v[j][k].at[e];
+      }
+      left |= open << j * WIDTH;
+    }
+  } else {
+#pragma unroll 1
+    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<T, VECTORS>(e) < call.numel) << e;
+  }
+  if (left != 0) settle<F, T, VECTORS>(call, left, p);
+}
+
+// 16-bit kernels whose results are looked up, since computing them right would take longer than moving them: a function
+// of one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
 // which the incoming gradient is multiplied with, is kept as a float.
 
 template <class F>
@@ -1074,14 +1165,6 @@ constexpr uint32_t NO_SLOPE = 0xffffffff;  // whatever the incoming gradient is,
 
 template <class F, typename T>
 __device__ alignas(16) Entry<F> entries[ENTRIES];
-
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-__device__ __forceinline__ uint32_t to_odd(double v) {
-  const float near = float(v);
-  const uint32_t bits = same_bits<uint32_t>(near);
-  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
-}
 
 template <class F, typename T>
 __global__ void fill(const Params<double> p) {
@@ -1183,12 +1266,6 @@ cudaError_t look_up(const Call<N>& call) {
     }
   }
   return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
-}
-
-template <class F, typename T, typename M, int N>
-cudaError_t launch_16(const Call<N>& call) {
-  if constexpr (F::LOOKED_UP) return look_up<F, T>(call);
-  else return launch<F, T, M>(call);
 }
 
 // Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
@@ -1321,105 +1398,58 @@ __global__ void __launch_bounds__(128) fit(const Params<double>) {
   around_zero<F>[i] = other;
 }
 
-// An element whose piece does not give it.
-template <class F>
-__device__ __forceinline__ float otherwise(const float* in, const Params<float>& p) {
-  const float x = in[F::INPUTS - 1];
-  const int piece = place(x).piece;
-  const float y = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
-  if (y == y) return y;
-  float out[1];
-  F::template element<float>(in, out, p);
-  return out[0];
-}
-// As a call, it is there once and not for each element of a thread.
-template <class F>
-__device__ __noinline__ float called(float first, float last) {
-  float in[F::INPUTS];
-  in[0] = first;
-  in[F::INPUTS - 1] = last;
-  return otherwise<F>(in, Params<float>());
-}
-
 template <class F, int READS = F::INPUTS>
 struct Pieced {
   static constexpr int INPUTS = READS, OUTPUTS = 1;
   using Launches = typename F::Launches;
-  // NaN where a piece does not give it.
-  static __device__ __forceinline__ float given(const float* in) {
+  // Whether a piece gives the result.
+  template <typename>
+  static __device__ __forceinline__ bool given(const float* in, float* out, const Params<float>&) {
     const Place at = place(in[INPUTS - 1]);
-    return result<F>(in, value(pieces<F>[at.piece], at.t));
+    out[0] = result<F>(in, value(pieces<F>[at.piece], at.t));
+    return out[0] == out[0];
   }
-  template <typename, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
-    const float y = given(in);
-    out[0] = y == y ? y : called<F>(in[0], in[INPUTS - 1]);
+  template <typename T, int N>
+  static __device__ __forceinline__ uint32_t open(Vector<T> (&v)[N], const Params<float>& p) {
+    uint32_t open = 0;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float in[INPUTS];
+#pragma unroll
+      for (int k = 0; k < INPUTS; ++k) in[k] = load(v[k].at[e]);
+      float y;
+      open |= uint32_t(!given<T>(in, &y, p)) << e;
+      store(v[INPUTS].at[e], y);
+    }
+    return open;
+  }
+  template <typename T>
+  static __device__ __forceinline__ void otherwise(const float* in, float* out, const Params<float>& p) {
+    const float x = in[INPUTS - 1];
+    const int piece = place(x).piece;
+    out[0] = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
+    if (out[0] != out[0]) F::template element<T>(in, out, p);
+  }
+  template <typename T, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
+    given_or_called<Pieced, T>(in, out, p);
   }
 };
 
-// Gradients of dense tensors. A thread stores all that pieces give, and then reads again what is left, and an end of
-// fewer elements than a block has: with a call where each element is, it would keep registers that other threads need.
-template <int VECTORS>
-__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
-  constexpr int WIDTH = 4;
-  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
-  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
-}
 template <class F, int VECTORS>
-__device__ __noinline__ void settle(const float* grad, const float* x, float* y, uint32_t left) {
-#pragma unroll 1
-  for (; left != 0; left &= left - 1) {  // elements, a bit each
-    const int64_t i = where<VECTORS>(__ffs(left) - 1);
-    const float in[] = {load(grad[i]), load(x[i])}, piece = Pieced<F>::given(in);
-    store(y[i], piece == piece ? piece : otherwise<F>(in, Params<float>()));
-  }
-}
-template <class F, int VECTORS>
-__global__ void __launch_bounds__(MOST_THREADS)
-    gradients(const __grid_constant__ Call<2 + Pieced<F>::OUTPUTS> call, bool, const Params<float>) {
-  using Floats = Vector<float>;
-  constexpr int WIDTH = 4, MANY = VECTORS * WIDTH;
-  const auto grad = static_cast<const float*>(call.data[0]), x = static_cast<const float*>(call.data[1]);
-  const auto y = static_cast<float*>(call.data[2]);
-  uint32_t left = 0;
-  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
-    Floats in[VECTORS][2];
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      in[j][0] = *reinterpret_cast<const Floats*>(grad + where<VECTORS>(j * WIDTH));
-      in[j][1] = *reinterpret_cast<const Floats*>(x + where<VECTORS>(j * WIDTH));
-    }
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      float* const to = y + where<VECTORS>(j * WIDTH);
-      Floats out;
-      uint32_t open = 0;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) {
-        const float each[] = {load(in[j][0].at[e]), load(in[j][1].at[e])};
-        store(out.at[e], Pieced<F>::given(each));
-        open |= uint32_t(out.at[e] != out.at[e]) << e;
-      }
-      if (open == 0) *reinterpret_cast<Floats*>(to) = out;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e)
-        if (open != 0 && (open >> e & 1) == 0) to[e] = out.at[e];
-      left |= open << j * WIDTH;
-    }
-  } else {
-#pragma unroll 1
-    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<VECTORS>(e) < call.numel) << e;
-  }
-  if (left != 0) settle<F, VECTORS>(grad, x, y, left);
-}
-template <class F, int VECTORS>
-constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = gradients<F, VECTORS>;
+constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = settling<Pieced<F, 2>, float, float, VECTORS>;
 
 template <class F, int N>
 cudaError_t launch_pieces(const Call<N>& call) {
   static std::atomic<uint64_t> devices{0};
   const cudaError_t error = filled(call, fit<F>, PIECES, devices);
   return error == cudaSuccess ? launch<Pieced<F>, float, float>(call) : error;
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_16(const Call<N>& call) {
+  if constexpr (F::HALVES == Halves::LOOKED_UP) return look_up<F, T>(call);
+  else return launch<F, T, M>(call);
 }
 
 template <class F, typename T, typename M, int N>

@@ -79,6 +79,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
 
 // y = sigmoid(x)
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// In 16 bits double decides where it is in doubt how a result is rounded.
 template <typename M>
 __device__ __forceinline__ M sigmoid_forward(M x) {
   return sigmoid(x);
@@ -90,6 +91,7 @@ __device__ __forceinline__ double sigmoid_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// In 16 bits double decides where it is in doubt how a result is rounded.
 template <typename M>
 __device__ __forceinline__ M sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(x);
@@ -102,6 +104,7 @@ __device__ __forceinline__ double sigmoid_backward(double grad, double x) {
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
+  static constexpr Halves HALVES = Halves::TESTED;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = sigmoid_forward(in[0]);
@@ -111,6 +114,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
+  static constexpr Halves HALVES = Halves::TESTED;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = sigmoid_backward(in[0], in[1]);
@@ -657,6 +661,12 @@ struct Launch {
 };
 constexpr int64_t ANY = INT64_MAX;
 
+constexpr Launch TESTED[] = {
+    {80, 32768, 128, 1},
+    {80, ANY, 128, 2},
+    {},
+};
+
 constexpr Launch LIGHT[] = {
     {80, ANY, 128, 1},
     {100, 16384, 128, 1},
@@ -671,10 +681,10 @@ constexpr Launch MEDIUM[] = {
 };
 
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
 };
 
 }  // namespace
@@ -682,6 +692,7 @@ struct BackwardLaunches {
 
 CUDA_PRELUDE = r"""
 #include <algorithm>
+#include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
@@ -806,6 +817,30 @@ __device__ __forceinline__ void store(float& y, float v) { y = v; }
 __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
+
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
+
+// Two results of 16 bits, side by side.
+__device__ __forceinline__ uint32_t pair(__half, float a, float b) { return same_bits<uint32_t>(__floats2half2_rn(a, b)); }
+__device__ __forceinline__ uint32_t pair(__nv_bfloat16, float a, float b) { return same_bits<uint32_t>(__floats2bfloat162_rn(a, b)); }
 
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
@@ -958,16 +993,19 @@ int chip_of(int device) {
   return 10 * major + minor;
 }
 
+template <class F, typename T, typename M, int VECTORS>
+constexpr auto dense_pointwise = pointwise<F, T, M, VECTORS>;
+
 template <class F, typename T, typename M>
 constexpr auto dense_kernel(int vectors) {
   constexpr const Launch* all = launches<F, T>();
   if constexpr (any_has(all, 4)) {
-    if (vectors == 4) return pointwise<F, T, M, 4>;
+    if (vectors == 4) return dense_pointwise<F, T, M, 4>;
   }
   if constexpr (any_has(all, 2)) {
-    if (vectors == 2) return pointwise<F, T, M, 2>;
+    if (vectors == 2) return dense_pointwise<F, T, M, 2>;
   }
-  return pointwise<F, T, M, 1>;
+  return dense_pointwise<F, T, M, 1>;
 }
 
 template <class F, typename T, typename M, int N>
@@ -997,6 +1035,167 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
+// A functor F may give most of its results at once, and the few that are left otherwise, which takes longer:
+// F::given says whether it gave an element, F::open gives a vector and says which elements are left, a bit each, and
+// F::otherwise computes one of these.
+
+// One element. As a call, what takes longer is there once and not for each element of a thread.
+template <typename M, int N>
+struct Values {
+  M at[N];
+};
+template <class F, typename T, typename M>
+__device__ __noinline__ Values<M, F::OUTPUTS> called(Values<M, F::INPUTS> in, const Params<M> p) {
+  Values<M, F::OUTPUTS> out;
+  F::template otherwise<T>(in.at, out.at, p);
+  return out;
+}
+template <class F, typename T, typename M>
+__device__ __forceinline__ void given_or_called(const M* in, M* out, const Params<M>& p) {
+  if (F::template given<T>(in, out, p)) return;
+  Values<M, F::INPUTS> left;
+#pragma unroll
+  for (int k = 0; k < F::INPUTS; ++k) left.at[k] = in[k];
+  const Values<M, F::OUTPUTS> found = called<F, T>(left, p);
+#pragma unroll
+  for (int k = 0; k < F::OUTPUTS; ++k) out[k] = found.at[k];
+}
+
+// Dense tensors. A thread stores all that is given, and then reads again what is left, and an end of fewer elements than
+// a block has: with a call where each element is, it would keep registers that other threads need.
+template <typename T, int VECTORS>
+__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
+  constexpr int WIDTH = 16 / sizeof(T);
+  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
+  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
+}
+template <class F, typename T, int VECTORS, typename M, int N>
+__device__ __noinline__ void settle(const Call<N>& call, uint32_t left, const Params<M>& p) {
+#pragma unroll 1
+  for (; left != 0; left &= left - 1) {
+    const int64_t i = where<T, VECTORS>(__ffs(left) - 1);
+    M in[F::INPUTS], out[F::OUTPUTS];
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(static_cast<const T*>(call.data[k])[i]);
+    if (!F::template given<T>(in, out, p)) F::template otherwise<T>(in, out, p);
+#pragma unroll
+    for (int k = 0; k < F::OUTPUTS; ++k) store(static_cast<T*>(call.data[F::INPUTS + k])[i], decltype(load(T()))(out[k]));
+  }
+}
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS)
+    settling(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool, const __grid_constant__ Params<M> p) {
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = VECTORS * WIDTH;
+  uint32_t left = 0;
+  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
+    Vector<T> v[VECTORS][N];
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k)
+        v[j][k] = vector(static_cast<const T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH), true);
+    }
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      const uint32_t open = F::open(v[j], p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) {
+        T* const to = static_cast<T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH);
+        if (open == 0) *reinterpret_cast<Vector<T>*>(to) = v[j][k];
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e)
+          if (open != 0 && (open >> e & 1) == 0) to[e] = v[j][k].at[e];
+      }
+      left |= open << j * WIDTH;
+    }
+  } else {
+#pragma unroll 1
+    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<T, VECTORS>(e) < call.numel) << e;
+  }
+  if (left != 0) settle<F, T, VECTORS>(call, left, p);
+}
+
+// 16-bit kernels whose results are those of double, rounded once. What the cheaper functions give errs by less than
+// MARGIN, unless terms cancel next to a zero; where so little decides how it is rounded, double does.
+template <class F>
+struct Tested {
+  static constexpr int INPUTS = F::INPUTS, OUTPUTS = F::OUTPUTS;
+  static constexpr float MARGIN = 0x1p-21f, ABOVE = 1 + MARGIN, BELOW = 1 - MARGIN;
+  using Launches = typename F::Launches;
+  template <typename T>
+  static __device__ __forceinline__ bool given(const Approximate* in, Approximate* out, const Params<Approximate>& p) {
+    F::template element<T>(in, out, p);
+    bool all = true;
+#pragma unroll
+    for (int k = 0; k < OUTPUTS; ++k) {
+      T above, below;
+      store(above, out[k].v * ABOVE);
+      store(below, out[k].v * BELOW);
+      all = all && same_bits<uint16_t>(above) == same_bits<uint16_t>(below);
+    }
+    return all;
+  }
+  template <typename T, int N>
+  static __device__ __forceinline__ uint32_t open(Vector<T> (&v)[N], const Params<Approximate>& p) {
+    constexpr int WIDTH = 8;
+    Approximate out[WIDTH][OUTPUTS];
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+      Approximate in[INPUTS];
+#pragma unroll
+      for (int k = 0; k < INPUTS; ++k) in[k] = load(v[k].at[e]);
+      F::template element<T>(in, out[e], p);
+    }
+    Vector<uint32_t> differ[OUTPUTS];  // pairs of elements, as one conversion gives them
+    uint32_t any = 0, open = 0;
+#pragma unroll
+    for (int k = 0; k < OUTPUTS; ++k) {
+      Vector<uint32_t> above;
+#pragma unroll
+      for (int i = 0; i < WIDTH / 2; ++i) {
+        const float a = out[2 * i][k].v, b = out[2 * i + 1][k].v;
+        above.at[i] = pair(T(), a * ABOVE, b * ABOVE);
+        differ[k].at[i] = above.at[i] ^ pair(T(), a * BELOW, b * BELOW);
+        any |= differ[k].at[i];
+      }
+      v[INPUTS + k] = same_bits<Vector<T>>(above);
+    }
+    if (any != 0) {
+#pragma unroll
+      for (int k = 0; k < OUTPUTS; ++k) {
+#pragma unroll
+        for (int i = 0; i < WIDTH / 2; ++i) {
+          const uint32_t first = (differ[k].at[i] & 0xffff) != 0, second = differ[k].at[i] > 0xffff;
+          open |= (first | second << 1) << 2 * i;
+        }
+      }
+    }
+    return open;
+  }
+  template <typename T>
+  static __device__ __forceinline__ void otherwise(const Approximate* in, Approximate* out, const Params<Approximate>&) {
+    double x[INPUTS], y[OUTPUTS];
+#pragma unroll
+    for (int k = 0; k < INPUTS; ++k) x[k] = in[k].v;
+    F::template element<T>(x, y, Params<double>());
+#pragma unroll
+    for (int k = 0; k < OUTPUTS; ++k) out[k] = same_bits<float>(to_odd(y[k]));
+  }
+  template <typename T, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
+    given_or_called<Tested, T>(in, out, p);
+  }
+};
+
+template <class F, typename T, int VECTORS>
+constexpr auto dense_pointwise<Tested<F>, T, Approximate, VECTORS> = settling<Tested<F>, T, Approximate, VECTORS>;
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_16(const Call<N>& call) {
+  if constexpr (F::HALVES == Halves::TESTED) return launch<Tested<F>, T, M>(call);
+  else return launch<F, T, M>(call);
+}
+
 // Makes a device the current one for a while.
 struct OnDevice {
   explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
@@ -1017,8 +1216,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
+      case 5: error = launch_16<F, __half, Approximate>(call); break;  // float16
+      case 15: error = launch_16<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

@@ -28,27 +28,6 @@ from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
-namespace approximate {
-
-__device__ __forceinline__ Approximate scaled(Approximate x, Approximate hi, Approximate lo) {
-  return x * hi;
-}
-
-__device__ __forceinline__ Approximate lifted(Approximate x) {
-  return x;
-}
-
-__device__ __forceinline__ Approximate lift_back(Approximate x) {
-  return 1.0f;
-}
-
-__device__ __forceinline__ Approximate sigmoid(Approximate x) {
-  const float e = ex4(-0.7213475204444817f * fabsf(x.v)), r = rcp(1.0f + e);
-  return x.v < 0.0f ? e * r : r;
-}
-
-}  // namespace approximate
-
 namespace {
 
 // x (hi + lo)
@@ -112,12 +91,12 @@ __device__ __forceinline__ M finite_above(M x) {
 // x = silu(x),  y = hardswish(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-template <typename M>
-__device__ __forceinline__ M silu_hardswish_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M after_silu_lifted = finite_x * sigmoid(lifted(finite_x));
-  const M after_silu = after_silu_lifted * lift_back(finite_x);
-  return scaled(after_silu_lifted * relu6(after_silu + 3.0f), M(0.16666666f), M(9.934108e-09f)) * lift_back(finite_x);
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
+__device__ __forceinline__ float silu_hardswish_forward(float x) {
+  const float finite_x = finite_below(x);
+  const float after_silu_lifted = finite_x * sigmoid(lifted(finite_x));
+  const float after_silu = after_silu_lifted * lift_back(finite_x);
+  return scaled(after_silu_lifted * relu6(after_silu + 3.0f), 0.16666666f, 9.934108e-09f) * lift_back(finite_x);
 }
 
 __device__ __forceinline__ double silu_hardswish_forward(double x) {
@@ -130,15 +109,14 @@ __device__ __forceinline__ double silu_hardswish_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
-template <typename M>
-__device__ __forceinline__ M silu_hardswish_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const M t_lifted = sigmoid(lifted(finite_x));
-  const M after_silu_lifted = finite_x * t_lifted;
-  const M after_silu = finite_x * t_lifted * lift_back(finite_x);
-  const M grad_t4 = scaled(grad, M(0.16666666f), M(9.934108e-09f));
+__device__ __forceinline__ float silu_hardswish_backward(float grad, float x) {
+  const float finite_x = finite_above(finite_below(x));
+  const float t_lifted = sigmoid(lifted(finite_x));
+  const float after_silu_lifted = finite_x * t_lifted;
+  const float after_silu = finite_x * t_lifted * lift_back(finite_x);
+  const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
   return fma(grad_t4, relu6(after_silu + 3.0f), after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f : grad_t4 * after_silu_lifted * lift_back(finite_x)) * fma(finite_x, sigmoid_slope(lifted(finite_x)), t_lifted) * lift_back(finite_x);
 }
 
@@ -154,7 +132,7 @@ __device__ __forceinline__ double silu_hardswish_backward(double grad, double x)
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
-  static constexpr bool LOOKED_UP = false;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   static constexpr bool PIECED = false;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
@@ -165,7 +143,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
-  static constexpr bool LOOKED_UP = true;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
@@ -749,8 +727,8 @@ struct Launch {
 };
 constexpr int64_t ANY = INT64_MAX;
 
-constexpr Launch MEDIUM[] = {
-    {80, 32768, 128, 1},
+constexpr Launch TABLE[] = {
+    {80, 65536, 128, 1},
     {80, ANY, 128, 2},
     {},
 };
@@ -767,12 +745,6 @@ constexpr Launch HEAVY_64[] = {
     {},
 };
 
-constexpr Launch TABLE[] = {
-    {80, 65536, 128, 1},
-    {80, ANY, 128, 2},
-    {},
-};
-
 constexpr Launch CUBIC_SLOPE[] = {
     {80, 4096, 128, 1},
     {80, ANY, 128, 2},
@@ -780,7 +752,7 @@ constexpr Launch CUBIC_SLOPE[] = {
 };
 
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
 };
 struct BackwardLaunches {
   static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY_64;
@@ -803,54 +775,6 @@ CUDA_PRELUDE = r"""
 #include <cuda_pipeline_primitives.h>
 #include <type_traits>
 
-// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's.
-namespace approximate {
-
-// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
-__device__ __forceinline__ float ex2(float x) {
-#ifdef __CUDACC__
-  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return exp2f(x);
-#endif
-}
-__device__ __forceinline__ float rcp(float x) {
-#ifdef __CUDACC__
-  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return 1.0f / x;
-#endif
-}
-__device__ __forceinline__ float ex4(float x) {
-  const float root = ex2(x);
-  return root * root;
-}
-
-struct Approximate {
-  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
-  __device__ __forceinline__ explicit operator float() const { return v; }
-  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
-  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
-  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
-  }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
-  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
-  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
-  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
-  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
-  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
-  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
-  float v;
-};
-
-}  // namespace approximate
-
-using approximate::Approximate;
 
 namespace {
 
@@ -909,12 +833,6 @@ __device__ __forceinline__ Power<Word<X>> power(X of) {
   return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
-template <>
-struct Words<Approximate> {
-  using one = Approximate;
-  using two = Approximate;
-};
-
 __device__ __forceinline__ float load(float v) { return v; }
 __device__ __forceinline__ float load(__half v) { return __half2float(v); }
 __device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
@@ -926,6 +844,26 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 
 __device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
 __device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
+
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
 
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
@@ -970,7 +908,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
 }
 
 constexpr int MOST_THREADS = 256;  // of a block
@@ -1120,15 +1058,6 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
-// The bits of a number in one type as a number of another.
-template <typename To, typename From>
-__device__ __forceinline__ To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "");
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
 // Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
 // while a graph is captured nobody can wait, so that the graph fills it anew each time.
 template <typename Kernel, int N>
@@ -1147,8 +1076,88 @@ cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<ui
   return error;
 }
 
-// 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
-// one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
+// A functor F may give most of its results at once, and the few that are left otherwise, which takes longer:
+// F::given says whether it gave an element, F::open gives a vector and says which elements are left, a bit each, and
+// F::otherwise computes one of these.
+
+// One element. As a call, what takes longer is there once and not for each element of a thread.
+template <typename M, int N>
+struct Values {
+  M at[N];
+};
+template <class F, typename T, typename M>
+__device__ __noinline__ Values<M, F::OUTPUTS> called(Values<M, F::INPUTS> in, const Params<M> p) {
+  Values<M, F::OUTPUTS> out;
+  F::template otherwise<T>(in.at, out.at, p);
+  return out;
+}
+template <class F, typename T, typename M>
+__device__ __forceinline__ void given_or_called(const M* in, M* out, const Params<M>& p) {
+  if (F::template given<T>(in, out, p)) return;
+  Values<M, F::INPUTS> left;
+#pragma unroll
+  for (int k = 0; k < F::INPUTS; ++k) left.at[k] = in[k];
+  const Values<M, F::OUTPUTS> found = called<F, T>(left, p);
+#pragma unroll
+  for (int k = 0; k < F::OUTPUTS; ++k) out[k] = found.at[k];
+}
+
+// Dense tensors. A thread stores all that is given, and then reads again what is left, and an end of fewer elements than
+// a block has: with a call where each element is, it would keep registers that other threads need.
+template <typename T, int VECTORS>
+__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
+  constexpr int WIDTH = 16 / sizeof(T);
+  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
+  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
+}
+template <class F, typename T, int VECTORS, typename M, int N>
+__device__ __noinline__ void settle(const Call<N>& call, uint32_t left, const Params<M>& p) {
+#pragma unroll 1
+  for (; left != 0; left &= left - 1) {
+    const int64_t i = where<T, VECTORS>(__ffs(left) - 1);
+    M in[F::INPUTS], out[F::OUTPUTS];
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(static_cast<const T*>(call.data[k])[i]);
+    if (!F::template given<T>(in, out, p)) F::template otherwise<T>(in, out, p);
+#pragma unroll
+    for (int k = 0; k < F::OUTPUTS; ++k) store(static_cast<T*>(call.data[F::INPUTS + k])[i], out[k]);
+  }
+}
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS)
+    settling(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool, const __grid_constant__ Params<M> p) {
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = VECTORS * WIDTH;
+  uint32_t left = 0;
+  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
+    Vector<T> v[VECTORS][N];
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k)
+        v[j][k] = vector(static_cast<const T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH), true);
+    }
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      const uint32_t open = F::open(v[j], p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) {
+        T* const to = static_cast<T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH);
+        if (open == 0) *reinterpret_cast<Vector<T>*>(to) = v[j][k];
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e)
+          if (open != 0 && (open >> e & 1) == 0) to[e] = v[j][k].at[e];
+      }
+      left |= open << j * WIDTH;
+    }
+  } else {
+#pragma unroll 1
+    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<T, VECTORS>(e) < call.numel) << e;
+  }
+  if (left != 0) settle<F, T, VECTORS>(call, left, p);
+}
+
+// 16-bit kernels whose results are looked up, since computing them right would take longer than moving them: a function
+// of one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
 // which the incoming gradient is multiplied with, is kept as a float.
 
 template <class F>
@@ -1158,14 +1167,6 @@ constexpr uint32_t NO_SLOPE = 0xffffffff;  // whatever the incoming gradient is,
 
 template <class F, typename T>
 __device__ alignas(16) Entry<F> entries[ENTRIES];
-
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-__device__ __forceinline__ uint32_t to_odd(double v) {
-  const float near = float(v);
-  const uint32_t bits = same_bits<uint32_t>(near);
-  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
-}
 
 template <class F, typename T>
 __global__ void fill(const Params<double> p) {
@@ -1267,12 +1268,6 @@ cudaError_t look_up(const Call<N>& call) {
     }
   }
   return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
-}
-
-template <class F, typename T, typename M, int N>
-cudaError_t launch_16(const Call<N>& call) {
-  if constexpr (F::LOOKED_UP) return look_up<F, T>(call);
-  else return launch<F, T, M>(call);
 }
 
 // Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
@@ -1405,105 +1400,58 @@ __global__ void __launch_bounds__(128) fit(const Params<double>) {
   around_zero<F>[i] = other;
 }
 
-// An element whose piece does not give it.
-template <class F>
-__device__ __forceinline__ float otherwise(const float* in, const Params<float>& p) {
-  const float x = in[F::INPUTS - 1];
-  const int piece = place(x).piece;
-  const float y = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
-  if (y == y) return y;
-  float out[1];
-  F::template element<float>(in, out, p);
-  return out[0];
-}
-// As a call, it is there once and not for each element of a thread.
-template <class F>
-__device__ __noinline__ float called(float first, float last) {
-  float in[F::INPUTS];
-  in[0] = first;
-  in[F::INPUTS - 1] = last;
-  return otherwise<F>(in, Params<float>());
-}
-
 template <class F, int READS = F::INPUTS>
 struct Pieced {
   static constexpr int INPUTS = READS, OUTPUTS = 1;
   using Launches = typename F::Launches;
-  // NaN where a piece does not give it.
-  static __device__ __forceinline__ float given(const float* in) {
+  // Whether a piece gives the result.
+  template <typename>
+  static __device__ __forceinline__ bool given(const float* in, float* out, const Params<float>&) {
     const Place at = place(in[INPUTS - 1]);
-    return result<F>(in, value(pieces<F>[at.piece], at.t));
+    out[0] = result<F>(in, value(pieces<F>[at.piece], at.t));
+    return out[0] == out[0];
   }
-  template <typename, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
-    const float y = given(in);
-    out[0] = y == y ? y : called<F>(in[0], in[INPUTS - 1]);
+  template <typename T, int N>
+  static __device__ __forceinline__ uint32_t open(Vector<T> (&v)[N], const Params<float>& p) {
+    uint32_t open = 0;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float in[INPUTS];
+#pragma unroll
+      for (int k = 0; k < INPUTS; ++k) in[k] = load(v[k].at[e]);
+      float y;
+      open |= uint32_t(!given<T>(in, &y, p)) << e;
+      store(v[INPUTS].at[e], y);
+    }
+    return open;
+  }
+  template <typename T>
+  static __device__ __forceinline__ void otherwise(const float* in, float* out, const Params<float>& p) {
+    const float x = in[INPUTS - 1];
+    const int piece = place(x).piece;
+    out[0] = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
+    if (out[0] != out[0]) F::template element<T>(in, out, p);
+  }
+  template <typename T, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
+    given_or_called<Pieced, T>(in, out, p);
   }
 };
 
-// Gradients of dense tensors. A thread stores all that pieces give, and then reads again what is left, and an end of
-// fewer elements than a block has: with a call where each element is, it would keep registers that other threads need.
-template <int VECTORS>
-__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
-  constexpr int WIDTH = 4;
-  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
-  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
-}
 template <class F, int VECTORS>
-__device__ __noinline__ void settle(const float* grad, const float* x, float* y, uint32_t left) {
-#pragma unroll 1
-  for (; left != 0; left &= left - 1) {  // elements, a bit each
-    const int64_t i = where<VECTORS>(__ffs(left) - 1);
-    const float in[] = {load(grad[i]), load(x[i])}, piece = Pieced<F>::given(in);
-    store(y[i], piece == piece ? piece : otherwise<F>(in, Params<float>()));
-  }
-}
-template <class F, int VECTORS>
-__global__ void __launch_bounds__(MOST_THREADS)
-    gradients(const __grid_constant__ Call<2 + Pieced<F>::OUTPUTS> call, bool, const Params<float>) {
-  using Floats = Vector<float>;
-  constexpr int WIDTH = 4, MANY = VECTORS * WIDTH;
-  const auto grad = static_cast<const float*>(call.data[0]), x = static_cast<const float*>(call.data[1]);
-  const auto y = static_cast<float*>(call.data[2]);
-  uint32_t left = 0;
-  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
-    Floats in[VECTORS][2];
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      in[j][0] = *reinterpret_cast<const Floats*>(grad + where<VECTORS>(j * WIDTH));
-      in[j][1] = *reinterpret_cast<const Floats*>(x + where<VECTORS>(j * WIDTH));
-    }
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      float* const to = y + where<VECTORS>(j * WIDTH);
-      Floats out;
-      uint32_t open = 0;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) {
-        const float each[] = {load(in[j][0].at[e]), load(in[j][1].at[e])};
-        store(out.at[e], Pieced<F>::given(each));
-        open |= uint32_t(out.at[e] != out.at[e]) << e;
-      }
-      if (open == 0) *reinterpret_cast<Floats*>(to) = out;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e)
-        if (open != 0 && (open >> e & 1) == 0) to[e] = out.at[e];
-      left |= open << j * WIDTH;
-    }
-  } else {
-#pragma unroll 1
-    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<VECTORS>(e) < call.numel) << e;
-  }
-  if (left != 0) settle<F, VECTORS>(grad, x, y, left);
-}
-template <class F, int VECTORS>
-constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = gradients<F, VECTORS>;
+constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = settling<Pieced<F, 2>, float, float, VECTORS>;
 
 template <class F, int N>
 cudaError_t launch_pieces(const Call<N>& call) {
   static std::atomic<uint64_t> devices{0};
   const cudaError_t error = filled(call, fit<F>, PIECES, devices);
   return error == cudaSuccess ? launch<Pieced<F>, float, float>(call) : error;
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_16(const Call<N>& call) {
+  if constexpr (F::HALVES == Halves::LOOKED_UP) return look_up<F, T>(call);
+  else return launch<F, T, M>(call);
 }
 
 template <class F, typename T, typename M, int N>
@@ -1532,8 +1480,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch_32<F, float, float>(call); break;  // float32
-      case 5: error = launch_16<F, __half, Approximate>(call); break;  // float16
-      case 15: error = launch_16<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
+      case 5: error = launch_16<F, __half, float>(call); break;  // float16
+      case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

@@ -28,29 +28,6 @@ from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
-namespace approximate {
-
-__device__ __forceinline__ Approximate words(Approximate hi, Approximate lo) {
-  return hi;
-}
-
-__device__ __forceinline__ Approximate times_tanh_softplus_at_two(Approximate x) {
-  const float e = ex4(-0.7213475204444817f * fabsf(x.v));
-  const float n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
-  const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));
-  return x.v * (n * r);
-}
-
-__device__ __forceinline__ Approximate times_tanh_softplus_slope_at_two(Approximate x) {
-  const float e = ex4(-0.7213475204444817f * fabsf(x.v));
-  const float n = x.v > 0.0f ? fmaf(2.0f, e, 1.0f) : e * (e + 2.0f);
-  const float r = rcp(n + (x.v > 0.0f ? 2.0f * e * e : 2.0f));
-  const float slope = (x.v > 0.0f ? e : 1.0f) * (4.0f * e) * (1.0f + e) * (r * r);
-  return n * r + (x.v > 20.0f ? 20.0f : x.v) * slope;
-}
-
-}  // namespace approximate
-
 namespace {
 
 // x tanh(softplus(x))
@@ -104,11 +81,11 @@ __device__ __forceinline__ M finite_below(M x) {
 
 // x = x - 0.7,  y = mish(x)
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
-template <typename M>
-__device__ __forceinline__ M subtract_mish_forward(M x) {
-  const M finite_x = finite_below(x);
-  const Wide<M> step1 = finite_x - words(M(0.7f), M(1.1920929e-08f));
+__device__ __forceinline__ float subtract_mish_forward(float x) {
+  const float finite_x = finite_below(x);
+  const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);
   return times_tanh_softplus_at_two(step1);
 }
 
@@ -120,11 +97,11 @@ __device__ __forceinline__ double subtract_mish_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
-template <typename M>
-__device__ __forceinline__ M subtract_mish_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Wide<M> step1 = finite_x - words(M(0.7f), M(1.1920929e-08f));
+__device__ __forceinline__ float subtract_mish_backward(float grad, float x) {
+  const float finite_x = finite_below(x);
+  const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);
   return grad * times_tanh_softplus_slope_at_two(step1);
 }
 
@@ -137,6 +114,7 @@ __device__ __forceinline__ double subtract_mish_backward(double grad, double x) 
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
@@ -147,6 +125,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   static constexpr bool PIECED = true;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
@@ -715,8 +694,8 @@ struct Launch {
 };
 constexpr int64_t ANY = INT64_MAX;
 
-constexpr Launch MEDIUM[] = {
-    {80, 32768, 128, 1},
+constexpr Launch TABLE[] = {
+    {80, 65536, 128, 1},
     {80, ANY, 128, 2},
     {},
 };
@@ -740,11 +719,16 @@ constexpr Launch CUBIC_SLOPE[] = {
 };
 
 struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = CUBIC, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
 };
+
+// Where results are looked up in shared memory, functions of float16: the threads of a processor's one block, and from how
+// many elements on.
+constexpr int STAGED_THREADS = 1024;
+constexpr int64_t STAGED_FROM = int64_t(1) << 18;
 
 }  // namespace
 """
@@ -755,56 +739,9 @@ CUDA_PRELUDE = r"""
 #include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include <type_traits>
 
-// Computes for 16-bit results: a float with cheaper functions, whose errors of a few units of float's last
-// place are far below half a unit of the result's.
-namespace approximate {
-
-// 2^x and 1 / x as the chip has them, without subnormals, and 4^x with them.
-__device__ __forceinline__ float ex2(float x) {
-#ifdef __CUDACC__
-  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return exp2f(x);
-#endif
-}
-__device__ __forceinline__ float rcp(float x) {
-#ifdef __CUDACC__
-  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-#else
-  return 1.0f / x;
-#endif
-}
-__device__ __forceinline__ float ex4(float x) {
-  const float root = ex2(x);
-  return root * root;
-}
-
-struct Approximate {
-  __host__ __device__ __forceinline__ Approximate(float v = 0) : v(v) {}
-  __device__ __forceinline__ explicit operator float() const { return v; }
-  friend __device__ __forceinline__ Approximate operator+(Approximate a, Approximate b) { return a.v + b.v; }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a, Approximate b) { return a.v - b.v; }
-  friend __device__ __forceinline__ Approximate operator*(Approximate a, Approximate b) { return a.v * b.v; }
-  friend __device__ __forceinline__ Approximate operator/(Approximate a, Approximate b) {
-    return a.v * (0.25f * rcp(0.25f * b.v));  // a quarter, since it flushes the inverse of the largest
-  }
-  friend __device__ __forceinline__ Approximate operator-(Approximate a) { return -a.v; }
-  friend __device__ __forceinline__ bool operator<(Approximate a, Approximate b) { return a.v < b.v; }
-  friend __device__ __forceinline__ bool operator<=(Approximate a, Approximate b) { return a.v <= b.v; }
-  friend __device__ __forceinline__ bool operator>(Approximate a, Approximate b) { return a.v > b.v; }
-  friend __device__ __forceinline__ bool operator>=(Approximate a, Approximate b) { return a.v >= b.v; }
-  friend __device__ __forceinline__ bool operator==(Approximate a, Approximate b) { return a.v == b.v; }
-  friend __device__ __forceinline__ bool operator!=(Approximate a, Approximate b) { return a.v != b.v; }
-  float v;
-};
-
-}  // namespace approximate
-
-using approximate::Approximate;
 
 namespace {
 
@@ -863,12 +800,6 @@ __device__ __forceinline__ Power<Word<X>> power(X of) {
   return {e.more, power_of_two<Word<X>>(e.n + 64)};
 }
 
-template <>
-struct Words<Approximate> {
-  using one = Approximate;
-  using two = Approximate;
-};
-
 __device__ __forceinline__ float load(float v) { return v; }
 __device__ __forceinline__ float load(__half v) { return __half2float(v); }
 __device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
@@ -877,6 +808,29 @@ __device__ __forceinline__ void store(float& y, float v) { y = v; }
 __device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
 __device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
 __device__ __forceinline__ void store(double& y, double v) { y = v; }
+
+__device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
+__device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
+
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
 
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
@@ -921,7 +875,7 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
   for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
   F::template element<T>(in, out, p);
 #pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], decltype(load(T()))(out[k]));
+  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
 }
 
 constexpr int MOST_THREADS = 256;  // of a block
@@ -1071,15 +1025,6 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
-// The bits of a number in one type as a number of another.
-template <typename To, typename From>
-__device__ __forceinline__ To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "");
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
 // Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
 // while a graph is captured nobody can wait, so that the graph fills it anew each time.
 template <typename Kernel, int N>
@@ -1096,6 +1041,200 @@ cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<ui
   error = cudaStreamSynchronize(stream);
   if (error == cudaSuccess) devices |= bit;
   return error;
+}
+
+// A functor F may give most of its results at once, and the few that are left otherwise, which takes longer:
+// F::given says whether it gave an element, F::open gives a vector and says which elements are left, a bit each, and
+// F::otherwise computes one of these.
+
+// One element. As a call, what takes longer is there once and not for each element of a thread.
+template <typename M, int N>
+struct Values {
+  M at[N];
+};
+template <class F, typename T, typename M>
+__device__ __noinline__ Values<M, F::OUTPUTS> called(Values<M, F::INPUTS> in, const Params<M> p) {
+  Values<M, F::OUTPUTS> out;
+  F::template otherwise<T>(in.at, out.at, p);
+  return out;
+}
+template <class F, typename T, typename M>
+__device__ __forceinline__ void given_or_called(const M* in, M* out, const Params<M>& p) {
+  if (F::template given<T>(in, out, p)) return;
+  Values<M, F::INPUTS> left;
+#pragma unroll
+  for (int k = 0; k < F::INPUTS; ++k) left.at[k] = in[k];
+  const Values<M, F::OUTPUTS> found = called<F, T>(left, p);
+#pragma unroll
+  for (int k = 0; k < F::OUTPUTS; ++k) out[k] = found.at[k];
+}
+
+// Dense tensors. A thread stores all that is given, and then reads again what is left, and an end of fewer elements than
+// a block has: with a call where each element is, it would keep registers that other threads need.
+template <typename T, int VECTORS>
+__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
+  constexpr int WIDTH = 16 / sizeof(T);
+  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
+  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
+}
+template <class F, typename T, int VECTORS, typename M, int N>
+__device__ __noinline__ void settle(const Call<N>& call, uint32_t left, const Params<M>& p) {
+#pragma unroll 1
+  for (; left != 0; left &= left - 1) {
+    const int64_t i = where<T, VECTORS>(__ffs(left) - 1);
+    M in[F::INPUTS], out[F::OUTPUTS];
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(static_cast<const T*>(call.data[k])[i]);
+    if (!F::template given<T>(in, out, p)) F::template otherwise<T>(in, out, p);
+#pragma unroll
+    for (int k = 0; k < F::OUTPUTS; ++k) store(static_cast<T*>(call.data[F::INPUTS + k])[i], out[k]);
+  }
+}
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS)
+    settling(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool, const __grid_constant__ Params<M> p) {
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = VECTORS * WIDTH;
+  uint32_t left = 0;
+  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
+    Vector<T> v[VECTORS][N];
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k)
+        v[j][k] = vector(static_cast<const T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH), true);
+    }
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      const uint32_t open = F::open(v[j], p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) {
+        T* const to = static_cast<T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH);
+        if (open == 0) *reinterpret_cast<Vector<T>*>(to) = v[j][k];
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e)
+          if (open != 0 && (open >> e & 1) == 0) to[e] = v[j][k].at[e];
+      }
+      left |= open << j * WIDTH;
+    }
+  } else {
+#pragma unroll 1
+    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<T, VECTORS>(e) < call.numel) << e;
+  }
+  if (left != 0) settle<F, T, VECTORS>(call, left, p);
+}
+
+// 16-bit kernels whose results are looked up, since computing them right would take longer than moving them: a function
+// of one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
+// which the incoming gradient is multiplied with, is kept as a float.
+
+template <class F>
+using Entry = std::conditional_t<F::INPUTS == 1, uint16_t, uint32_t>;
+constexpr int ENTRIES = 65536;
+constexpr uint32_t NO_SLOPE = 0xffffffff;  // whatever the incoming gradient is, the result is 0
+
+template <class F, typename T>
+__device__ alignas(16) Entry<F> entries[ENTRIES];
+
+template <class F, typename T>
+__global__ void fill(const Params<double> p) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  double in[F::INPUTS], out[1];
+  in[F::INPUTS - 1] = load(same_bits<T>(uint16_t(i)));
+  if constexpr (F::INPUTS == 1) {
+    T y;
+    F::template element<T>(in, out, p);
+    store(y, same_bits<float>(to_odd(out[0])));
+    entries<F, T>[i] = same_bits<uint16_t>(y);
+  } else {
+    in[0] = INFINITY;
+    F::template element<T>(in, out, p);
+    const bool none = out[0] == 0;
+    in[0] = 1;
+    F::template element<T>(in, out, p);
+    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? to_odd(out[0]) : 0x7fc00000;
+  }
+}
+
+// Element results from what was looked up: it, or its product with the gradient.
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t*, uint16_t y) { return y; }
+template <typename T>
+__device__ __forceinline__ uint16_t looked_up(const uint16_t* in, uint32_t slope) {
+  T y;
+  store(y, slope == NO_SLOPE ? 0 : load(same_bits<T>(in[0])) * same_bits<float>(slope));
+  return same_bits<uint16_t>(y);
+}
+
+template <class F, typename T>
+struct LookedUp {
+  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
+  using Launches = typename F::Launches;
+  template <typename, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
+    out[0] = looked_up<T>(in, entries<F, T>[in[INPUTS - 1]]);
+  }
+};
+
+// A function of float16 has more entries in use than a processor's cache finds fast enough. For large dense tensors each
+// processor has one block, which looks up in shared memory. The entries get there past the registers, as do the vectors
+// of a thread: two are on their way while it looks up one.
+constexpr int AHEAD = 2;
+template <class F>
+__global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
+  constexpr int WIDTH = 8;
+  extern __shared__ uint16_t table[];
+  using Pairs = Vector<uint32_t>;  // of elements
+  const auto x = static_cast<const Pairs*>(call.data[0]);
+  const auto y = static_cast<Pairs*>(call.data[1]);
+  Pairs* const arriving = reinterpret_cast<Pairs*>(table + ENTRIES) + threadIdx.x;
+  const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
+  const auto fetch = [&](int64_t i, int slot) {
+    if (i < whole) __pipeline_memcpy_async(arriving + slot * STAGED_THREADS, x + i, sizeof(Pairs));
+    __pipeline_commit();
+  };
+#pragma unroll
+  for (int k = int(threadIdx.x) * WIDTH; k < ENTRIES; k += STAGED_THREADS * WIDTH)
+    __pipeline_memcpy_async(table + k, entries<F, __half> + k, sizeof(Pairs));
+  __pipeline_commit();
+  int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < AHEAD; ++k) fetch(i + k * turn, k);
+  __pipeline_wait_prior(AHEAD);
+  __syncthreads();
+#pragma unroll 1
+  for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % AHEAD) {
+    __pipeline_wait_prior(AHEAD - 1);
+    Pairs v = arriving[slot * STAGED_THREADS];
+    fetch(i + AHEAD * turn, slot);
+#pragma unroll
+    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
+    y[i] = v;
+  }
+  const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector
+  if (blockIdx.x == 0 && rest < call.numel)
+    static_cast<uint16_t*>(call.data[1])[rest] = table[static_cast<const uint16_t*>(call.data[0])[rest]];
+}
+
+template <class F, typename T, int N>
+cudaError_t look_up(const Call<N>& call) {
+  static std::atomic<uint64_t> devices{0};
+  cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
+  if (error != cudaSuccess) return error;
+  if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
+    constexpr int BYTES = ENTRIES * sizeof(Entry<F>) + AHEAD * STAGED_THREADS * 16;
+    const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= STAGED_FROM;
+    int most = 0, blocks = 0;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
+    cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, call.device);
+    if (dense && most >= BYTES) {
+      const auto kernel = staged<F>;
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+      if (error != cudaSuccess) return error;
+      kernel<<<blocks, STAGED_THREADS, BYTES, static_cast<cudaStream_t>(call.stream)>>>(call);
+      return cudaGetLastError();
+    }
+  }
+  return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
 }
 
 // Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
@@ -1228,105 +1367,58 @@ __global__ void __launch_bounds__(128) fit(const Params<double>) {
   around_zero<F>[i] = other;
 }
 
-// An element whose piece does not give it.
-template <class F>
-__device__ __forceinline__ float otherwise(const float* in, const Params<float>& p) {
-  const float x = in[F::INPUTS - 1];
-  const int piece = place(x).piece;
-  const float y = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
-  if (y == y) return y;
-  float out[1];
-  F::template element<float>(in, out, p);
-  return out[0];
-}
-// As a call, it is there once and not for each element of a thread.
-template <class F>
-__device__ __noinline__ float called(float first, float last) {
-  float in[F::INPUTS];
-  in[0] = first;
-  in[F::INPUTS - 1] = last;
-  return otherwise<F>(in, Params<float>());
-}
-
 template <class F, int READS = F::INPUTS>
 struct Pieced {
   static constexpr int INPUTS = READS, OUTPUTS = 1;
   using Launches = typename F::Launches;
-  // NaN where a piece does not give it.
-  static __device__ __forceinline__ float given(const float* in) {
+  // Whether a piece gives the result.
+  template <typename>
+  static __device__ __forceinline__ bool given(const float* in, float* out, const Params<float>&) {
     const Place at = place(in[INPUTS - 1]);
-    return result<F>(in, value(pieces<F>[at.piece], at.t));
+    out[0] = result<F>(in, value(pieces<F>[at.piece], at.t));
+    return out[0] == out[0];
   }
-  template <typename, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
-    const float y = given(in);
-    out[0] = y == y ? y : called<F>(in[0], in[INPUTS - 1]);
+  template <typename T, int N>
+  static __device__ __forceinline__ uint32_t open(Vector<T> (&v)[N], const Params<float>& p) {
+    uint32_t open = 0;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float in[INPUTS];
+#pragma unroll
+      for (int k = 0; k < INPUTS; ++k) in[k] = load(v[k].at[e]);
+      float y;
+      open |= uint32_t(!given<T>(in, &y, p)) << e;
+      store(v[INPUTS].at[e], y);
+    }
+    return open;
+  }
+  template <typename T>
+  static __device__ __forceinline__ void otherwise(const float* in, float* out, const Params<float>& p) {
+    const float x = in[INPUTS - 1];
+    const int piece = place(x).piece;
+    out[0] = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
+    if (out[0] != out[0]) F::template element<T>(in, out, p);
+  }
+  template <typename T, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
+    given_or_called<Pieced, T>(in, out, p);
   }
 };
 
-// Gradients of dense tensors. A thread stores all that pieces give, and then reads again what is left, and an end of
-// fewer elements than a block has: with a call where each element is, it would keep registers that other threads need.
-template <int VECTORS>
-__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
-  constexpr int WIDTH = 4;
-  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
-  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
-}
 template <class F, int VECTORS>
-__device__ __noinline__ void settle(const float* grad, const float* x, float* y, uint32_t left) {
-#pragma unroll 1
-  for (; left != 0; left &= left - 1) {  // elements, a bit each
-    const int64_t i = where<VECTORS>(__ffs(left) - 1);
-    const float in[] = {load(grad[i]), load(x[i])}, piece = Pieced<F>::given(in);
-    store(y[i], piece == piece ? piece : otherwise<F>(in, Params<float>()));
-  }
-}
-template <class F, int VECTORS>
-__global__ void __launch_bounds__(MOST_THREADS)
-    gradients(const __grid_constant__ Call<2 + Pieced<F>::OUTPUTS> call, bool, const Params<float>) {
-  using Floats = Vector<float>;
-  constexpr int WIDTH = 4, MANY = VECTORS * WIDTH;
-  const auto grad = static_cast<const float*>(call.data[0]), x = static_cast<const float*>(call.data[1]);
-  const auto y = static_cast<float*>(call.data[2]);
-  uint32_t left = 0;
-  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
-    Floats in[VECTORS][2];
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      in[j][0] = *reinterpret_cast<const Floats*>(grad + where<VECTORS>(j * WIDTH));
-      in[j][1] = *reinterpret_cast<const Floats*>(x + where<VECTORS>(j * WIDTH));
-    }
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      float* const to = y + where<VECTORS>(j * WIDTH);
-      Floats out;
-      uint32_t open = 0;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) {
-        const float each[] = {load(in[j][0].at[e]), load(in[j][1].at[e])};
-        store(out.at[e], Pieced<F>::given(each));
-        open |= uint32_t(out.at[e] != out.at[e]) << e;
-      }
-      if (open == 0) *reinterpret_cast<Floats*>(to) = out;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e)
-        if (open != 0 && (open >> e & 1) == 0) to[e] = out.at[e];
-      left |= open << j * WIDTH;
-    }
-  } else {
-#pragma unroll 1
-    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<VECTORS>(e) < call.numel) << e;
-  }
-  if (left != 0) settle<F, VECTORS>(grad, x, y, left);
-}
-template <class F, int VECTORS>
-constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = gradients<F, VECTORS>;
+constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = settling<Pieced<F, 2>, float, float, VECTORS>;
 
 template <class F, int N>
 cudaError_t launch_pieces(const Call<N>& call) {
   static std::atomic<uint64_t> devices{0};
   const cudaError_t error = filled(call, fit<F>, PIECES, devices);
   return error == cudaSuccess ? launch<Pieced<F>, float, float>(call) : error;
+}
+
+template <class F, typename T, typename M, int N>
+cudaError_t launch_16(const Call<N>& call) {
+  if constexpr (F::HALVES == Halves::LOOKED_UP) return look_up<F, T>(call);
+  else return launch<F, T, M>(call);
 }
 
 template <class F, typename T, typename M, int N>
@@ -1355,8 +1447,8 @@ const char* launched(const Call<N>& call) {
   cudaError_t error = here.error;
   if (error == cudaSuccess) switch (call.dtype) {
       case 6: error = launch_32<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, Approximate>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, Approximate>(call); break;  // bfloat16
+      case 5: error = launch_16<F, __half, float>(call); break;  // float16
+      case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
       case 7: error = launch<F, double, double>(call); break;  // float64
     }
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

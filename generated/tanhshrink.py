@@ -81,7 +81,7 @@ __device__ __forceinline__ M tanh_shrink(M x) {
 }
 
 // y = x - tanh(x)
-// In 16 bits results are looked up among all there are, as computing takes longer than moving.
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
 template <typename M>
 __device__ __forceinline__ M tanhshrink_forward(M x) {
   return tanh_shrink(x);
@@ -105,7 +105,7 @@ __device__ __forceinline__ double tanhshrink_backward(double grad, double x) {
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
-  static constexpr bool LOOKED_UP = true;
+  static constexpr Halves HALVES = Halves::LOOKED_UP;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = tanhshrink_forward(in[0]);
@@ -115,7 +115,7 @@ struct Forward {
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
-  static constexpr bool LOOKED_UP = false;
+  static constexpr Halves HALVES = Halves::COMPUTED;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = tanhshrink_backward(in[0], in[1]);
@@ -886,6 +886,26 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 __device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
 __device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
 
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+__device__ __forceinline__ To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+__device__ __forceinline__ uint32_t to_odd(double v) {
+  const float near = float(v);
+  const uint32_t bits = same_bits<uint32_t>(near);
+  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
+}
+
 // The index of an element: a division by 64 bits would cost more than all the rest.
 template <bool DENSE>
 using Index = std::conditional_t<DENSE, int64_t, uint32_t>;
@@ -1076,15 +1096,6 @@ cudaError_t launch(const Call<N>& call) {
   return cudaGetLastError();
 }
 
-// The bits of a number in one type as a number of another.
-template <typename To, typename From>
-__device__ __forceinline__ To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "");
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
 // Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
 // while a graph is captured nobody can wait, so that the graph fills it anew each time.
 template <typename Kernel, int N>
@@ -1103,8 +1114,8 @@ cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<ui
   return error;
 }
 
-// 16-bit kernels whose results are looked up, since computing them would take longer than moving them: a function of
-// one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
+// 16-bit kernels whose results are looked up, since computing them right would take longer than moving them: a function
+// of one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
 // which the incoming gradient is multiplied with, is kept as a float.
 
 template <class F>
@@ -1114,14 +1125,6 @@ constexpr uint32_t NO_SLOPE = 0xffffffff;  // whatever the incoming gradient is,
 
 template <class F, typename T>
 __device__ alignas(16) Entry<F> entries[ENTRIES];
-
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-__device__ __forceinline__ uint32_t to_odd(double v) {
-  const float near = float(v);
-  const uint32_t bits = same_bits<uint32_t>(near);
-  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
-}
 
 template <class F, typename T>
 __global__ void fill(const Params<double> p) {
@@ -1227,7 +1230,7 @@ cudaError_t look_up(const Call<N>& call) {
 
 template <class F, typename T, typename M, int N>
 cudaError_t launch_16(const Call<N>& call) {
-  if constexpr (F::LOOKED_UP) return look_up<F, T>(call);
+  if constexpr (F::HALVES == Halves::LOOKED_UP) return look_up<F, T>(call);
   else return launch<F, T, M>(call);
 }
 

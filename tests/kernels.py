@@ -328,3 +328,16 @@ NO_GPU = re.compile(
 def complaints(err: str) -> str:
     """What a process complains of, but for the one line in which PyTorch tells of an nvcc without a GPU."""
     return NO_GPU.sub("", err)
+
+
+def nearest(exact: Tensor, dtype: torch.dtype) -> Tensor:
+    """Doubles rounded once; a conversion by way of float rounds twice."""
+    near = exact.to(dtype)
+    bits = near.view(torch.int16)
+    others = [(bits + step).view(dtype) for step in (-1, 1)]
+    gap = (near.double() - exact).abs()
+    for other in others:
+        closer = (other.double() - exact).abs() < gap
+        near = torch.where(closer, other, near)
+        gap = torch.where(closer, (other.double() - exact).abs(), gap)
+    return near

@@ -15,7 +15,7 @@ from kernels import extensions as extensions
 from fusegen.certify import portrait
 from fusegen.cost import SLOTS
 from fusegen.errors import NoPicture, Span
-from fusegen.explain import BY_PIECES, BY_TABLE, FORMATS, Explanation, explained, written
+from fusegen.explain import BY_PIECES, BY_TABLE, BY_TEST, FORMATS, Explanation, explained, written
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.pipeline import compilation
@@ -47,8 +47,9 @@ def test_the_whole_text() -> None:
 
 
 def test_a_table_is_told_of_where_there_is_one() -> None:
-    told = [written(explanation(name), "text") for name in ("mish_mish", "mish")]
-    assert [BY_TABLE in text for text in told] == [True, False]
+    told = [written(explanation(name), "text") for name in ("mish_mish", "silu", "relu")]
+    assert [BY_TABLE in text for text in told] == [True, False, False]
+    assert [BY_TEST in text for text in told] == [False, True, False]
     rows = [line.split()[3:] for line in told[0].splitlines() if "float16, bfloat16" in line]
     assert rows == [["7", "22", "32", "20", "table"], ["12", "33", "47", "30", "table"]]
 

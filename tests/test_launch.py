@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen import launch
-from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, SPECIAL, cost, slots
+from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, SPECIAL, TABLE, TESTED, cost, slots
 from fusegen.errors import BadLaunches
 from fusegen.ir import Call, Device, Kernel, Math, Ref
 from fusegen.launch import Launch, Table
@@ -88,7 +88,7 @@ def test_what_is_wrong_with_a_table_is_told(text: str, tmp_path: Path) -> None:
 
 # --- who takes which row --------------------------------------------------------------------------------
 
-TABLE = Table(
+ROWS_OF = Table(
     {80: "", 89: "", 90: "", 100: ""},
     {
         (80, "light", 32): (ONE,),
@@ -114,12 +114,12 @@ TABLE = Table(
     ],
 )
 def test_a_kernel_takes_the_rows_of_its_chip(chip: int, kernel: str, expected: launch.Launches) -> None:
-    assert TABLE.at(chip, kernel, "light", 32) == expected
+    assert ROWS_OF.at(chip, kernel, "light", 32) == expected
 
 
 def test_a_chip_that_does_as_the_one_before_is_left_out() -> None:
-    assert list(TABLE.chosen("silu_forward", "light", 32)) == [80, 90]
-    assert list(TABLE.chosen("relu_forward", "light", 32)) == [80, 90, 100]
+    assert list(ROWS_OF.chosen("silu_forward", "light", 32)) == [80, 90]
+    assert list(ROWS_OF.chosen("relu_forward", "light", 32)) == [80, 90, 100]
 
 
 def test_a_project_has_its_own_rows_over_the_shipped_ones(tmp_path: Path) -> None:
@@ -179,12 +179,13 @@ def test_an_element_costs_what_its_operations_do(op: str, math: Math, cheaper: b
     ("kernels", "bits", "expected"),
     [  # whose best launches on an H200 are of one vector, two, and four
         ("hardsigmoid_forward silu_forward silu_backward", 32, LIGHT),
-        ("silu_forward gelu_tanh_forward", 16, LIGHT),
+        ("geglu_forward hardswish_backward tanhshrink_backward", 16, LIGHT),
         ("mish_forward elu_forward selu_forward", 32, MEDIUM),
-        ("tanh_forward gelu_forward softsign_forward", 16, MEDIUM),
+        ("tanh_forward subtract_tanh_subtract_forward softsign_forward", 16, MEDIUM),
         ("gelu_forward gelu_tanh_forward softplus_forward gelu_tanh_backward", 32, HEAVY),
         ("gelu_forward", 64, HEAVY),
-        ("serf_forward mish_mish_forward mish_mish_backward tanh_exp_backward", 16, "table"),
+        ("silu_forward silu_backward glu_backward softplus_backward", 16, "tested"),
+        ("serf_forward mish_mish_forward gelu_forward gelu_backward softplus_forward", 16, "table"),
         ("serf_forward mish_mish_forward subtract_mish_forward", 32, "cubic"),
         ("serf_backward mish_mish_backward subtract_mish_backward", 32, "cubic_slope"),
     ],
@@ -207,19 +208,27 @@ SLOW = "x * tanh(softplus(x * tanh(softplus(x * tanh(softplus(x))))))"
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [
-        (f"formula: {SLOW}", True, True),
-        (f"formula: {SLOW}\ndtypes: [bfloat16, float64]", True, True),
-        (f"formula: {SLOW}\ndtypes: [float32, float64]", False, False),  # no 16 bits
-        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", False, False),  # nothing to fill a table from
-        (f"formula: {SLOW}\nnumerics: eager", False, False),  # rounded between operations
-        (f"params: {{a: 2.0}}\nformula: {SLOW} * a", False, False),  # known when the kernel runs
-        (f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SLOW} * y", False, False),
-        ("formula: x * sigmoid(x)", False, False),
+        (f"formula: {SLOW}", TABLE, TABLE),
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float64]", TABLE, TABLE),
+        (f"formula: {SLOW}\ndtypes: [float32, float64]", None, None),  # no 16 bits
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", None, None),  # no double
+        (f"formula: {SLOW}\nnumerics: eager", None, None),  # rounded between operations
+        (f"params: {{a: 2.0}}\nformula: {SLOW} * a", TABLE, TABLE),
+        (f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SLOW} * y", None, None),  # too many results
+        ("formula: x * sigmoid(x)", TESTED, TESTED),
+        ("formula: x * sigmoid(x)\ndtypes: [float16]", None, None),
+        ("formula: x * sigmoid(x)\nnumerics: eager", None, None),
+        ("inputs: {x: {}, y: {}}\nformula: y * sigmoid(x)", TESTED, TESTED),
+        ("inputs: {x: {}, y: {}}\nformula: y * gelu(x)", None, None),  # takes too long in double
+        ("formula: gelu(x)", TABLE, TABLE),  # there is no time for the test
+        ("formula: tanh(x)", None, TESTED),  # the math library's; its slope is not
+        ("formula: relu(x) + 0.3", None, None),
     ],
 )
-def test_what_is_looked_up(workshop: Workshop, body: str, forward: bool, backward: bool) -> None:
-    path = workshop.spec("some", body)
-    assert compilation(path).looked_up == (forward, backward)
+def test_what_double_does_for_16_bits(
+    workshop: Workshop, body: str, forward: str | None, backward: str | None
+) -> None:
+    assert compilation(workshop.spec("some", body)).in_16_bits == (forward, backward)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.launch import MOST_THREADS
 from fusegen.render import python
-from fusegen.render.texts import Binding, KernelText, Share, Texts
+from fusegen.render.texts import Binding, Halves, KernelText, Share, Texts
 from fusegen.spec import Spec
 
-__all__ = ["Binding", "KernelText", "Share", "Texts", "fill", "module", "sources"]
+__all__ = ["Binding", "Halves", "KernelText", "Share", "Texts", "fill", "module", "sources"]
 
 MODULE = "module.py.j2"
 BINDINGS = {Binding.STABLE: "binding.cpp.j2", Binding.PYBIND: "binding_pybind.cpp.j2"}
@@ -42,14 +42,28 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "approximations": texts.approximations,
         "rounds": texts.rounds,
         "two_words": texts.two_words,
+        "stored": "decltype(load(T()))(out[k])" if texts.approximations else "out[k]",
         "dtypes": python.either(spec.dtypes),
         "most_threads": MOST_THREADS,
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
     }
-    looked_up = texts.forward.looked_up or texts.backward.looked_up
-    pieced = texts.forward.pieced or texts.backward.pieced
-    parts = {"filled": looked_up or pieced, "table": looked_up, "pieces": pieced}
-    shared |= {part: fill(f"{part}.cu.j2", {}).rstrip("\n") if has else "" for part, has in parts.items()}
+    both = (texts.forward, texts.backward)
+    looked_up, tested = (
+        any(kernel.halves is how for kernel in both) for how in (Halves.LOOKED_UP, Halves.TESTED)
+    )
+    pieced = any(kernel.pieced for kernel in both)
+    parts = {
+        "filled": looked_up or pieced,
+        "settle": tested or pieced,
+        "tested": tested,
+        "table": looked_up,
+        "pieces": pieced,
+    }
+    shared["declared"] = texts.declared
+    shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
+    shared |= {
+        part: fill(f"{part}.cu.j2", shared).rstrip("\n") if has else "" for part, has in parts.items()
+    }
     return {
         "call": fill("call.h.j2", shared),
         "arithmetic": fill("arithmetic.h.j2", shared),
@@ -102,7 +116,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "notes": kernel.notes[device],
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],
-            "looked_up": kernel.looked_up,
+            "halves": kernel.halves.name,
             "pieced": kernel.pieced,
         }
         for kernel in (texts.forward, texts.backward)
@@ -114,7 +128,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "library": texts.approximations if device is Device.CUDA else texts.vectorised,
         "qualifier": QUALIFIERS[device],
         "launches": device is Device.CUDA,
-        **{part: shared[part] if device is Device.CUDA else "" for part in ("table", "pieces")},
+        **{part: shared[part] if device is Device.CUDA else "" for part in ("table", "tested", "pieces")},
     }
     return fill("kernel.j2", shared | own)
 

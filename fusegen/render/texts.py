@@ -38,6 +38,14 @@ class Share:
     launches: dict[int, Launches]
 
 
+class Halves(Enum):
+    """How 16-bit results come about on CUDA."""
+
+    COMPUTED = "computed"
+    TESTED = "tested"  # and computed in double where it is in doubt how they are rounded
+    LOOKED_UP = "looked up"  # among all that there are
+
+
 @dataclass(frozen=True, slots=True)
 class KernelText:
     """What the printers wrote for one kernel.
@@ -50,7 +58,7 @@ class KernelText:
         definitions: per device, the function of one element in each math type.
         elements: per device, the statement that calls it.
         shares: how dense tensors are shared out on CUDA, for each width of elements.
-        looked_up: whether 16-bit results are looked up on CUDA, in a table of all there are.
+        halves: how 16-bit results come about on CUDA.
         pieced: whether float32 results are cubic polynomials on CUDA, one for each step of the input.
     """
 
@@ -62,7 +70,7 @@ class KernelText:
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
     shares: tuple[Share, ...]
-    looked_up: bool
+    halves: Halves
     pieced: bool
 
 
@@ -76,6 +84,7 @@ class Texts:
         forward, backward: the kernels.
         functions: per device, the functions of the table that the kernels call.
         scalars: the names of the scalars that the kernels read.
+        declared: the values that the spec gives to its scalars.
         uniforms: C++ statements for those of them that are computed from parameters.
         approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
         vectorised: the functions of the math library on the CPU.
@@ -93,6 +102,7 @@ class Texts:
     backward: KernelText
     functions: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
+    declared: tuple[float, ...]
     uniforms: tuple[str, ...]
     approximations: tuple[str, ...]
     vectorised: tuple[str, ...]

@@ -186,3 +186,15 @@ inline __half __float2half_rn(float v) {
   const float places = nearbyintf(ldexpf(magnitude, 11 - exponent));  // ties to even
   return {uint16_t(sign | uint16_t((exponent + 13) * 1024 + int(places)))};
 }
+
+// Two at once.
+struct __half2 {
+  __half x, y;
+};
+struct __nv_bfloat162 {
+  __nv_bfloat16 x, y;
+};
+inline __half2 __floats2half2_rn(float a, float b) { return {__float2half_rn(a), __float2half_rn(b)}; }
+inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
+  return {__float2bfloat16_rn(a), __float2bfloat16_rn(b)};
+}
