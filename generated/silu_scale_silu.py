@@ -177,7 +177,23 @@ extern "C" const char* silu_scale_silu_backward_launch(const Call<3>& call) { re
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::fma;
+
+}  // namespace math
+
 namespace {
+
+// x sigmoid(t)
+template <typename X>
+inline Word<X> gate(Word<X> x, X t) {
+  using M = Word<X>;
+  const X v = lifted(at_most(at_least(t, M(-126)), M(87)));
+  const Wide<X> d = one_plus(exponential<false>(-v));
+  const M r = inverse(d.hi), q = x * r, y = math::fma(math::fma(-q, d.lo, math::fma(-q, d.hi, x)), r, q);
+  return (y < q || y > q ? y : q) * lift_back(t);
+}
 
 // x sigmoid(t)
 template <typename X>
@@ -222,9 +238,9 @@ inline M finite_above(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float silu_scale_silu_forward(float x) {
   const float finite_x = finite_below(x);
-  const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
-  const Wide<float> step2 = after_silu * 0.5f;
-  return gate_of_two(step2, step2);
+  const float after_silu = gate(finite_x, finite_x);
+  const float step2 = after_silu * 0.5f;
+  return gate(step2, step2);
 }
 
 inline double silu_scale_silu_forward(double x) {

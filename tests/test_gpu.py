@@ -358,25 +358,30 @@ def test_what_is_looked_up_does_not_depend_on_how_many_there_are(dtype: torch.dt
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["silu", "softplus", "glu"])
-def test_what_is_tested_is_that_of_double_wherever_a_tensor_lies(name: str, dtype: torch.dtype) -> None:
-    """In 16 bits double decides; with a scalar that is no float, and over its own input."""
+def test_what_is_tested_is_rounded_as_double_is_wherever_a_tensor_lies(
+    name: str, dtype: torch.dtype
+) -> None:
+    """Nowhere else with an incoming gradient of 1, and less often than eager is with others."""
     module = generated(name)
     params = {"softplus": (0.1, 20.0)}.get(name, ())
     every = torch.arange(-(2**15), 2**15, dtype=torch.int16, device="cuda").view(dtype)
     x = every[every.isfinite() & (every.abs() > 2.0**-60) & (every.abs() < 60)]
     x = x[: len(x) // 512 * 512].repeat(40)
     inputs = [torch.full_like(x, 1.7), x][-module.INPUTS :]
-    grad = torch.randn_like(x)
-    exact = module.BACKWARD(grad.double(), *(t.double() for t in inputs), *params)
-    found = module.BACKWARD(grad, *inputs, *params)
-    found, exact = ((t,) if isinstance(t, torch.Tensor) else t for t in (found, exact))
-    away = (inputs[-1] + 1.2785).abs() > 0.5  # from the zero of silu's slope, where terms cancel
-    for slope, real in zip(found, exact, strict=True):
-        assert torch.equal(slope[away], nearest(real, dtype)[away])
+    for grad in (torch.ones_like(x), torch.randn_like(x)):
+        exact = module.BACKWARD(grad.double(), *(t.double() for t in inputs), *params)
+        found = module.BACKWARD(grad, *inputs, *params)
+        exact, found = ((t,) if isinstance(t, Tensor) else t for t in (exact, found))
+        theirs = module.eager_gradient(grad, *inputs, *params)
+        for slope, real, eager in zip(found, (nearest(t, dtype) for t in exact), theirs, strict=True):
+            assert ulps(slope, real) <= 1
+            wrong = int((slope != real).sum())
+            assert wrong <= int((eager != real).sum())
+            assert wrong == 0 or name == "glu" or grad[0] != 1
     if name == "softplus":  # whose function is looked up
         return
-    y = module.FORWARD(*inputs)
-    assert torch.equal(y, nearest(module.FORWARD(*(t.double() for t in inputs)), dtype))
+    y, real = module.FORWARD(*inputs), nearest(module.FORWARD(*(t.double() for t in inputs)), dtype)
+    assert int((y != real).sum()) <= (1e-4 * len(x) if name == "glu" else 0)
     turned = [t.view(-1, 512).t() for t in inputs]
     assert torch.equal(module.FORWARD(*turned).t().reshape(-1), y)
     assert torch.equal(module.FORWARD(*(t[3:] for t in inputs)), y[3:])

@@ -4,7 +4,8 @@ A function of the table that is `wide` gives a value in two words and takes its 
 to such a value, or multiplied with it, is of two words too, and so is the arithmetic in an argument. All
 else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
 longer than a copy, only arguments have them: functions give one (`singles`), and a product that is added
-rounds with the sum. In a chain there, what an earlier function gives is an argument of the next.
+rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. In float
+on the CPU an argument has one word if the function hardly magnifies what is rounded (`GENTLE`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -12,7 +13,7 @@ Source: Dekker 1971, A floating-point technique for extending the available prec
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
@@ -29,6 +30,10 @@ OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
 ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", *PRODUCTS)  # take two words
 MOST_ERRING = 2  # factors of a product in one word that err by units
+# Functions f of x that magnify a relative error of x 1.3 times at most, |x f'(x) / f(x)|, where x is not
+# below -1.2 (1.28, 1.30 and 1.22), and what they themselves are not below.
+GENTLE = {"gate": -0.2785, "times_ndtr": -0.17, "times_tanh_softplus": -0.309}
+GENTLE_FROM = -1.2
 LEAST = 2.0**-140  # of a second word that is worth its place
 LARGE = 2**60
 BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
@@ -51,13 +56,17 @@ class Precise(Border):
         """Take the names of what is the same for every element, and the program's steps in order."""
         super().__init__(params, device, kind)
         self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
-        self.wanted = _wanted(lets, results)
+        on_cpu = (device, kind) == (Device.CPU, Math.FLOAT)
+        self.rounded = _gently_used(lets, results) if on_cpu else set()
+        self.wanted = _wanted(lets, results) - self.rounded
         self.wide: set[str] = set()
         used = applied((*(let.term for let in lets), *results))
         self.one_word = self.singles and not used.isdisjoint(SINGLES)
 
     def let(self, let: Named) -> Let:
         """A named value, in two words where it is one or where an argument wants it so."""
+        if let.name in self.rounded:
+            return Let(let.name, self.single(let.term))
         value, wide = self.words(let.term, let.name in self.wanted)
         self.wide |= {let.name} if wide else set()
         return Let(let.name, value, wide)
@@ -292,6 +301,45 @@ def _without(product: Term, factor: Term) -> Term | None:
         case Apply("mul", (a, b)) if (rest := _without(a, factor)) is not None:
             return rest * b
     return None
+
+
+def _gently_used(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:
+    """The names of what gentle functions give, or so many times that, that only gentle functions take."""
+    least: dict[str, float] = {}
+    for let in lets:
+        low = _least(let.term, least)
+        if low >= GENTLE_FROM:
+            least[let.name] = low
+    found = set(least)
+    for result in results:
+        found -= _roughly_used(result)
+    for let in reversed(lets):
+        product = isinstance(let.term, Apply) and let.term.op == "mul"
+        if not (product and let.name in found):  # of such a product it matters who takes it
+            found -= _roughly_used(let.term)
+    return found
+
+
+def _least(term: Term, least: Mapping[str, float]) -> float:
+    """What a gentle function is not below, or so many times what one gives; -infinity of other terms."""
+    match term:
+        case Apply("gate", (a, b)) if a != b:
+            return -math.inf
+        case Apply(op) if op in GENTLE:
+            return GENTLE[op]
+        case Apply("mul", (Name(of), Number(by))) if by > 0:
+            return float(by) * least.get(of, -math.inf)
+    return -math.inf
+
+
+def _roughly_used(term: Term, gently: bool = False) -> set[str]:
+    """The names in a term that other functions take than gentle ones."""
+    match term:
+        case Name(name):
+            return set() if gently else {name}
+        case Apply(op, args):
+            return set().union(*(_roughly_used(arg, op in GENTLE) for arg in args))
+    return set()
 
 
 def _wanted(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:
