@@ -206,8 +206,6 @@ using std::erfc;
 
 using std::fabs;
 
-using std::fma;
-
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -270,15 +268,6 @@ inline Wide<X> times_ndtr_of_two(X x) {
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
-// x Φ(x)
-template <typename M>
-inline M times_ndtr(M x) {
-  const Two<M> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const M q = x * tail.lo;
-  const M below = math::fma(x, tail.hi, q) * lift_back(t), above = math::fma(-x, tail.hi, x - q);
-  return x > M(0) ? (above == above ? above : x) : below;
-}
-
 // the slope of x Φ(x)
 template <typename X>
 inline Wide<X> times_ndtr_slope(X x) {
@@ -307,8 +296,8 @@ inline M finite_above(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float gelu_gelu_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_gelu = times_ndtr(finite_x);
-  return times_ndtr(after_gelu);
+  const Wide<float> after_gelu = times_ndtr_of_two(finite_x);
+  return times_ndtr_of_two(after_gelu);
 }
 
 inline double gelu_gelu_forward(double x) {

@@ -187,15 +187,6 @@ inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
   return ratio(n + ratio(rise, d), d) * lift_back(x);
 }
 
-// x tanh(softplus(x))
-template <typename M>
-inline M times_tanh_softplus(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
-}
-
 // the slope of x tanh(softplus(x))
 template <typename M>
 inline M times_tanh_softplus_slope(M x) {
@@ -217,8 +208,8 @@ inline M finite_below(M x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus(after_mish);
+  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_of_two(after_mish);
 }
 
 inline double mish_mish_forward(double x) {

@@ -697,6 +697,9 @@ constexpr Launch TABLE[] = {
 constexpr Launch MEDIUM[] = {
     {80, 16384, 128, 1},
     {80, ANY, 128, 2},
+    {90, 16384, 128, 1},
+    {90, 131072, 128, 2},
+    {90, ANY, 64, 4},
     {},
 };
 

@@ -434,7 +434,7 @@ inline Wide<X> times_ndtr_slope(X x) {
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 inline float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = float(times_ndtr_of_two(after_tanh));
+  const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
   const Wide<float> after_mish = times_tanh_softplus_of_two(after_gelu);
   const Wide<float> after_silu = after_mish * sigmoid(after_mish);
   return sigmoid(after_silu);

@@ -341,3 +341,9 @@ def nearest(exact: Tensor, dtype: torch.dtype) -> Tensor:
         near = torch.where(closer, other, near)
         gap = torch.where(closer, (other.double() - exact).abs(), gap)
     return near
+
+
+def units(y: Tensor, exact: Tensor) -> Tensor:
+    """The errors of floats, in units of the last place that the exact ones would have."""
+    exponent = torch.frexp(exact.abs().clamp(min=2.0**-126))[1]
+    return (y.double() - exact).abs() / torch.ldexp(torch.ones_like(exact), exponent - 24)

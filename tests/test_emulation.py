@@ -36,6 +36,7 @@ from kernels import (
     nearest,
     patterns,
     ulps,
+    units,
 )
 from kernels import extensions as extensions
 from torch import Tensor
@@ -839,12 +840,6 @@ def test_what_goes_wrong_is_reported(emulate: Callable[[str], Emulated]) -> None
     call.device, launches = 2, kernel.state.launches
     assert kernel.launch(ctypes.byref(call)) == b"invalid device ordinal"
     assert (kernel.state.launches, kernel.state.device) == (launches, 0)
-
-
-def units(y: Tensor, exact: Tensor) -> Tensor:
-    """The errors of floats, in units of the last place that the exact ones would have."""
-    exponent = torch.frexp(exact.abs().clamp(min=2.0**-126))[1]
-    return (y.double() - exact).abs() / torch.ldexp(torch.ones_like(exact), exponent - 24)
 
 
 # --- results that are polynomials -----------------------------------------------------------------------

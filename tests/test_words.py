@@ -6,7 +6,10 @@ import time
 from fractions import Fraction
 
 import pytest
+import torch
 from conftest import Workshop
+from kernels import extensions as extensions
+from kernels import generated, units
 from test_lower import parsed
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
@@ -231,3 +234,39 @@ def test_the_time_does_not_double_with_every_level(form: str, workshop: Workshop
     start = time.monotonic()
     assert "sigmoid" in compilation(path).module
     assert time.monotonic() - start < 10  # under one second; doubling would take minutes
+
+
+SILUS = (Let("u", call("gate", X, X)), Let("v", parsed("0.5 * u", "u")))
+V = Name("v")
+
+
+@pytest.mark.parametrize(
+    ("lets", "result", "math", "wide"),
+    [
+        (SILUS, call("gate", V, V), Math.FLOAT, [False, False]),
+        (SILUS, call("gate", V, V), Math.DOUBLE, [True, True]),
+        ((SILUS[0], Let("v", parsed("4 * u", "u"))), call("gate", V, V), Math.FLOAT, [False, False]),
+        (
+            (SILUS[0], Let("v", parsed("5 * u", "u"))),
+            call("gate", V, V),
+            Math.FLOAT,
+            [True, True],
+        ),  # below -1.2
+        ((SILUS[0], Let("v", parsed("-u", "u"))), call("gate", V, V), Math.FLOAT, [True, True]),
+        (SILUS, call("gate", V, V) + call("tanh", V), Math.FLOAT, [True, True]),
+        (SILUS, call("gate", V, V) + call("tanh", Name("u")), Math.FLOAT, [True, False]),
+        ((Let("u", call("gate", X, Y)), SILUS[1]), call("gate", V, V), Math.FLOAT, [True, True]),
+    ],
+)
+def test_silu_of_silu_takes_one_word_on_the_cpu(
+    lets: tuple[Let, ...], result: Term, math: Math, wide: list[bool]
+) -> None:
+    made = lower("f", Program(("x", "y"), (), lets, (result,)), Device.CPU, math, True)
+    assert [let.wide for let in made.lets] == wide
+    assert ("gate_of_two" in shown(made.results[0])) is wide[1]
+
+
+def test_silu_of_silu_errs_by_less_than_two_units_on_the_cpu() -> None:
+    silus = generated("silu_scale_silu").FORWARD
+    x = torch.randn(2**20, generator=torch.Generator().manual_seed(5)) * 4
+    assert units(silus(x), silus(x.double())).max() < 2

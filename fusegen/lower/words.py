@@ -5,7 +5,7 @@ to such a value, or multiplied with it, is of two words too, and so is the arith
 else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
 longer than a copy, only arguments have them: functions give one (`singles`), and a product that is added
 rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. In float
-on the CPU an argument has one word if the function hardly magnifies what is rounded (`GENTLE`).
+on the CPU silu takes one word of what silu gives, as it hardly magnifies what that has rounded.
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -30,10 +30,9 @@ OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
 ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", *PRODUCTS)  # take two words
 MOST_ERRING = 2  # factors of a product in one word that err by units
-# Functions f of x that magnify a relative error of x 1.3 times at most, |x f'(x) / f(x)|, where x is not
-# below -1.2 (1.28, 1.30 and 1.22), and what they themselves are not below.
-GENTLE = {"gate": -0.2785, "times_ndtr": -0.17, "times_tanh_softplus": -0.309}
-GENTLE_FROM = -1.2
+# f(x) = x sigmoid(x) is not below the first; where x is not below the second, it magnifies a relative error
+# of x by at most |x f'(x) / f(x)| = 1.28, so that a second word of x would cost more than it is worth.
+GATE_LEAST, GATE_FROM = -0.2785, -1.2
 LEAST = 2.0**-140  # of a second word that is worth its place
 LARGE = 2**60
 BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
@@ -57,7 +56,7 @@ class Precise(Border):
         super().__init__(params, device, kind)
         self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
         on_cpu = (device, kind) == (Device.CPU, Math.FLOAT)
-        self.rounded = _gently_used(lets, results) if on_cpu else set()
+        self.rounded = _between_gates(lets, results) if on_cpu else set()
         self.wanted = _wanted(lets, results) - self.rounded
         self.wide: set[str] = set()
         used = applied((*(let.term for let in lets), *results))
@@ -303,42 +302,40 @@ def _without(product: Term, factor: Term) -> Term | None:
     return None
 
 
-def _gently_used(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:
-    """The names of what gentle functions give, or so many times that, that only gentle functions take."""
+def _between_gates(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:
+    """The names of what x sigmoid(x) gives, or so many times that, and only another such takes."""
     least: dict[str, float] = {}
     for let in lets:
         low = _least(let.term, least)
-        if low >= GENTLE_FROM:
+        if low >= GATE_FROM:
             least[let.name] = low
     found = set(least)
     for result in results:
-        found -= _roughly_used(result)
+        found -= _otherwise_used(result)
     for let in reversed(lets):
-        product = isinstance(let.term, Apply) and let.term.op == "mul"
-        if not (product and let.name in found):  # of such a product it matters who takes it
-            found -= _roughly_used(let.term)
+        times = isinstance(_scaled(let.term)[1], Name)
+        if not (times and let.name in found):  # of such a product it matters who takes it
+            found -= _otherwise_used(let.term)
     return found
 
 
 def _least(term: Term, least: Mapping[str, float]) -> float:
-    """What a gentle function is not below, or so many times what one gives; -infinity of other terms."""
-    match term:
-        case Apply("gate", (a, b)) if a != b:
-            return -math.inf
-        case Apply(op) if op in GENTLE:
-            return GENTLE[op]
-        case Apply("mul", (Name(of), Number(by))) if by > 0:
+    """What x sigmoid(x) is not below, or so many times that by its name; -infinity of other terms."""
+    match _scaled(term):
+        case 1, Apply("gate", (a, b)) if a == b:
+            return GATE_LEAST
+        case by, Name(of) if by > 0:
             return float(by) * least.get(of, -math.inf)
     return -math.inf
 
 
-def _roughly_used(term: Term, gently: bool = False) -> set[str]:
-    """The names in a term that other functions take than gentle ones."""
+def _otherwise_used(term: Term, gated: bool = False) -> set[str]:
+    """The names in a term that something else than a gate takes."""
     match term:
         case Name(name):
-            return set() if gently else {name}
+            return set() if gated else {name}
         case Apply(op, args):
-            return set().union(*(_roughly_used(arg, op in GENTLE) for arg in args))
+            return set().union(*(_otherwise_used(arg, op == "gate") for arg in args))
     return set()
 
 
