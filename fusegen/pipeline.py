@@ -39,7 +39,7 @@ from fusegen.lower import lower, notes, uniforms
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
 from fusegen.printers.approximations import approximates, approximations, errs
-from fusegen.printers.cpp import ROUNDED, CppPrinter, support, uniform, wide
+from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform, wide
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
@@ -234,7 +234,7 @@ class Compilation:
             ),
             functions={device: support(kernels[device]) for device in Device},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
-            declared=tuple(float(param.default) for param in self.spec.params),
+            declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
             vectorised=vectorised(kernels[Device.CPU]),

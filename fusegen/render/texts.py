@@ -84,7 +84,7 @@ class Texts:
         forward, backward: the kernels.
         functions: per device, the functions of the table that the kernels call.
         scalars: the names of the scalars that the kernels read.
-        declared: the values that the spec gives to its scalars.
+        declared: the values that the spec gives to its scalars, in C++.
         uniforms: C++ statements for those of them that are computed from parameters.
         approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
         vectorised: the functions of the math library on the CPU.
@@ -102,7 +102,7 @@ class Texts:
     backward: KernelText
     functions: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
-    declared: tuple[float, ...]
+    declared: tuple[str, ...]
     uniforms: tuple[str, ...]
     approximations: tuple[str, ...]
     vectorised: tuple[str, ...]
