@@ -246,12 +246,8 @@ V = Name("v")
         (SILUS, call("gate", V, V), Math.FLOAT, [False, False]),
         (SILUS, call("gate", V, V), Math.DOUBLE, [True, True]),
         ((SILUS[0], Let("v", parsed("4 * u", "u"))), call("gate", V, V), Math.FLOAT, [False, False]),
-        (
-            (SILUS[0], Let("v", parsed("5 * u", "u"))),
-            call("gate", V, V),
-            Math.FLOAT,
-            [True, True],
-        ),  # below -1.2
+        # v may be below -1.2
+        ((SILUS[0], Let("v", parsed("5 * u", "u"))), call("gate", V, V), Math.FLOAT, [True, True]),
         ((SILUS[0], Let("v", parsed("-u", "u"))), call("gate", V, V), Math.FLOAT, [True, True]),
         (SILUS, call("gate", V, V) + call("tanh", V), Math.FLOAT, [True, True]),
         (SILUS, call("gate", V, V) + call("tanh", Name("u")), Math.FLOAT, [True, False]),
