@@ -4,7 +4,7 @@
 #   y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 #
 # Forward: 8 operations an element: 1 clamp, 1 div, 4 mul, 2 add.
-# Gradient: 26 operations an element: 1 clamp, 6 add, 11 mul, 3 div, 2 where, 1 lt, 1 gt, 1 neg.
+# Gradient: 27 operations an element: 1 clamp, 6 add, 12 mul, 1 neg, 3 div, 2 where, 1 lt, 1 gt.
 # Its evidence, once certified, lies beside it in quick_tanh.certificate.json.
 """Hyperbolic tangent as a ratio of two polynomials, clamped to -1 and 1 beyond -3 and 3.
 
@@ -56,9 +56,10 @@ __device__ __forceinline__ float quick_tanh_backward(float grad, float x) {
   const float t2 = 27.0f + u * u;
   const float t4 = 9.0f * u;
   const float t6 = 27.0f + t4 * u;
+  const float grad_t6 = -(grad * (u * t2 / t6 / t6));
   const float grad_t3 = grad / t6;
   const float grad_t2 = grad_t3 * u;
-  return x < -3.0f ? 0.0f : x > 3.0f ? 0.0f : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0f) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
+  return x < -3.0f ? 0.0f : x > 3.0f ? 0.0f : grad_t6 * t4 + grad_t6 * u * 9.0f + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 __device__ __forceinline__ double quick_tanh_backward(double grad, double x) {
@@ -66,9 +67,10 @@ __device__ __forceinline__ double quick_tanh_backward(double grad, double x) {
   const double t2 = 27.0 + u * u;
   const double t4 = 9.0 * u;
   const double t6 = 27.0 + t4 * u;
+  const double grad_t6 = -(grad * (u * t2 / t6 / t6));
   const double grad_t3 = grad / t6;
   const double grad_t2 = grad_t3 * u;
-  return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
+  return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : grad_t6 * t4 + grad_t6 * u * 9.0 + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 struct Forward {
@@ -129,9 +131,10 @@ inline float quick_tanh_backward(float grad, float x) {
   const float t2 = 27.0f + u * u;
   const float t4 = 9.0f * u;
   const float t6 = 27.0f + t4 * u;
+  const float grad_t6 = -(grad * (u * t2 / t6 / t6));
   const float grad_t3 = grad / t6;
   const float grad_t2 = grad_t3 * u;
-  return x < -3.0f ? 0.0f : x > 3.0f ? 0.0f : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0f) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
+  return x < -3.0f ? 0.0f : x > 3.0f ? 0.0f : grad_t6 * t4 + grad_t6 * u * 9.0f + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 inline double quick_tanh_backward(double grad, double x) {
@@ -139,9 +142,10 @@ inline double quick_tanh_backward(double grad, double x) {
   const double t2 = 27.0 + u * u;
   const double t4 = 9.0 * u;
   const double t6 = 27.0 + t4 * u;
+  const double grad_t6 = -(grad * (u * t2 / t6 / t6));
   const double grad_t3 = grad / t6;
   const double grad_t2 = grad_t3 * u;
-  return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : -(grad * (u * t2 / t6 / t6)) * (t4 + u * 9.0) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
+  return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : grad_t6 * t4 + grad_t6 * u * 9.0 + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
 }
 
 struct Forward {

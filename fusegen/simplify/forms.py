@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from fusegen.ops import TRANSCENDENTAL
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import (
     Apply,
@@ -18,6 +19,7 @@ from fusegen.term import (
     Program,
     Rewrite,
     Term,
+    applied,
     call,
     needed,
     rebuild,
@@ -39,25 +41,28 @@ FORMS = (
     # products that keep a tail's digits, and their slope
     Rule("x times tanh of softplus", _A * call("tanh_softplus", _A), call("times_tanh_softplus", _A)),
     Rule("x times Phi", _A * call("ndtr", _A), call("times_ndtr", _A)),
-    # fewer products
+    # a small factor first, so that the product does not overflow before it
+    Rule("bell before the product", _A * (_K * call("gauss", _B)) * _C, _A * (_K * call("gauss", _B) * _C)),
+    Rule("divided and multiplied", _G / _B * _A * _B, _G * _A),
+)
+# Fewer products, in what approximates: arithmetic rounds as PyTorch's does.
+FEWER = (
     Rule("common factor", _G * _A + _G * _B * _C, _G * (_A + _B * _C)),
     Rule("common factor", _G * _A + _G * _B * _C * _D, _G * (_A + _B * _C * _D)),
     Rule("common factor", _G + _G * _B * _C, _G * (1 + _B * _C)),
     Rule("common factor", _A + _G + _G * _B * _C, _A + _G * (1 + _B * _C)),
     Rule("number into the sum", _A * _K * (1 + _B), _A * (_K + _K * _B)),
-    # a small factor first, so that the product does not overflow before it
-    Rule("bell before the product", _A * (_K * call("gauss", _B)) * _C, _A * (_K * call("gauss", _B) * _C)),
-    Rule("divided and multiplied", _G / _B * _A * _B, _G * _A),
 )
 
 
 def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     """The program with every form taken that matches, every kink found at the input; and what was done."""
     taken: list[Rewrite] = []
+    forms = FORMS if applied(program.terms).isdisjoint(TRANSCENDENTAL) else FORMS + FEWER
 
     def in_form(term: Term) -> Term:
         term = rebuild(term, in_form)
-        for form in FORMS:
+        for form in forms:
             found = matched(form.left, term, {})
             if found is not None and proved(form):
                 taken.append(Rewrite(form.name, term, substitute(form.right, found)))
