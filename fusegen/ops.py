@@ -205,9 +205,9 @@ _ROWS = (
     Op("clamp_max", ("x", "max"), sympy.Min, interval.minimum,
        body="return x > max ? max : x;", notation="min({0}, {1})"),
     Op("minimum", ("a", "b"), sympy.Min, interval.minimum,
-       body="return a < b || a != a ? a : b;", notation="min({0}, {1})"),
+       body="const M least = a < b ? a : b; return a == a ? least : a;", notation="min({0}, {1})"),
     Op("maximum", ("a", "b"), sympy.Max, interval.maximum,
-       body="return a > b || a != a ? a : b;", notation="max({0}, {1})"),
+       body="const M most = a > b ? a : b; return a == a ? most : a;", notation="max({0}, {1})"),
     Op("abs", _X, sympy.Abs, interval.absolute, libm="fabs", notation="|{0}|"),
     Op("sign", _X, sympy.sign, _always(-1, 1), body="return M(x > 0) - M(x < 0);"),
     # arithmetic
@@ -426,7 +426,7 @@ WORDS = {row.name: row for row in (
     _word("times_ndtr_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
           meaning="{0} Φ({0})",
           body=_TAIL + "const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t); "
-          "const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi; "
+          "const M above = y.hi == y.hi ? y.hi : M(x), hi = x > M(0) ? above : y.hi; "
           "return words(hi, y.lo == y.lo ? y.lo : M(0));"),
     # the same in one word of two, in singles only
     _word("gate_at_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),

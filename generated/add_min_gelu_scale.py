@@ -69,7 +69,8 @@ __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
 // min(a, b)
 template <typename M>
 __device__ __forceinline__ M minimum(M a, M b) {
-  return a < b || a != a ? a : b;
+  const M least = a < b ? a : b;
+  return a == a ? least : a;
 }
 
 // x Φ(x)
@@ -268,7 +269,8 @@ inline Wide<X> ndtr_tail(X x) {
 // min(a, b)
 template <typename M>
 inline M minimum(M a, M b) {
-  return a < b || a != a ? a : b;
+  const M least = a < b ? a : b;
+  return a == a ? least : a;
 }
 
 // x Φ(x)
@@ -2007,6 +2009,7 @@ const bool registered = [] {
 
 CPU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 CPU_FLAGS += ["-finline-limit=100000"]  # what a loop calls keeps it from being vectorised
+CPU_FLAGS += ["-fno-thread-jumps"]  # of selections one after the other, it makes masks of every path through them
 CPU_ISA = {
     "AVX2": ["-mavx2", "-mfma", "-mf16c"],
     "AVX512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],

@@ -1106,6 +1106,7 @@ const bool registered = [] {
 
 CPU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 CPU_FLAGS += ["-finline-limit=100000"]  # what a loop calls keeps it from being vectorised
+CPU_FLAGS += ["-fno-thread-jumps"]  # of selections one after the other, it makes masks of every path through them
 CPU_ISA = {
     "AVX2": ["-mavx2", "-mfma", "-mf16c"],
     "AVX512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],

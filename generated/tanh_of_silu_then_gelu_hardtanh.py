@@ -98,7 +98,7 @@ __device__ __forceinline__ Wide<X> times_ndtr_of_two(X x) {
   using M = Word<X>;
   const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
   const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
-  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  const M above = y.hi == y.hi ? y.hi : M(x), hi = x > M(0) ? above : y.hi;
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
@@ -383,7 +383,7 @@ inline Wide<X> times_ndtr_of_two(X x) {
   using M = Word<X>;
   const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
   const Wide<X> part = x * tail, y = x > M(0) ? x - part : part * lift_back(t);
-  const M hi = x > M(0) && y.hi != y.hi ? M(x) : y.hi;
+  const M above = y.hi == y.hi ? y.hi : M(x), hi = x > M(0) ? above : y.hi;
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
@@ -2155,6 +2155,7 @@ const bool registered = [] {
 
 CPU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 CPU_FLAGS += ["-finline-limit=100000"]  # what a loop calls keeps it from being vectorised
+CPU_FLAGS += ["-fno-thread-jumps"]  # of selections one after the other, it makes masks of every path through them
 CPU_ISA = {
     "AVX2": ["-mavx2", "-mfma", "-mf16c"],
     "AVX512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],
