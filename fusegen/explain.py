@@ -25,6 +25,10 @@ PROOF = (
 TWO_WORDS = (
     "What approximates is computed in two words, hi + lo, and rounded once; in float on CUDA arguments are."
 )
+SETTLED = (
+    "On the CPU 16-bit results are computed again in double where what float may err by decides how they "
+    "are rounded."
+)
 BY_TEST = (
     "Where the class is tested, results are computed again in double if what the formula may err by "
     "decides how they are rounded."
@@ -122,6 +126,7 @@ class Explanation:
         parts: forward and gradient.
         exact: whether the kernels are arithmetic whose bits are PyTorch's.
         words: whether they compute in two words.
+        settled: whether double decides on the CPU how 16-bit results are rounded.
         costs: of each kernel in each dtype.
         accuracies: out of the certificate; none where there is none.
     """
@@ -132,6 +137,7 @@ class Explanation:
     parts: tuple[Part, ...]
     exact: bool
     words: bool
+    settled: bool
     costs: tuple[Cost, ...]
     accuracies: tuple[Accuracy, ...] = ()
 
@@ -160,6 +166,7 @@ def explained(
         parts=parts,
         exact=compiled.arithmetic,
         words=any(map(wide, compiled.kernels(Device.CUDA))),
+        settled=any(compiled.settles),
         costs=tuple(_costs(compiled)),
         accuracies=tuple(_accuracies(certificate, states)),
     )
@@ -293,6 +300,7 @@ def written(found: Explanation, form: str) -> str:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
     lines += [style.word(ARITHMETIC)] if found.exact else [style.word(TWO_WORDS)] if found.words else []
+    lines += [style.word(SETTLED)] if found.settled else []
     chips = tuple(f"sm_{chip}" for chip in BUDGETS)
     costs: list[tuple[str, ...]] = [("kernel", "dtypes", "instructions", *chips, "class")]
     costs += [(c.kernel, c.dtypes, str(c.slots), *map(str, c.budgets), c.kind) for c in found.costs]

@@ -36,6 +36,7 @@ from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import Table, beside, shipped
 from fusegen.library import Library, load
 from fusegen.lower import lower, notes, uniforms
+from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
 from fusegen.printers.approximations import approximates, approximations, errs
@@ -189,15 +190,24 @@ class Compilation:
         found = (pieced(kernel, reads) for reads, kernel, _ in self.from_double(32))
         return next(found, False), next(found, False)
 
-    def from_double(self, bits: int) -> Iterator[tuple[int, Kernel, Kernel]]:
-        """The kernels in float and in double on CUDA, if double may help elements of so many bits.
+    @cached_property
+    def settles(self) -> tuple[bool, bool]:
+        """Whether double decides on the CPU how 16-bit results of forward and gradient are rounded."""
+        found = (
+            not TRANSCENDENTAL.isdisjoint(operations(kernel))
+            for _, kernel, _ in self.from_double(16, Device.CPU)
+        )
+        return next(found, False), next(found, False)
+
+    def from_double(self, bits: int, device: Device = Device.CUDA) -> Iterator[tuple[int, Kernel, Kernel]]:
+        """The kernels in float and in double on a device, if double may help elements of so many bits.
 
         Each comes with the tensors that it reads if it is a function of one element, or its gradient.
         """
         widths = {ELEMENTS[dtype].bits for dtype in self.spec.dtypes}
         approximate = self.spec.numerics == "accurate" and not self.arithmetic
         if approximate and {bits, 64} <= widths:
-            kernels = self.kernels(Device.CUDA)
+            kernels = self.kernels(device)
             by_math = ([k for k in kernels if k.math is math] for math in (Math.FLOAT, Math.DOUBLE))
             yield from zip(itertools.count(1), *by_math, strict=False)
 
@@ -259,7 +269,8 @@ class Compilation:
             for device in Device
         }
         said = says or (notation(self.spec),)
-        how, by_pieces = self.in_16_bits[functor == "Backward"], self.pieced[functor == "Backward"]
+        gradient = functor == "Backward"
+        how, by_pieces, settles = self.in_16_bits[gradient], self.pieced[gradient], self.settles[gradient]
         reads, by_double = len(program.inputs), {}
         if how == TABLE:
             by_double[16] = TABLE, LOOK_UP[reads]
@@ -277,10 +288,8 @@ class Compilation:
                     *said,
                     *map(dump.rewrite, rewrites),
                     *notes(program, device),
-                    *(
-                        SINGLE if device is Device.CUDA and set(operations(kernel)) & set(SINGLES) else WIDE
-                        for kernel in filter(wide, kernels(device)[:1])
-                    ),
+                    *(_words(kernel) for kernel in filter(wide, kernels(device)[:1])),
+                    *((DOUBLE[TESTED],) if settles and device is Device.CPU else ()),
                     *((DOUBLE[how],) if how and device is Device.CUDA else ()),
                     *((DECLARED,) if how == TABLE and self.spec.params and device is Device.CUDA else ()),
                     *((PIECED,) if by_pieces and device is Device.CUDA else ()),
@@ -291,6 +300,7 @@ class Compilation:
             elements={device: printers[device][0].element() for device in Device},
             shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_double),
             halves=HALVES[how],
+            settled=settles,
             pieced=by_pieces,
         )
 
@@ -425,6 +435,13 @@ def starter(name: str, path: Path) -> str:
 def schema_text() -> str:
     """The text of the JSON Schema of specs."""
     return json.dumps(json_schema(), indent=2) + "\n"
+
+
+def _words(kernel: Kernel) -> str:
+    """What a comment says of the words that a kernel in float computes in."""
+    if kernel.device is Device.CUDA and set(operations(kernel)) & set(SINGLES):
+        return SINGLE
+    return WIDE
 
 
 def _what_gradient(inputs: tuple[str, ...], grad: str, saved: list[str]) -> str:

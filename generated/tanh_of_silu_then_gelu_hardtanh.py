@@ -445,6 +445,7 @@ inline M finite_above(M x) {
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
@@ -463,6 +464,7 @@ inline double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = sigmoid(lifted(finite_x));
@@ -483,6 +485,7 @@ inline double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
 
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
+  static constexpr bool SETTLED = true;
   template <typename T, typename M>
   static inline void element(const M* in, M* out, const Params<M>&) {
     out[0] = tanh_of_silu_then_gelu_hardtanh_forward(in[0]);
@@ -491,6 +494,7 @@ struct Forward {
 
 struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
+  static constexpr bool SETTLED = true;
   template <typename T, typename M>
   static inline void element(const M* in, M* out, const Params<M>&) {
     out[0] = tanh_of_silu_then_gelu_hardtanh_backward(in[0], in[1]);
@@ -1740,6 +1744,7 @@ const char* launched(const Call<N>& call) {
 
 CPU_PRELUDE = r"""
 #include <cmath>
+#include <cstring>
 #include <torch/headeronly/util/Half.h>
 #include <torch/headeronly/util/BFloat16.h>
 #ifdef __F16C__
@@ -1842,6 +1847,52 @@ inline void stretch(T* const (&data)[N], const int64_t (&step)[N], int64_t n, co
   }
 }
 
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+inline float to_odd(double v) {
+  float y = float(v);
+  if (double(y) == v) return y;
+  uint32_t bits;
+  memcpy(&bits, &y, sizeof(bits));
+  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// Element j of a tile's outputs as double gives it.
+template <class F, typename T, int N>
+void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const Call<N>& call) {
+  double in[F::INPUTS], out[F::OUTPUTS];
+  for (int k = 0; k < F::INPUTS; ++k) in[k] = m[k][j];
+  F::template element<T>(in, out, params<double>(call));
+  for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = T(to_odd(out[k]));
+}
+
+// Rounds a tile's outputs to 16 bits as those of double are rounded. What float gives errs by less than MARGIN, but
+// where terms cancel next to a zero of a gradient; where so little decides how a result is rounded, double does.
+template <class F, typename T, int N>
+inline void settle(const float (&m)[N][TILE], int64_t n, T* const (&data)[N], const Call<N>& call) {
+  constexpr float MARGIN = 0x1p-21f;
+  T above[F::OUTPUTS][TILE], below[F::OUTPUTS][TILE];
+  bool settled = true;
+  for (int k = 0; k < F::OUTPUTS; ++k) {
+    float more[TILE], less[TILE];
+    for (int64_t j = 0; j < n; ++j) {
+      more[j] = m[F::INPUTS + k][j] * (1 + MARGIN);
+      less[j] = m[F::INPUTS + k][j] * (1 - MARGIN);
+    }
+    narrow(more, above[k], n);
+    narrow(less, below[k], n);
+    memcpy(data[F::INPUTS + k], above[k], n * sizeof(T));
+    settled = settled && memcmp(above[k], below[k], n * sizeof(T)) == 0;
+  }
+  for (int64_t j = 0; j < n && !settled; ++j) {
+    bool open = false;
+    for (int k = 0; k < F::OUTPUTS; ++k) open = open || above[k][j].x != below[k][j].x;
+    if (open) by_double<F>(m, j, data, call);
+  }
+}
+
 // Elements begin to end.
 template <class F, typename T, typename M, int N>
 void run(const Call<N>& call, int64_t begin, int64_t end) {
@@ -1852,15 +1903,25 @@ void run(const Call<N>& call, int64_t begin, int64_t end) {
   for (int k = 0; k < N; ++k) row = (step[k] = walk.step(k)) == 1 && row;
   for (int64_t i = begin, count; i < end; i += count, walk.advance(count)) {
     count = std::min(walk.left(), end - i);
-    if (row && sizeof(T) == 2)  // converted in tiles, so that both the conversion and the formula vectorise
+    if constexpr (sizeof(T) == 2) {  // converted in tiles, so that both the conversion and the formula vectorise
       for (int64_t j = 0; j < count; j += TILE) {
         const int64_t n = std::min(TILE, count - j);
+        T apart[N][TILE], *data[N];
+        for (int k = 0; k < N; ++k) {
+          data[k] = row ? walk.data[k] + j : apart[k];
+          for (int64_t e = 0; e < n && !row && k < F::INPUTS; ++e) apart[k][e] = walk.data[k][(j + e) * step[k]];
+        }
         M m[N][TILE];
-        for (int k = 0; k < F::INPUTS; ++k) widen(walk.data[k] + j, m[k], n);
+        for (int k = 0; k < F::INPUTS; ++k) widen(data[k], m[k], n);
         tile<F, T>(m, n, p);
-        for (int k = F::INPUTS; k < N; ++k) narrow(m[k], walk.data[k] + j, n);
+        if constexpr (F::SETTLED)
+          settle<F>(m, n, data, call);
+        else
+          for (int k = F::INPUTS; k < N; ++k) narrow(m[k], data[k], n);
+        for (int k = F::INPUTS; k < N && !row; ++k)
+          for (int64_t e = 0; e < n; ++e) walk.data[k][(j + e) * step[k]] = apart[k][e];
       }
-    else if (row)
+    } else if (row)
       stretch<F, true>(walk.data, step, count, p);
     else
       stretch<F, false>(walk.data, step, count, p);

@@ -59,6 +59,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "table": looked_up,
         "pieces": pieced,
     }
+    shared["settled"] = any(kernel.settled for kernel in both)
     shared["declared"] = texts.declared
     shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
     shared |= {
@@ -117,6 +118,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],
             "halves": kernel.halves.name,
+            "settled": kernel.settled,
             "pieced": kernel.pieced,
         }
         for kernel in (texts.forward, texts.backward)
@@ -129,6 +131,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "qualifier": QUALIFIERS[device],
         "launches": device is Device.CUDA,
         **{part: shared[part] if device is Device.CUDA else "" for part in ("table", "tested", "pieces")},
+        "settled": device is Device.CPU and shared["settled"],
     }
     return fill("kernel.j2", shared | own)
 

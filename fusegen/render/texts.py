@@ -59,6 +59,7 @@ class KernelText:
         elements: per device, the statement that calls it.
         shares: how dense tensors are shared out on CUDA, for each width of elements.
         halves: how 16-bit results come about on CUDA.
+        settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
         pieced: whether float32 results are cubic polynomials on CUDA, one for each step of the input.
     """
 
@@ -71,6 +72,7 @@ class KernelText:
     elements: dict[Device, str]
     shares: tuple[Share, ...]
     halves: Halves
+    settled: bool
     pieced: bool
 
 

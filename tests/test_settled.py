@@ -1,0 +1,116 @@
+"""16-bit results on the CPU: rounded as those of double are, wherever the tensor lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from conftest import Workshop
+from kernels import compiled, generated, nearest
+from kernels import extensions as extensions
+from torch import Tensor
+
+from fusegen.pipeline import compilation
+
+HALVES = (torch.float16, torch.bfloat16)
+# float rounds results of each of these wrong that are rounded again
+NAMES = "silu gelu sigmoid tanh mish hardtanh_mish mish_mish gelu_gelu silu_half_clamp_tanh_clamp".split()
+
+
+def every(dtype: torch.dtype) -> Tensor:
+    """All numbers of a 16-bit type."""
+    found = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    return found[found.isfinite()]
+
+
+def wrong(given: Tensor, exact: Tensor) -> int:
+    """How many results are not the nearest to what double gives, subnormals aside, where a tie is near."""
+    expected = nearest(exact, given.dtype)
+    usual = exact.abs() > torch.finfo(given.dtype).tiny
+    return int(((given != expected) & usual).sum())
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_is_rounded_once(name: str, dtype: torch.dtype) -> None:
+    forward, x = generated(name).FORWARD, every(dtype)
+    assert wrong(forward(x), forward(x.double())) == 0
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", [*NAMES, "softplus"])
+def test_every_gradient_is_rounded_once(name: str, dtype: torch.dtype) -> None:
+    backward, x = generated(name).BACKWARD, every(dtype)
+    params = (1.0, 20.0) if name == "softplus" else ()
+    grad = torch.full_like(x, 0.75)
+    exact = backward(grad.double(), x.double(), *params)
+    assert wrong(backward(grad, x, *params), exact) <= 1  # where terms cancel, float may err by more
+
+
+def test_a_result_of_several_tensors_is_rounded_once() -> None:
+    module, generator = generated("swiglu"), torch.Generator().manual_seed(7)
+    gate, up, grad = (torch.randn(2**18, generator=generator).half() * 3 for _ in range(3))
+    assert wrong(module.FORWARD(gate, up), module.FORWARD(gate.double(), up.double())) == 0
+    given = module.BACKWARD(grad, gate, up)
+    exact = module.BACKWARD(grad.double(), gate.double(), up.double())
+    assert sum(map(wrong, given, exact)) <= 2
+
+
+def laid_out(module: ModuleType, x: Tensor) -> dict[str, Tensor]:
+    """The same function of the same numbers, in several layouts."""
+    forward, function = module.FORWARD, getattr(module, module.__name__.rsplit(".", 1)[-1])
+    apart = torch.zeros(x.numel(), 3, dtype=x.dtype)
+    apart[:, 1] = x
+    column, written = apart[:, 1], torch.zeros_like(apart)
+    function(x, out=written[:, 2])
+    inplace = apart.clone()
+    function(inplace[:, 1], inplace=True)
+    dense = x.clone()
+    function(dense, inplace=True)
+    return {
+        "apart": forward(column),
+        "backwards": forward(x.flip(0)).flip(0),
+        "into a column": written[:, 2],
+        "a column in place": inplace[:, 1],
+        "in place": dense,
+        "columns": forward(x.view(-1, 4).t()).t().reshape(-1),
+    }
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_results_do_not_depend_on_where_the_tensor_lies(dtype: torch.dtype) -> None:
+    """silu, of whose float16 results double decides one of a thousand."""
+    module = generated("silu")
+    x = every(dtype)
+    x = x[: x.numel() // 4 * 4]
+    expected = module.FORWARD(x)
+    for layout, found in laid_out(module, x).items():
+        assert torch.equal(found, expected), layout
+
+
+@pytest.mark.parametrize(
+    ("fields", "settles"),
+    [
+        ("formula: sigmoid(x)", True),
+        ("formula: relu(x) / 6", False),  # rounds as PyTorch does
+        ("formula: sigmoid(x)\nnumerics: eager", False),
+        ("formula: sigmoid(x)\ndtypes: [float32, float64]", False),  # has no 16 bits
+        ("formula: sigmoid(x)\ndtypes: [float32, float16]", False),  # has no double
+    ],
+)
+def test_double_settles_where_there_is_something_to_settle(
+    fields: str, settles: bool, workshop: Workshop
+) -> None:
+    module = compilation(workshop.spec("some", f"{fields}\n")).module
+    assert ("SETTLED = true" in module) is settles
+    assert ("void settle(" in module) is settles
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_scalars_reach_double_as_doubles(dtype: torch.dtype, tmp_path: Path, extensions: Path) -> None:
+    """0.1 as a float would move results that are next to a tie."""
+    forward = compiled(tmp_path, "scaled", "params: {a: 0.1}\nformula: tanh(a * x)\n").FORWARD
+    x = every(dtype)
+    assert wrong(forward(x, 0.1), forward(x.double(), 0.1)) == 0
