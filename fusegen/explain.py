@@ -12,7 +12,7 @@ from fusegen.interval import REALS
 from fusegen.ir import Device
 from fusegen.lower import notes
 from fusegen.ops import OPS
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compilation, linked
 from fusegen.printers import latex
 from fusegen.printers.cpp import wide
 from fusegen.printers.notation import term as plain
@@ -25,6 +25,7 @@ PROOF = (
 TWO_WORDS = (
     "What approximates is computed in two words, hi + lo, and rounded once; in float on CUDA arguments are."
 )
+LINKED = "In float on the CPU functions of the chain take one word where that errs by less than 4 units."
 SETTLED = (
     "On the CPU 16-bit results are computed again in double where what float may err by decides how they "
     "are rounded."
@@ -126,6 +127,7 @@ class Explanation:
         parts: forward and gradient.
         exact: whether the kernels are arithmetic whose bits are PyTorch's.
         words: whether they compute in two words.
+        linked: whether functions of float give and take one word on the CPU.
         settled: whether double decides on the CPU how 16-bit results are rounded.
         costs: of each kernel in each dtype.
         accuracies: out of the certificate; none where there is none.
@@ -137,6 +139,7 @@ class Explanation:
     parts: tuple[Part, ...]
     exact: bool
     words: bool
+    linked: bool
     settled: bool
     costs: tuple[Cost, ...]
     accuracies: tuple[Accuracy, ...] = ()
@@ -166,6 +169,7 @@ def explained(
         parts=parts,
         exact=compiled.arithmetic,
         words=any(map(wide, compiled.kernels(Device.CUDA))),
+        linked=any(map(linked, compiled.kernels(Device.CPU))),
         settled=any(compiled.settles),
         costs=tuple(_costs(compiled)),
         accuracies=tuple(_accuracies(certificate, states)),
@@ -300,6 +304,7 @@ def written(found: Explanation, form: str) -> str:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
     lines += [style.word(ARITHMETIC)] if found.exact else [style.word(TWO_WORDS)] if found.words else []
+    lines += [style.word(LINKED)] if found.linked else []
     lines += [style.word(SETTLED)] if found.settled else []
     chips = tuple(f"sm_{chip}" for chip in BUDGETS)
     costs: list[tuple[str, ...]] = [("kernel", "dtypes", "instructions", *chips, "class")]

@@ -139,10 +139,10 @@ LOG1P = (0.3333309292793274, -0.24993328750133514, 0.19926466047763824, -0.16228
 MILLS = (0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
           0.08385130017995834, 0.017734583467245102, 0.02261105738580227, 0.05587935820221901,
           -0.06453712284564972, 0.01689239591360092)  # fmt: skip
-_ERF = (-0.37612637877464294, 0.11283770948648453, -0.026864048093557358, 0.005214054137468338,
-        -0.0008310915436595678, 9.185887029161677e-05)  # fmt: skip
-_TANH = (-0.33333298563957214, 0.13331958651542664, -0.053786683827638626, 0.02080538496375084,
-         -0.005905868019908667)  # fmt: skip
+ERF = (-0.37612637877464294, 0.11283770948648453, -0.026864048093557358, 0.005214054137468338,
+       -0.0008310915436595678, 9.185887029161677e-05)  # fmt: skip
+TANH = (-0.33333298563957214, 0.13331958651542664, -0.053786683827638626, 0.02080538496375084,
+        -0.005905868019908667)  # fmt: skip
 # The same tail in double from 25 to 39, by powers of (|x| - 32) / 7; it is 0 beyond.
 _MILLS_FAR = (0.012454807005573594, -0.002719193561543745, 0.0005930927436513156,
               -0.00012923664591724435, 2.813393841730016e-05, -6.118688880279523e-06,
@@ -399,14 +399,14 @@ WORDS = {row.name: row for row in (
     _word("erf_of_two", "x", range_=_always(-1, 1),
           body="const M v = M(x), s = v * v; if constexpr (sizeof(M) == 8) return {m}erf(v); "
           "const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08)); "
-          f"const M c[] = {_constants(_ERF)}; "
+          f"const M c[] = {_constants(ERF)}; "
           "const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s))); "
           "const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08))); "
           "const Wide<X> far = one_plus(-(tail + tail)); "
           "return s < M(0.64) ? near : x < M(0) ? -far : far;"),
     _word("tanh_of_two", "x", range_=_always(-1, 1),
           body="const M v = M(x), s = v * v; "
-          f"const M c[] = {_constants(_TANH)}, fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
+          f"const M c[] = {_constants(TANH)}, fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
           "const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s); "
           "const Wide<X> near = ordered_sum(v, v * (s * bend)); "
           "const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "
@@ -438,6 +438,21 @@ WORDS = {row.name: row for row in (
     _word("times_ndtr_at_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
           meaning="{0} Φ({0})"),
 )}  # fmt: skip
+# The same of one word and in one, in links only.
+LINKED = {row.name: row for row in (
+    _word("gate_short", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} sigmoid({0})"),
+    _word("gate_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} sigmoid({0}), of an {0} from -1.2"),
+    _word("sigmoid_near", "x", range_=_always(0, 1), meaning="sigmoid({0}), of an {0} from -1.2"),
+    _word("times_tanh_softplus_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} tanh(softplus({0})), of an {0} from -1.2"),
+    _word("times_ndtr_short", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} Φ({0})"),
+    _word("times_ndtr_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          meaning="{0} Φ({0}), of an {0} from -0.3"),
+)}  # fmt: skip
+WORDS |= LINKED
 # Functions of what an earlier one has rounded, by what they are functions of. The first take two words as
 # they are, and single ones give one; of the others there are rows for two words in, and two or one out.
 DOUBLED = ("sigmoid", "sigmoid_slope", "tanh_slope")
@@ -449,7 +464,7 @@ ROWS = OPS | WORDS
 _APPROXIMATED = {row.name for row in _ROWS if row.libm not in ("", "fabs", "sqrt", "fma")}
 # what calls exp, erfc or tanh
 _FUNCTIONS = {row.name for row in ROWS.values() if re.search("{m}[et]|exponential|_tail", row.body)}
-TRANSCENDENTAL = frozenset(_APPROXIMATED | _FUNCTIONS | NESTED.keys())
+TRANSCENDENTAL = frozenset(_APPROXIMATED | _FUNCTIONS | NESTED.keys() | LINKED.keys())
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",

@@ -35,6 +35,7 @@ from fusegen.hoist import hoisted
 from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import Table, beside, shipped
 from fusegen.library import Library, load
+from fusegen.links import LINKS, SHORT
 from fusegen.lower import lower, notes, uniforms
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
@@ -62,6 +63,10 @@ DOUBLE = {  # what it does for 16-bit results
 DECLARED = "With other scalars than the spec's they are computed."
 HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
 PIECED = "In float32 results are cubic polynomials, as computing takes longer than moving."
+IN_ONE = (
+    "In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows"
+    " magnifies little."
+)
 SINGLE = (
     "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
 )
@@ -437,11 +442,17 @@ def schema_text() -> str:
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
+def linked(kernel: Kernel) -> bool:
+    """Whether functions give and take one word in a chain, which they do in float on the CPU only."""
+    on_cpu = (kernel.device, kernel.math) == (Device.CPU, Math.FLOAT)
+    return on_cpu and not {*LINKS, *SHORT.values()}.isdisjoint(operations(kernel))
+
+
 def _words(kernel: Kernel) -> str:
     """What a comment says of the words that a kernel in float computes in."""
     if kernel.device is Device.CUDA and set(operations(kernel)) & set(SINGLES):
         return SINGLE
-    return WIDE
+    return IN_ONE if linked(kernel) else WIDE
 
 
 def _what_gradient(inputs: tuple[str, ...], grad: str, saved: list[str]) -> str:

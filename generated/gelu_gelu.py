@@ -206,6 +206,8 @@ using std::erfc;
 
 using std::fabs;
 
+using std::fma;
+
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -268,6 +270,35 @@ inline Wide<X> times_ndtr_of_two(X x) {
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
+// x Φ(x)
+template <typename M>
+inline M times_ndtr_short(M x) {
+  const M size = at_most(fabs(x), M(16));
+  const Two<M> square = product(size, size);
+  const Raised<M> bell = raised(-0.5f * square.hi, -0.5f * square.lo);
+  const float c[] = {0.17814990878105164f, 0.2515967786312103f, 0.27108025550842285f, 0.2039332389831543f,
+      0.0753641426563263f, -0.030323991551995277f, -0.051753800362348557f, 0.0030324608087539673f,
+      0.01689239591360092f};
+  const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q;
+  const M first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
+  const M bend = rest * fma(size, k * (first + p), -0.39894228f);
+  const M mills = fma(k, first, fma(k, p, fma(k, fma(k, q, -p), bend)));
+  const M y = size * mills, y_rest = fma(size, mills, -y);
+  const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64);
+  return fma(tail, -0x1p-64f, x < 0.0f ? -0.0f : x);
+}
+
+// x Φ(x), of an x from -0.3
+template <typename M>
+inline M times_ndtr_near(M x) {
+  const float over[] = {0.39894225438191855f, 0.033478380291227176f, 0.004655214126419138f, 0.0001651203312086846f,
+      6.338137912045887e-06f, 2.312449939834623e-08f};
+  const float under[] = {1.0f, 0.2505840289837366f, 0.028433893948196374f, 0.00186357058851682f,
+      7.251479163973359e-05f, 1.2073623755084121e-06f};
+  const M v = at_most(x, M(5.45)), s = v * v;
+  return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);
+}
+
 // the slope of x Φ(x)
 template <typename X>
 inline Wide<X> times_ndtr_slope(X x) {
@@ -293,12 +324,11 @@ inline M finite_above(M x) {
 }
 
 // x = gelu(x),  y = gelu(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float gelu_gelu_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Wide<float> after_gelu = times_ndtr_of_two(finite_x);
-  return times_ndtr_of_two(after_gelu);
+  const float after_gelu = times_ndtr_short(x);
+  return times_ndtr_near(after_gelu);
 }
 
 inline double gelu_gelu_forward(double x) {

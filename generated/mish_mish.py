@@ -164,6 +164,12 @@ extern "C" const char* mish_mish_backward_launch(const Call<3>& call) { return l
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+using std::fma;
+
+}  // namespace math
+
 namespace {
 
 // x tanh(softplus(x))
@@ -187,6 +193,25 @@ inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
   return ratio(n + ratio(rise, d), d) * lift_back(x);
 }
 
+// x tanh(softplus(x)), of an x from -1.2
+template <typename M>
+inline M times_tanh_softplus_near(M x) {
+  const Raised<M> e = raised(at_most(x, M(20)), M(0));
+  const M s = power_of_two<M>(e.n), u = fma(e.more, s, s), u_rest = fma(e.more, s, s - u);
+  const Two<M> n = quadratic(words(u, u_rest)), d = plus_two(n);
+  const M r = 1.0f / d.hi, q = n.hi * r;
+  return x * fma(fma(-q, d.lo, fma(-q, d.hi, n.hi) + n.lo), r, q);
+}
+
+// x tanh(softplus(x))
+template <typename M>
+inline M times_tanh_softplus(M x) {
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  return M(x * ratio(n, d)) * lift_back(x);
+}
+
 // the slope of x tanh(softplus(x))
 template <typename M>
 inline M times_tanh_softplus_slope(M x) {
@@ -205,12 +230,12 @@ inline M finite_below(M x) {
 }
 
 // x = mish(x),  y = mish(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
-  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
-  return times_tanh_softplus_of_two(after_mish);
+  const float after_mish = times_tanh_softplus(finite_x);
+  return times_tanh_softplus_near(after_mish);
 }
 
 inline double mish_mish_forward(double x) {

@@ -150,6 +150,30 @@ extern "C" const char* mish_tanh_backward_launch(const Call<3>& call) { return l
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+inline float exp(float x) {
+  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);
+  return x == x ? y : x;
+}
+inline double exp(double x) { return std::exp(x); }
+
+inline float tanh(float x) {
+  constexpr float c[] = {-0.33333298563957214f, 0.13331958651542664f, -0.053786683827638626f, 0.02080538496375084f, -0.005905868019908667f};
+  const float size = std::fabs(x), t = size > 10.0f ? 10.0f : size, s = t * t;  // it is 1 beyond
+  const float near = std::fma(t * s, polynomial(c, s), t), far = 1.0f - 2.0f / (exp(t + t) + 1.0f);
+  return std::copysign(s < 0.36f ? near : far, x);
+}
+inline double tanh(double x) { return std::tanh(x); }
+
+}  // namespace math
+
 namespace {
 
 template <typename X>
@@ -188,6 +212,15 @@ inline Wide<X> tanh_slope(X x) {
   return e * r * r * lift_back(t);
 }
 
+// x tanh(softplus(x))
+template <typename M>
+inline M times_tanh_softplus(M x) {
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+      plus_two(n);
+  return M(x * ratio(n, d)) * lift_back(x);
+}
+
 // the slope of x tanh(softplus(x))
 template <typename M>
 inline M times_tanh_softplus_slope(M x) {
@@ -206,12 +239,12 @@ inline M finite_below(M x) {
 }
 
 // x = mish(x),  y = tanh(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float mish_tanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
-  return tanh_of_two(after_mish);
+  const float after_mish = times_tanh_softplus(finite_x);
+  return math::tanh(after_mish);
 }
 
 inline double mish_tanh_forward(double x) {

@@ -251,6 +251,8 @@ using std::erfc;
 
 using std::fabs;
 
+using std::fma;
+
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -313,6 +315,27 @@ inline Wide<X> times_ndtr_of_two(X x) {
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
+// sigmoid(x), of an x from -1.2
+template <typename M>
+inline M sigmoid_near(M x) {
+  const M v = at_most(x, M(87));
+  const Raised<M> e = raised(-v, M(0));
+  const M s = power_of_two<M>(e.n), one = 1.0f + s;
+  const M d = fma(e.more, s, one);
+  return 1.0f / d;
+}
+
+// x Φ(x), of an x from -0.3
+template <typename M>
+inline M times_ndtr_near(M x) {
+  const float over[] = {0.39894225438191855f, 0.033478380291227176f, 0.004655214126419138f, 0.0001651203312086846f,
+      6.338137912045887e-06f, 2.312449939834623e-08f};
+  const float under[] = {1.0f, 0.2505840289837366f, 0.028433893948196374f, 0.00186357058851682f,
+      7.251479163973359e-05f, 1.2073623755084121e-06f};
+  const M v = at_most(x, M(5.45)), s = v * v;
+  return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);
+}
+
 template <typename M>
 inline M relu(M x) {
   return x < 0 ? M(0) : x;
@@ -352,13 +375,13 @@ inline M finite_above(M x) {
 }
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
-  const Wide<float> after_leaky_relu = after_relu > 0.0f ? words(after_relu, 0.0f) : after_relu * words(0.01f, 2.2351741e-10f);
-  const Wide<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  return sigmoid(after_gelu);
+  const float after_leaky_relu = float(after_relu > 0.0f ? words(after_relu, 0.0f) : after_relu * words(0.01f, 2.2351741e-10f));
+  const float after_gelu = times_ndtr_near(after_leaky_relu);
+  return sigmoid_near(after_gelu);
 }
 
 inline double relu_leaky_relu_gelu_sigmoid_forward(double x) {

@@ -199,6 +199,26 @@ namespace math {
 
 using std::fma;
 
+inline float exp(float x) {
+  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);
+  return x == x ? y : x;
+}
+inline double exp(double x) { return std::exp(x); }
+
+inline float tanh(float x) {
+  constexpr float c[] = {-0.33333298563957214f, 0.13331958651542664f, -0.053786683827638626f, 0.02080538496375084f, -0.005905868019908667f};
+  const float size = std::fabs(x), t = size > 10.0f ? 10.0f : size, s = t * t;  // it is 1 beyond
+  const float near = std::fma(t * s, polynomial(c, s), t), far = 1.0f - 2.0f / (exp(t + t) + 1.0f);
+  return std::copysign(s < 0.36f ? near : far, x);
+}
+inline double tanh(double x) { return std::tanh(x); }
+
 }  // namespace math
 
 namespace {
@@ -228,6 +248,17 @@ inline Wide<X> tanh_of_two(X x) {
   const Wide<X> near = ordered_sum(v, v * (s * bend));
   const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
+}
+
+// x sigmoid(x)
+template <typename M>
+inline M gate_short(M x) {
+  const M t = at_least(x, M(-125)), v = lifted(at_most(t, M(87)));
+  const Raised<M> e = raised(-v, M(0));
+  const M s = power_of_two<M>(e.n), one = 1.0f + s;
+  const M d = fma(e.more, s, one), rest = fma(e.more, s, one - d);
+  const M r = 1.0f / d;
+  return t * fma(fma(-r, rest, fma(-r, d, 1.0f)), r, r) * lift_back(t);
 }
 
 // min(max(x, min), max)
@@ -272,14 +303,13 @@ inline M finite_below(M x) {
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-1, 1].
 // Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-1, 1].
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float silu_half_clamp_tanh_clamp_forward(float x) {
-  const float finite_x = finite_below(x);
-  const float after_silu = gate(finite_x, finite_x);
+  const float after_silu = gate_short(x);
   const float step2 = after_silu * 0.5f;
   const float step3 = clamp(step2, -1.0f, 1.0f);
-  const Wide<float> after_tanh = tanh_of_two(step3);
+  const float after_tanh = math::tanh(step3);
   return after_tanh;
 }
 

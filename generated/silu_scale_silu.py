@@ -187,21 +187,32 @@ namespace {
 
 // x sigmoid(t)
 template <typename X>
-inline Word<X> gate(Word<X> x, X t) {
-  using M = Word<X>;
-  const X v = lifted(at_most(at_least(t, M(-126)), M(87)));
-  const Wide<X> d = one_plus(exponential<false>(-v));
-  const M r = inverse(d.hi), q = x * r, y = math::fma(math::fma(-q, d.lo, math::fma(-q, d.hi, x)), r, q);
-  return (y < q || y > q ? y : q) * lift_back(t);
-}
-
-// x sigmoid(t)
-template <typename X>
 inline Wide<X> gate_of_two(Word<X> x, X t) {
   using M = Word<X>;
   const Wide<X> e = exponential(minus_size(lifted(t))), one = M(1);
   const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t);
   return words(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// x sigmoid(x)
+template <typename M>
+inline M gate_short(M x) {
+  const M t = at_least(x, M(-125)), v = lifted(at_most(t, M(87)));
+  const Raised<M> e = raised(-v, M(0));
+  const M s = power_of_two<M>(e.n), one = 1.0f + s;
+  const M d = fma(e.more, s, one), rest = fma(e.more, s, one - d);
+  const M r = 1.0f / d;
+  return t * fma(fma(-r, rest, fma(-r, d, 1.0f)), r, r) * lift_back(t);
+}
+
+// x sigmoid(x), of an x from -1.2
+template <typename M>
+inline M gate_near(M x) {
+  const M v = at_most(x, M(87));
+  const Raised<M> e = raised(-v, M(0));
+  const M s = power_of_two<M>(e.n), one = 1.0f + s;
+  const M d = fma(e.more, s, one);
+  return x / d;
 }
 
 template <typename X>
@@ -235,13 +246,12 @@ inline M finite_above(M x) {
 }
 
 // x = silu(x),  x = x · 0.5,  y = silu(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float silu_scale_silu_forward(float x) {
-  const float finite_x = finite_below(x);
-  const float after_silu = gate(finite_x, finite_x);
+  const float after_silu = gate_short(x);
   const float step2 = after_silu * 0.5f;
-  return gate(step2, step2);
+  return gate_near(step2);
 }
 
 inline double silu_scale_silu_forward(double x) {

@@ -299,6 +299,8 @@ using std::erfc;
 
 using std::fabs;
 
+using std::fma;
+
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -387,6 +389,17 @@ inline Wide<X> times_ndtr_of_two(X x) {
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
+// x Φ(x), of an x from -0.3
+template <typename M>
+inline M times_ndtr_near(M x) {
+  const float over[] = {0.39894225438191855f, 0.033478380291227176f, 0.004655214126419138f, 0.0001651203312086846f,
+      6.338137912045887e-06f, 2.312449939834623e-08f};
+  const float under[] = {1.0f, 0.2505840289837366f, 0.028433893948196374f, 0.00186357058851682f,
+      7.251479163973359e-05f, 1.2073623755084121e-06f};
+  const M v = at_most(x, M(5.45)), s = v * v;
+  return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);
+}
+
 // min(max(x, min), max)
 template <typename M>
 inline M saturate(M x, M min, M max) {
@@ -444,14 +457,14 @@ inline M finite_above(M x) {
 }
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
-  const Wide<float> after_tanh = tanh_of_two(after_silu);
-  const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
-  return saturate(float(after_gelu), -1.0f, 1.0f);
+  const float after_tanh = float(tanh_of_two(after_silu));
+  const float after_gelu = times_ndtr_near(after_tanh);
+  return saturate(after_gelu, -1.0f, 1.0f);
 }
 
 inline double tanh_of_silu_then_gelu_hardtanh_forward(double x) {

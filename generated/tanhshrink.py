@@ -148,10 +148,10 @@ inline float exp(float x) {
 inline double exp(double x) { return std::exp(x); }
 
 inline float tanh(float x) {
-  constexpr float c[] = {1.0f, -0.3333328366279602f, 0.13331688940525055f, -0.05376870557665825f, 0.02075362764298916f, -0.005852167494595051f};
-  const float s = x * x, e = exp(-2.0f * std::fabs(x));
-  const float near = x * polynomial(c, s), far = std::copysign((1.0f - e) / (1.0f + e), x);
-  return s < 0.36f ? near : far;
+  constexpr float c[] = {-0.33333298563957214f, 0.13331958651542664f, -0.053786683827638626f, 0.02080538496375084f, -0.005905868019908667f};
+  const float size = std::fabs(x), t = size > 10.0f ? 10.0f : size, s = t * t;  // it is 1 beyond
+  const float near = std::fma(t * s, polynomial(c, s), t), far = 1.0f - 2.0f / (exp(t + t) + 1.0f);
+  return std::copysign(s < 0.36f ? near : far, x);
 }
 inline double tanh(double x) { return std::tanh(x); }
 

@@ -522,7 +522,10 @@ def test_the_loops_hold_the_formula_itself(name: str, extensions: Path) -> None:
             assert f"{name}_{kernel}(" not in listed  # a call would keep the loop from being vectorised
 
 
-ROWS = "gelu silu mish tanh sigmoid elu selu celu mish_mish silu_scale_silu relu_hardswish".split()
+ROWS = (
+    "gelu silu mish tanh sigmoid elu selu celu quick_gelu mish_mish silu_scale_silu gelu_gelu mish_tanh "
+    "relu_leaky_relu_gelu_sigmoid silu_half_clamp_tanh_clamp serf add_min_gelu_scale relu_hardswish"
+).split()
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")

@@ -6,10 +6,7 @@ import time
 from fractions import Fraction
 
 import pytest
-import torch
 from conftest import Workshop
-from kernels import extensions as extensions
-from kernels import generated, units
 from test_lower import parsed
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
@@ -65,7 +62,7 @@ FORMS = {
     ),
     "x * exp(x) + y": "add(mul(narrow(mul(x, exp_of_two(lifted(x)))), lift_back(x)), y)",
     "exp(x) / y": "mul(div(narrow(exp_of_two(lifted(x))), y), lift_back(x))",
-    "x * erf(exp(x))": "mul(narrow(mul(x, erf_of_two(exp_of_two(lifted(x))))), lift_back(x))",
+    "x * erf(exp(x))": "mul(mul(x, erf(narrow(exp_of_two(lifted(x))))), lift_back(x))",
     "x * exp(clamp(y, -1, 1))": "mul(x, exp_of_two(clamp(y, -1.0, 1.0)))",
     # numbers beyond those of a float
     "1e39 * sigmoid(x)": "mul(inf, sigmoid(x))",
@@ -159,15 +156,16 @@ def mish(of: Term) -> Term:
 
 SHIFTED = X - Number(Fraction(7, 10))
 FEW = "sub(x, words(0.699999988079071, 1.1920929132713809e-08))"
-# what an earlier function, or arithmetic, has rounded is taken in two words; on CUDA in float one comes out
+# what an earlier function, or arithmetic, has rounded is taken in two words, but on the CPU where one is as
+# good as that; on CUDA in float one comes out
 OF_EARLIER: dict[tuple[Device, Term], str] = {
-    (Device.CPU, mish(mish(X))): "times_tanh_softplus_of_two(times_tanh_softplus_of_two(x))",
+    (Device.CPU, mish(mish(X))): "times_tanh_softplus_near(times_tanh_softplus(x))",
     (Device.CUDA, mish(mish(X))): "times_tanh_softplus_at_two(times_tanh_softplus_of_two(x))",
     (Device.CPU, mish(SHIFTED)): f"times_tanh_softplus_of_two({FEW})",
     (Device.CUDA, mish(SHIFTED)): f"times_tanh_softplus_at_two({FEW})",
     (Device.CPU, call("times_ndtr", mish(X))): "times_ndtr_of_two(times_tanh_softplus_of_two(x))",
     (Device.CUDA, call("times_ndtr", mish(X))): "times_ndtr_at_two(times_tanh_softplus_of_two(x))",
-    (Device.CPU, mish(call("times_ndtr", X))): "times_tanh_softplus_of_two(times_ndtr_of_two(x))",
+    (Device.CPU, mish(call("times_ndtr", X))): "times_tanh_softplus_near(times_ndtr_short(x))",
     (
         Device.CUDA,
         mish(call("times_ndtr", X)),
@@ -234,35 +232,3 @@ def test_the_time_does_not_double_with_every_level(form: str, workshop: Workshop
     start = time.monotonic()
     assert "sigmoid" in compilation(path).module
     assert time.monotonic() - start < 10  # under one second; doubling would take minutes
-
-
-SILUS = (Let("u", call("gate", X, X)), Let("v", parsed("0.5 * u", "u")))
-V = Name("v")
-
-
-@pytest.mark.parametrize(
-    ("lets", "result", "math", "wide"),
-    [
-        (SILUS, call("gate", V, V), Math.FLOAT, [False, False]),
-        (SILUS, call("gate", V, V), Math.DOUBLE, [True, True]),
-        ((SILUS[0], Let("v", parsed("4 * u", "u"))), call("gate", V, V), Math.FLOAT, [False, False]),
-        # v may be below -1.2
-        ((SILUS[0], Let("v", parsed("5 * u", "u"))), call("gate", V, V), Math.FLOAT, [True, True]),
-        ((SILUS[0], Let("v", parsed("-u", "u"))), call("gate", V, V), Math.FLOAT, [True, True]),
-        (SILUS, call("gate", V, V) + call("tanh", V), Math.FLOAT, [True, True]),
-        (SILUS, call("gate", V, V) + call("tanh", Name("u")), Math.FLOAT, [True, False]),
-        ((Let("u", call("gate", X, Y)), SILUS[1]), call("gate", V, V), Math.FLOAT, [True, True]),
-    ],
-)
-def test_silu_of_silu_takes_one_word_on_the_cpu(
-    lets: tuple[Let, ...], result: Term, math: Math, wide: list[bool]
-) -> None:
-    made = lower("f", Program(("x", "y"), (), lets, (result,)), Device.CPU, math, True)
-    assert [let.wide for let in made.lets] == wide
-    assert ("gate_of_two" in shown(made.results[0])) is wide[1]
-
-
-def test_silu_of_silu_errs_by_less_than_two_units_on_the_cpu() -> None:
-    silus = generated("silu_scale_silu").FORWARD
-    x = torch.randn(2**20, generator=torch.Generator().manual_seed(5)) * 4
-    assert units(silus(x), silus(x.double())).max() < 2

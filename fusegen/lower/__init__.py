@@ -7,7 +7,9 @@ Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x 
 
 from __future__ import annotations
 
-from fusegen.ir import Device, Kernel, Let, Math
+from collections.abc import Sequence
+
+from fusegen.ir import Device, Expr, Kernel, Let, Math, Ref, parts
 from fusegen.lower.border import Border
 from fusegen.lower.tails import unlost
 from fusegen.lower.words import Precise
@@ -40,11 +42,22 @@ def lower(
     border = Border(scalars, device, math)
     if precise:
         border = Precise(scalars, device, math, own, program.results)
-    lets = tuple(border.let(let) for let in own)
+    lets = [border.let(let) for let in own]
     results = tuple(border.expr(result) for result in program.results)
     read = {name for term in (*(let.term for let in own), *program.results) for name in names(term)}
     params = tuple(scalar for scalar in scalars if scalar in read)
-    return Kernel(name, device, math, program.inputs, params, lets, results)
+    return Kernel(name, device, math, program.inputs, params, used(lets, results), results)
+
+
+def used(lets: Sequence[Let], results: Sequence[Expr]) -> tuple[Let, ...]:
+    """The steps that a later one which is used, or a result, reads: a form may pass one over."""
+    wanted = {part.name for result in results for part in parts(result) if isinstance(part, Ref)}
+    found = []
+    for let in reversed(lets):
+        if let.name in wanted:
+            found.append(let)
+            wanted |= {part.name for part in parts(let.value) if isinstance(part, Ref)}
+    return tuple(reversed(found))
 
 
 def uniforms(program: Program) -> tuple[Let, ...]:

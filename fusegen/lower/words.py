@@ -5,7 +5,7 @@ to such a value, or multiplied with it, is of two words too, and so is the arith
 else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
 longer than a copy, only arguments have them: functions give one (`singles`), and a product that is added
 rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. In float
-on the CPU silu takes one word of what silu gives, as it hardly magnifies what that has rounded.
+on the CPU functions of a chain give and take one word where that is accurate enough (`slack`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -13,11 +13,12 @@ Source: Dekker 1971, A floating-point technique for extending the available prec
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
 from fusegen.lower.border import Border
+from fusegen.lower.slack import Slack, scaled
 from fusegen.ops import DOUBLED, PRODUCTS, ROWS
 from fusegen.singles import SINGLES
 from fusegen.term import Apply, Name, Number, Term, applied, call
@@ -30,9 +31,6 @@ OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
 ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", *PRODUCTS)  # take two words
 MOST_ERRING = 2  # factors of a product in one word that err by units
-# f(x) = x sigmoid(x) is not below the first; where x is not below the second, it magnifies a relative error
-# of x by at most |x f'(x) / f(x)| = 1.28, so that a second word of x would cost more than it is worth.
-GATE_LEAST, GATE_FROM = -0.2785, -1.2
 LEAST = 2.0**-140  # of a second word that is worth its place
 LARGE = 2**60
 BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
@@ -56,15 +54,15 @@ class Precise(Border):
         super().__init__(params, device, kind)
         self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
         on_cpu = (device, kind) == (Device.CPU, Math.FLOAT)
-        self.rounded = _between_gates(lets, results) if on_cpu else set()
-        self.wanted = _wanted(lets, results) - self.rounded
+        self.slack = Slack(lets, results) if on_cpu else Slack((), ())
+        self.wanted = _wanted(lets, results) - self.slack.names
         self.wide: set[str] = set()
         used = applied((*(let.term for let in lets), *results))
         self.one_word = self.singles and not used.isdisjoint(SINGLES)
 
     def let(self, let: Named) -> Let:
         """A named value, in two words where it is one or where an argument wants it so."""
-        if let.name in self.rounded:
+        if let.name in self.slack.names:
             return Let(let.name, self.single(let.term))
         value, wide = self.words(let.term, let.name in self.wanted)
         self.wide |= {let.name} if wide else set()
@@ -222,6 +220,8 @@ class Precise(Border):
     def function(self, term: Apply, wanted: bool) -> Words:
         """A function: some take two words, and some of these give two."""
         match term:
+            case Apply(op, (a, *_)) if not wanted and (link := self.slack.link(term)):
+                return Call(link, (self.single(self.slack.given(link, a)),)), False
             case Apply(op, (a,)) if wanted and self.singles and op in DOUBLED:
                 return self.called(f"{op}_of_two", a), True
             case Apply(op, args) if op in PRODUCTS and (found := self.nested(op, args, wanted)):
@@ -273,23 +273,13 @@ def _alike(parts: Sequence[Words]) -> tuple[Expr, ...]:
 
 def _odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
     """The x, slope and bend of slope x + bend x^3, where both are of one sign and of ordinary size."""
-    slope, whole = _scaled(term)
+    slope, whole = scaled(term)
     match whole:
         case Apply("add", (x, bent)):
-            bend, cube = _scaled(bent)
+            bend, cube = scaled(bent)
             ordinary = all(1 / LARGE < size < LARGE for size in (abs(slope), abs(slope) * bend))
             return (x, slope, slope * bend) if ordinary and cube == call("cube", x) else None
     return None
-
-
-def _scaled(term: Term) -> tuple[Fraction, Term]:
-    """A term as a number times another term."""
-    match term:
-        case Apply("mul", (Number(by), other)) | Apply("mul", (other, Number(by))):
-            return by, other
-        case Apply("div", (other, Number(by))) if by:
-            return 1 / by, other
-    return Fraction(1), term
 
 
 def _without(product: Term, factor: Term) -> Term | None:
@@ -300,43 +290,6 @@ def _without(product: Term, factor: Term) -> Term | None:
         case Apply("mul", (a, b)) if (rest := _without(a, factor)) is not None:
             return rest * b
     return None
-
-
-def _between_gates(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:
-    """The names of what x sigmoid(x) gives, or so many times that, and only another such takes."""
-    least: dict[str, float] = {}
-    for let in lets:
-        low = _least(let.term, least)
-        if low >= GATE_FROM:
-            least[let.name] = low
-    found = set(least)
-    for result in results:
-        found -= _otherwise_used(result)
-    for let in reversed(lets):
-        times = isinstance(_scaled(let.term)[1], Name)
-        if not (times and let.name in found):  # of such a product it matters who takes it
-            found -= _otherwise_used(let.term)
-    return found
-
-
-def _least(term: Term, least: Mapping[str, float]) -> float:
-    """What x sigmoid(x) is not below, or so many times that by its name; -infinity of other terms."""
-    match _scaled(term):
-        case 1, Apply("gate", (a, b)) if a == b:
-            return GATE_LEAST
-        case by, Name(of) if by > 0:
-            return float(by) * least.get(of, -math.inf)
-    return -math.inf
-
-
-def _otherwise_used(term: Term, gated: bool = False) -> set[str]:
-    """The names in a term that something else than a gate takes."""
-    match term:
-        case Name(name):
-            return set() if gated else {name}
-        case Apply(op, args):
-            return set().union(*(_otherwise_used(arg, op == "gate") for arg in args))
-    return set()
 
 
 def _wanted(lets: Sequence[Named], results: Sequence[Term]) -> set[str]:

@@ -14,6 +14,7 @@ from functools import singledispatchmethod
 from textwrap import fill
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
+from fusegen.links import LINKS
 from fusegen.ops import ATOM, COMPARE, OPS, ROWS, SELECT, UNARY, WORDS, Op
 from fusegen.singles import SINGLES
 
@@ -40,7 +41,7 @@ LANGUAGES = {
 
 
 # in the order of their calls
-DEFINED = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body or op.name in SINGLES)
+DEFINED = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body or op.name in SINGLES | LINKS)
 CALLS, WORD, OPEN = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b"), re.compile(r"\bX\b")
 HOST = Language("inline", "std::")
 
@@ -167,7 +168,7 @@ def reached(names: Iterable[str], device: Device, kind: Math) -> frozenset[str]:
 
 def _body(name: str, device: Device, kind: Math) -> str:
     single = SINGLES.get(name) if (device, kind) == (Device.CUDA, Math.FLOAT) else None
-    return single or ROWS[name].body
+    return single or LINKS.get(name) or ROWS[name].body
 
 
 def literal(value: float, kind: Math) -> str:
@@ -190,7 +191,7 @@ def _functions(op: Op, device: Device, kinds: tuple[Math, ...]) -> str:
     language, open_ = LANGUAGES[device], op.wide or bool(OPEN.search(op.body))
     given = "X" if open_ else GENERIC
     returned = "Wide<X>" if op.wide else "Word<X>" if open_ else GENERIC
-    body = op.body.format(m=language.library)
+    body = LINKS.get(op.name) or op.body.format(m=language.library)
     body = f"using M = Word<X>; {body}" if open_ and WORD.search(body) else body
     if device is Device.CPU or op.name not in SINGLES:
         texts = [_function(op, language, given, returned, body)]

@@ -10,7 +10,7 @@ polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
 from __future__ import annotations
 
 from fusegen.ir import Device, Kernel, operations
-from fusegen.ops import EXPM1, OPS, ROWS
+from fusegen.ops import ERF, EXPM1, MILLS, OPS, ROWS, TANH
 from fusegen.printers.cpp import reached
 
 _EXP = (
@@ -22,8 +22,6 @@ _EXP = (
     0.00837484560906887,
     0.0013836806174367666,
 )
-_TANH = (1.0, -0.3333328366279602, 0.13331688940525055, -0.05376870557665825, 0.02075362764298916,
-         -0.005852167494595051)  # fmt: skip
 
 
 def _constants(coefficients: tuple[float, ...]) -> str:
@@ -48,10 +46,19 @@ BODIES: dict[str, tuple[str, ...]] = {
         "return std::fabs(x) < 0.5f ? near : far;",
     ),
     "tanh": (
-        _constants(_TANH),
-        "const float s = x * x, e = exp(-2.0f * std::fabs(x));",
-        "const float near = x * polynomial(c, s), far = std::copysign((1.0f - e) / (1.0f + e), x);",
-        "return s < 0.36f ? near : far;",
+        _constants(TANH),
+        "const float size = std::fabs(x), t = size > 10.0f ? 10.0f : size, s = t * t;  // it is 1 beyond",
+        "const float near = std::fma(t * s, polynomial(c, s), t), far = 1.0f - 2.0f / (exp(t + t) + 1.0f);",
+        "return std::copysign(s < 0.36f ? near : far, x);",
+    ),
+    "erf": (
+        _constants(ERF),
+        _constants(MILLS).replace(" c[]", " m[]"),
+        "const float size = std::fabs(x), t = size > 4.0f ? 4.0f : size, s = t * t;  // it is 1 beyond",
+        "const float near = std::fma(t, 0.128379166f, t * (s * polynomial(c, s))) + t;",
+        "const float k = 1.0f / std::fma(t, 0.353553391f, 1.0f);  // of erfc over exp(-t^2)",
+        "const float far = std::fma(-2.0f * exp(-s), k * polynomial(m, k), 1.0f);",
+        "return std::copysign(s < 0.64f ? near : far, x);",
     ),
 }
 # fmt: on

@@ -1,0 +1,197 @@
+"""Where one word is enough in a chain of functions, in float on the CPU.
+
+What a function has rounded errs by OWN units in the last place, or little more, and the next function
+magnifies a relative error of its argument x by |x f'(x) / f(x)|. From FROM on that is little in the
+functions of MAGNIFIED, and a result has MOST units to spend: on its own rounding, on that of its argument,
+and so on inward, until what is left pays for no more. Further in, values take two words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from fusegen.interval import REALS, Interval, between, maximum, point
+from fusegen.links import FROM, SHORT
+from fusegen.ops import ROWS, TRANSCENDENTAL
+from fusegen.term import Apply, Let, Name, Number, Term
+
+MOST, OWN, ROUNDING = 4.0, 1.4, 0.5  # units: of a result, of a function, of a product
+# at most, of a relative error of an argument from FROM on, or of any argument
+MAGNIFIED = {"gate": 1.28, "sigmoid": 0.93, "times_ndtr": 1.3, "times_tanh_softplus": 1.22}
+MAGNIFIED_ANYWHERE = {"tanh": 1.0, "erf": 1.0}
+LEAST = {  # values are not below
+    "gate": Fraction(-2785, 10_000),
+    "times_ndtr": Fraction(-17, 100),
+    "times_tanh_softplus": Fraction(-3089, 10_000),
+}
+SELECTIONS = (
+    "finite_below",
+    "finite_above",
+    "clamp",
+    "saturate",
+    "clamp_min",
+    "clamp_max",
+    "relu",
+    "relu6",
+    "lifted",
+)
+
+
+class Slack:
+    """What of a program is computed in one word, as what it errs by is magnified too little to matter."""
+
+    def __init__(self, lets: Sequence[Let], results: Sequence[Term]) -> None:
+        """Take the program's steps in order."""
+        self.ranges: dict[Term, Interval] = {}
+        self.steps = {let.name: let.term for let in lets}
+        self.left: dict[Term, float] = {}
+        for result in results:
+            self.spend(result, MOST)
+        for let in reversed(lets):
+            self.spend(let.term, self.left.get(Name(let.name), 0.0))
+        taken = {term: found for term in self.left if (found := self.inner(term))}
+        self.links = frozenset((*taken, *taken.values()))
+        self.names: frozenset[str] = frozenset()
+        for let in lets if taken else ():
+            if self.plain(let.term) and self.affords(Name(let.name), let.term):
+                self.names |= {let.name}
+
+    def link(self, term: Apply) -> str | None:
+        """The function of one word that computes a term, if there is one and that is enough."""
+        argument = term.args[0]
+        if term not in self.links or len(set(term.args)) > 1 or not self.plain(argument):
+            return None
+        return f"{term.op}_near" if self.near(term.op, argument) else SHORT.get(term.op)
+
+    def given(self, link: str, argument: Term) -> Term:
+        """What a function of one word takes: infinities, too, where it makes them finite itself."""
+        match argument:
+            case Name(name) if link.endswith("_short") and name in self.steps:
+                step = self.steps[name]
+                return step.args[0] if isinstance(step, Apply) and step.op == "finite_below" else argument
+        return argument
+
+    def spend(self, term: Term, left: float) -> None:
+        """Note what a term may err by, and so what is in it."""
+        self.left[term] = min(left, self.left.get(term, math.inf))
+        for part, share in self.shares(term, left):
+            self.spend(part, share)
+
+    def shares(self, term: Term, left: float) -> Iterable[tuple[Term, float]]:
+        """What the parts of a term may err by, if it may err by so many units."""
+        match term:
+            case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
+                return [(other, left - (0 if exact(scaled(term)[0]) else ROUNDING))]
+            case Apply("mul", factors):
+                erring = [part for part in factors if self.errs(part)]
+                return [(part, left - ROUNDING if len(erring) == 1 else 0.0) for part in erring]
+            case Apply(op, args) if op in SELECTIONS:
+                return [(arg, left) for arg in args]
+            case Apply("where", (_, *chosen)):
+                return [(arg, left) for arg in chosen]
+            case Apply(op, args) if (by := self.magnifies(op, args)) is not None:
+                return [(arg, min(MOST, (left - OWN) / by)) for arg in set(args)]
+            case Apply(_, args):
+                return [(arg, 0.0) for arg in args]
+        return []
+
+    def errs(self, factor: Term) -> bool:
+        """Whether a factor is no number and no input."""
+        match factor:
+            case Name(name):
+                return name in self.steps and self.errs(self.steps[name])
+            case Apply(op, args) if op in SELECTIONS or op == "lift_back":
+                return op != "lift_back" and any(map(self.errs, args))
+        return not isinstance(factor, Number)
+
+    def magnifies(self, op: str, args: Sequence[Term]) -> float | None:
+        """What a function magnifies a relative error of its only argument by, if that is known."""
+        if len(set(args)) > 1:
+            return None
+        return MAGNIFIED[op] if self.near(op, args[0]) else MAGNIFIED_ANYWHERE.get(op)
+
+    def near(self, op: str, argument: Term) -> bool:
+        """Whether an argument is not below what a function's near form begins at."""
+        return op in FROM and self.range(argument).low >= FROM[op]
+
+    def inner(self, term: Term) -> Apply | None:
+        """The function that one which magnifies little takes in one word."""
+        match term:
+            case Apply(op, args) if self.magnifies(op, args) is not None:
+                found = self.source(args[0])
+                return found if found is not None and self.left[found] >= OWN else None
+        return None
+
+    def source(self, term: Term) -> Apply | None:
+        """The function that a term is a value of, times a number or cut off."""
+        match term:
+            case Name(name):
+                return self.source(self.steps[name]) if name in self.steps else None
+            case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
+                return self.source(other)
+            case Apply(op, (first, *_)) if op in SELECTIONS:
+                return self.source(first)
+            case Apply("where", (_, chosen, other)):
+                return self.source(chosen) or self.source(other)
+            case Apply(op) if op in TRANSCENDENTAL:
+                return term
+        return None
+
+    def affords(self, term: Term, value: Term) -> bool:
+        """Whether a term may err by as much as computing its value in one word does."""
+        left = self.left.get(term, 0.0)
+        if value in self.links:
+            return left >= OWN
+        return left >= (0 if exact(scaled(value)[0]) else ROUNDING)
+
+    def plain(self, term: Term) -> bool:
+        """Whether one word is all that a term is to be given in."""
+        match term:
+            case Name(name):
+                return name not in self.steps or name in self.names
+            case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
+                return self.plain(other)
+            case Apply(op, args) if op in SELECTIONS:
+                return all(map(self.plain, args))
+            case Apply("where", (_, *chosen)):
+                return all(map(self.plain, chosen))
+        return isinstance(term, Number) or term in self.links
+
+    def range(self, term: Term) -> Interval:
+        """An interval that holds every value of a term."""
+        if term not in self.ranges:
+            self.ranges[term] = self.found_range(term)
+        return self.ranges[term]
+
+    def found_range(self, term: Term) -> Interval:
+        """The same, found anew."""
+        match term:
+            case Number(value):
+                return point(value)
+            case Name(name):
+                return self.range(self.steps[name]) if name in self.steps else REALS
+            case Apply("tanh", (x,)):  # which is not below a negative x
+                low = min(self.range(x).low, Fraction(0))
+                return between(max(low, -1), 1)
+            case Apply(op, args):
+                found = ROWS[op].range(*map(self.range, args))
+                least = LEAST.get(op) if len(set(args)) == 1 else None
+                return found if least is None else maximum(found, between(least, least))
+        raise AssertionError("compose has replaced every call of a spec, and names are known")
+
+
+def scaled(term: Term) -> tuple[Fraction, Term]:
+    """A term as a number times another term."""
+    match term:
+        case Apply("mul", (Number(by), other)) | Apply("mul", (other, Number(by))):
+            return by, other
+        case Apply("div", (other, Number(by))) if by:
+            return 1 / by, other
+    return Fraction(1), term
+
+
+def exact(by: Fraction) -> bool:
+    """Whether a number times this rounds nothing, underflow aside: whether it is a power of two."""
+    return by.numerator.bit_count() == by.denominator.bit_count() == 1
