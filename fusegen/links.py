@@ -2,7 +2,8 @@
 
 A row named `near` is of an argument from `FROM` on, where nothing is too small for a float and little
 cancels; the `short` ones are of any, infinities included. They err by one to three units in the last place,
-and are in float throughout, so that loops over them become vector instructions of full width.
+and are in float throughout, so that loops over them become vector instructions of full width. What is
+`capped` is a factor as well, as it is, so that NaN stays.
 """
 
 from __future__ import annotations
@@ -42,30 +43,31 @@ _SUM = (
 _REST = ", rest = fma(e.more, s, one - d); "
 
 LINKS: dict[str, str] = {
-    "gate_short": "const M t = at_least(x, M(-125)), v = lifted(at_most(t, M(87))); " + _SUM + _REST
+    # by its bits, which are ordered as floats are, but for negative ones among each other
+    "capped": "int32_t bits, bound; memcpy(&bits, &x, sizeof(bits)); memcpy(&bound, &most, sizeof(bound)); "
+    "bits = bits < bound ? bits : bound; memcpy(&x, &bits, sizeof(x)); return x;",
+    "gate_short": "const M t = at_least(x, M(-125)), v = lifted(capped(t, M(87))); " + _SUM + _REST
     + "const M r = 1.0f / d; return t * fma(fma(-r, rest, fma(-r, d, 1.0f)), r, r) * lift_back(t);",
-    "gate_near": "const M v = at_most(x, M(87)); " + _SUM + "; return x / d;",
+    "gate_near": "const M v = capped(x, M(87)); " + _SUM + "; return x / d;",
     "sigmoid_near": "const M v = at_most(x, M(87)); " + _SUM + "; return 1.0f / d;",
     # n / d with n = u^2 + 2 u, u = e^x and d = n + 2
-    "times_tanh_softplus_near": "const Raised<M> e = raised(at_most(x, M(20)), M(0)); "
+    "times_tanh_softplus_near": "const Raised<M> e = raised(capped(x, M(20)), M(0)); "
     "const M s = power_of_two<M>(e.n), u = fma(e.more, s, s), u_rest = fma(e.more, s, s - u); "
     "const Two<M> n = quadratic(words(u, u_rest)), d = plus_two(n); "
     "const M r = 1.0f / d.hi, q = n.hi * r; "
     "return x * fma(fma(-q, d.lo, fma(-q, d.hi, n.hi) + n.lo), r, q);",
-    # Φ(-|x|) as in two words, but by k = 1 / (1 + |x| / 4) in float, whose rest bends the result, and what
-    # k multiplies by powers of k - 1/2, of which the first outweighs the others
-    "times_ndtr_short": "const M size = at_most(fabs(x), M(16)); "
-    "const Two<M> square = product(size, size); "
-    "const Raised<M> bell = raised(-0.5f * square.hi, -0.5f * square.lo); "
+    # Φ(-|x|) as in two words, but by k = 1 / (1 + |x| / 4) in float, whose rest the line in k takes into
+    # account, and what k multiplies by powers of k - 1/2, of which the first outweighs the others
+    "times_ndtr_short": "const M size = capped(fabs(x), M(16)); "
+    "const Two<M> t = product(-0.5f * size, size); const Raised<M> bell = raised(t.hi, t.lo); "
     + constants(_MILLS_AT_HALF)
-    + "const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q; "
-    f"const M first = {MILLS[0]!r}f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d; "
-    "const M bend = rest * fma(size, k * (first + p), -0.39894228f); "
-    "const M mills = fma(k, first, fma(k, p, fma(k, fma(k, q, -p), bend))); "
-    "const M y = size * mills, y_rest = fma(size, mills, -y); "
+    + "const M k = 1.0f / fma(0.25f, size, 1.0f), rest = fma(k, size, fma(4.0f, k, -4.0f)); "
+    "const M q = polynomial(c, k - 0.5f), p = k * q, last = fma(k, p, k * fma(k, q, -p)); "
+    f"const M mills = fma(k, {MILLS[0]!r}f, last), y = size * mills; "
+    "const M y_rest = fma(y, rest * fma(k, -0.60246f, -0.16582f), fma(size, mills, -y)); "
     "const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64); "
     "return fma(tail, -0x1p-64f, x < 0.0f ? -0.0f : x);",
     "times_ndtr_near": f"{constants(_NDTR_OVER).replace(' c[]', ' over[]')}"
-    f"{constants(_NDTR_UNDER).replace(' c[]', ' under[]')}const M v = at_most(x, M(5.45)), s = v * v; "
+    f"{constants(_NDTR_UNDER).replace(' c[]', ' under[]')}const M v = capped(x, M(5.45)), s = v * v; "
     "return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);",
 }  # fmt: skip

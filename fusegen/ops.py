@@ -440,6 +440,8 @@ WORDS = {row.name: row for row in (
 )}  # fmt: skip
 # The same of one word and in one, in links only.
 LINKED = {row.name: row for row in (
+    _word("capped", "x", "most", range_=interval.minimum,
+          meaning="{0}, or {1} where it is above that or NaN; that is positive"),
     _word("gate_short", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
           meaning="{0} sigmoid({0})"),
     _word("gate_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),

@@ -270,20 +270,30 @@ inline Wide<X> times_ndtr_of_two(X x) {
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
+// x, or most where it is above that or NaN; that is positive
+template <typename M>
+inline M capped(M x, M most) {
+  int32_t bits, bound;
+  memcpy(&bits, &x, sizeof(bits));
+  memcpy(&bound, &most, sizeof(bound));
+  bits = bits < bound ? bits : bound;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
 // x Φ(x)
 template <typename M>
 inline M times_ndtr_short(M x) {
-  const M size = at_most(fabs(x), M(16));
-  const Two<M> square = product(size, size);
-  const Raised<M> bell = raised(-0.5f * square.hi, -0.5f * square.lo);
+  const M size = capped(fabs(x), M(16));
+  const Two<M> t = product(-0.5f * size, size);
+  const Raised<M> bell = raised(t.hi, t.lo);
   const float c[] = {0.17814990878105164f, 0.2515967786312103f, 0.27108025550842285f, 0.2039332389831543f,
       0.0753641426563263f, -0.030323991551995277f, -0.051753800362348557f, 0.0030324608087539673f,
       0.01689239591360092f};
-  const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q;
-  const M first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
-  const M bend = rest * fma(size, k * (first + p), -0.39894228f);
-  const M mills = fma(k, first, fma(k, p, fma(k, fma(k, q, -p), bend)));
-  const M y = size * mills, y_rest = fma(size, mills, -y);
+  const M k = 1.0f / fma(0.25f, size, 1.0f), rest = fma(k, size, fma(4.0f, k, -4.0f));
+  const M q = polynomial(c, k - 0.5f), p = k * q, last = fma(k, p, k * fma(k, q, -p));
+  const M mills = fma(k, 0.09974633157253265f, last), y = size * mills;
+  const M y_rest = fma(y, rest * fma(k, -0.60246f, -0.16582f), fma(size, mills, -y));
   const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64);
   return fma(tail, -0x1p-64f, x < 0.0f ? -0.0f : x);
 }
@@ -295,7 +305,7 @@ inline M times_ndtr_near(M x) {
       6.338137912045887e-06f, 2.312449939834623e-08f};
   const float under[] = {1.0f, 0.2505840289837366f, 0.028433893948196374f, 0.00186357058851682f,
       7.251479163973359e-05f, 1.2073623755084121e-06f};
-  const M v = at_most(x, M(5.45)), s = v * v;
+  const M v = capped(x, M(5.45)), s = v * v;
   return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);
 }
 

@@ -193,10 +193,21 @@ inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
   return ratio(n + ratio(rise, d), d) * lift_back(x);
 }
 
+// x, or most where it is above that or NaN; that is positive
+template <typename M>
+inline M capped(M x, M most) {
+  int32_t bits, bound;
+  memcpy(&bits, &x, sizeof(bits));
+  memcpy(&bound, &most, sizeof(bound));
+  bits = bits < bound ? bits : bound;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
 // x tanh(softplus(x)), of an x from -1.2
 template <typename M>
 inline M times_tanh_softplus_near(M x) {
-  const Raised<M> e = raised(at_most(x, M(20)), M(0));
+  const Raised<M> e = raised(capped(x, M(20)), M(0));
   const M s = power_of_two<M>(e.n), u = fma(e.more, s, s), u_rest = fma(e.more, s, s - u);
   const Two<M> n = quadratic(words(u, u_rest)), d = plus_two(n);
   const M r = 1.0f / d.hi, q = n.hi * r;

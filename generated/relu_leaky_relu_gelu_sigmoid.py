@@ -315,6 +315,17 @@ inline Wide<X> times_ndtr_of_two(X x) {
   return words(hi, y.lo == y.lo ? y.lo : M(0));
 }
 
+// x, or most where it is above that or NaN; that is positive
+template <typename M>
+inline M capped(M x, M most) {
+  int32_t bits, bound;
+  memcpy(&bits, &x, sizeof(bits));
+  memcpy(&bound, &most, sizeof(bound));
+  bits = bits < bound ? bits : bound;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
 // sigmoid(x), of an x from -1.2
 template <typename M>
 inline M sigmoid_near(M x) {
@@ -332,7 +343,7 @@ inline M times_ndtr_near(M x) {
       6.338137912045887e-06f, 2.312449939834623e-08f};
   const float under[] = {1.0f, 0.2505840289837366f, 0.028433893948196374f, 0.00186357058851682f,
       7.251479163973359e-05f, 1.2073623755084121e-06f};
-  const M v = at_most(x, M(5.45)), s = v * v;
+  const M v = capped(x, M(5.45)), s = v * v;
   return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);
 }
 

@@ -250,10 +250,21 @@ inline Wide<X> tanh_of_two(X x) {
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+// x, or most where it is above that or NaN; that is positive
+template <typename M>
+inline M capped(M x, M most) {
+  int32_t bits, bound;
+  memcpy(&bits, &x, sizeof(bits));
+  memcpy(&bound, &most, sizeof(bound));
+  bits = bits < bound ? bits : bound;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
 // x sigmoid(x)
 template <typename M>
 inline M gate_short(M x) {
-  const M t = at_least(x, M(-125)), v = lifted(at_most(t, M(87)));
+  const M t = at_least(x, M(-125)), v = lifted(capped(t, M(87)));
   const Raised<M> e = raised(-v, M(0));
   const M s = power_of_two<M>(e.n), one = 1.0f + s;
   const M d = fma(e.more, s, one), rest = fma(e.more, s, one - d);

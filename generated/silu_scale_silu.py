@@ -194,10 +194,21 @@ inline Wide<X> gate_of_two(Word<X> x, X t) {
   return words(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
 
+// x, or most where it is above that or NaN; that is positive
+template <typename M>
+inline M capped(M x, M most) {
+  int32_t bits, bound;
+  memcpy(&bits, &x, sizeof(bits));
+  memcpy(&bound, &most, sizeof(bound));
+  bits = bits < bound ? bits : bound;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
 // x sigmoid(x)
 template <typename M>
 inline M gate_short(M x) {
-  const M t = at_least(x, M(-125)), v = lifted(at_most(t, M(87)));
+  const M t = at_least(x, M(-125)), v = lifted(capped(t, M(87)));
   const Raised<M> e = raised(-v, M(0));
   const M s = power_of_two<M>(e.n), one = 1.0f + s;
   const M d = fma(e.more, s, one), rest = fma(e.more, s, one - d);
@@ -208,7 +219,7 @@ inline M gate_short(M x) {
 // x sigmoid(x), of an x from -1.2
 template <typename M>
 inline M gate_near(M x) {
-  const M v = at_most(x, M(87));
+  const M v = capped(x, M(87));
   const Raised<M> e = raised(-v, M(0));
   const M s = power_of_two<M>(e.n), one = 1.0f + s;
   const M d = fma(e.more, s, one);

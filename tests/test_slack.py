@@ -130,6 +130,7 @@ def test_an_infinity_is_left_to_a_function_that_makes_it_finite_itself() -> None
 def test_every_link_is_a_row_that_approximates() -> None:
     assert LINKED.keys() == LINKS.keys()
     assert {*LINKS, *SHORT.values()} <= TRANSCENDENTAL
+    assert set(LINKS) - {"capped"} == {name for name in LINKS if name.endswith(("_near", "_short"))}
     assert {f"{name}_near" for name in FROM} == {name for name in LINKS if name.endswith("_near")}
     assert FROM.keys() == MAGNIFIED.keys()
     assert {*SHORT, *FROM, *MAGNIFIED_ANYWHERE, *LEAST} <= ROWS.keys()
@@ -186,7 +187,8 @@ def test_a_chain_treats_special_values_as_double_does(name: str) -> None:
     expected = forward(x.double()).float()
     torch.testing.assert_close(forward(x), expected, rtol=1e-6, atol=2e-45)
     assert torch.equal(torch.signbit(forward(x)), torch.signbit(expected))
-    assert forward(torch.tensor([float("nan")])).isnan().all()
+    nan = torch.tensor([float("nan")])
+    assert forward(torch.cat([nan, nan.copysign(torch.tensor(-1.0))])).isnan().all()
 
 
 @pytest.mark.parametrize(
