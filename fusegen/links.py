@@ -56,15 +56,16 @@ LINKS: dict[str, str] = {
     "const Two<M> n = quadratic(words(u, u_rest)), d = plus_two(n); "
     "const M r = 1.0f / d.hi, q = n.hi * r; "
     "return x * fma(fma(-q, d.lo, fma(-q, d.hi, n.hi) + n.lo), r, q);",
-    # Φ(-|x|) as in two words, but by k = 1 / (1 + |x| / 4) in float, whose rest the line in k takes into
-    # account, and what k multiplies by powers of k - 1/2, of which the first outweighs the others
+    # Φ(-|x|) as in two words, but by k = 1 / (1 + |x| / 4) in float, whose rest bends the result, and what
+    # k multiplies by powers of k - 1/2, of which the first outweighs the others
     "times_ndtr_short": "const M size = capped(fabs(x), M(16)); "
     "const Two<M> t = product(-0.5f * size, size); const Raised<M> bell = raised(t.hi, t.lo); "
     + constants(_MILLS_AT_HALF)
-    + "const M k = 1.0f / fma(0.25f, size, 1.0f), rest = fma(k, size, fma(4.0f, k, -4.0f)); "
-    "const M q = polynomial(c, k - 0.5f), p = k * q, last = fma(k, p, k * fma(k, q, -p)); "
-    f"const M mills = fma(k, {MILLS[0]!r}f, last), y = size * mills; "
-    "const M y_rest = fma(y, rest * fma(k, -0.60246f, -0.16582f), fma(size, mills, -y)); "
+    + "const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q; "
+    f"const M first = {MILLS[0]!r}f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d; "
+    "const M bend = rest * fma(size, k * (first + p), -0.39894228f); "
+    "const M mills = fma(k, first, fma(k, p, fma(k, fma(k, q, -p), bend))); "
+    "const M y = size * mills, y_rest = fma(size, mills, -y); "
     "const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64); "
     "return fma(tail, -0x1p-64f, x < 0.0f ? -0.0f : x);",
     "times_ndtr_near": f"{constants(_NDTR_OVER).replace(' c[]', ' over[]')}"

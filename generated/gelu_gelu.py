@@ -290,10 +290,11 @@ inline M times_ndtr_short(M x) {
   const float c[] = {0.17814990878105164f, 0.2515967786312103f, 0.27108025550842285f, 0.2039332389831543f,
       0.0753641426563263f, -0.030323991551995277f, -0.051753800362348557f, 0.0030324608087539673f,
       0.01689239591360092f};
-  const M k = 1.0f / fma(0.25f, size, 1.0f), rest = fma(k, size, fma(4.0f, k, -4.0f));
-  const M q = polynomial(c, k - 0.5f), p = k * q, last = fma(k, p, k * fma(k, q, -p));
-  const M mills = fma(k, 0.09974633157253265f, last), y = size * mills;
-  const M y_rest = fma(y, rest * fma(k, -0.60246f, -0.16582f), fma(size, mills, -y));
+  const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q;
+  const M first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
+  const M bend = rest * fma(size, k * (first + p), -0.39894228f);
+  const M mills = fma(k, first, fma(k, p, fma(k, fma(k, q, -p), bend)));
+  const M y = size * mills, y_rest = fma(size, mills, -y);
   const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64);
   return fma(tail, -0x1p-64f, x < 0.0f ? -0.0f : x);
 }
