@@ -25,7 +25,7 @@ PROOF = (
 TWO_WORDS = (
     "What approximates is computed in two words, hi + lo, and rounded once; in float on CUDA arguments are."
 )
-LINKED = "In float on the CPU functions of the chain take one word where that errs by less than 4 units."
+LINKED = "In float on the CPU functions of the chain take one word where what follows magnifies little."
 SETTLED = (
     "On the CPU 16-bit results are computed again in double where what float may err by decides how they "
     "are rounded."
@@ -170,7 +170,7 @@ def explained(
         exact=compiled.arithmetic,
         words=any(map(wide, compiled.kernels(Device.CUDA))),
         linked=any(map(linked, compiled.kernels(Device.CPU))),
-        settled=any(compiled.settles),
+        settled=any(compiled.settled_by_double),
         costs=tuple(_costs(compiled)),
         accuracies=tuple(_accuracies(certificate, states)),
     )

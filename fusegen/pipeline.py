@@ -196,7 +196,7 @@ class Compilation:
         return next(found, False), next(found, False)
 
     @cached_property
-    def settles(self) -> tuple[bool, bool]:
+    def settled_by_double(self) -> tuple[bool, bool]:
         """Whether double decides on the CPU how 16-bit results of forward and gradient are rounded."""
         found = (
             not TRANSCENDENTAL.isdisjoint(operations(kernel))
@@ -275,7 +275,11 @@ class Compilation:
         }
         said = says or (notation(self.spec),)
         gradient = functor == "Backward"
-        how, by_pieces, settles = self.in_16_bits[gradient], self.pieced[gradient], self.settles[gradient]
+        how, by_pieces, settles = (
+            self.in_16_bits[gradient],
+            self.pieced[gradient],
+            self.settled_by_double[gradient],
+        )
         reads, by_double = len(program.inputs), {}
         if how == TABLE:
             by_double[16] = TABLE, LOOK_UP[reads]

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from kernels import extensions as extensions
 from kernels import generated, units
+from numpy.polynomial import Polynomial
 from test_lower import parsed
 from test_words import TENTH, shown
 from torch import Tensor
 
+from fusegen import links
 from fusegen.ir import Device, Kernel, Math
 from fusegen.links import FROM, LINKS, SHORT
 from fusegen.lower import lower
 from fusegen.lower.slack import LEAST, MAGNIFIED, MAGNIFIED_ANYWHERE, exact, scaled
-from fusegen.ops import LINKED, ROWS, TRANSCENDENTAL
+from fusegen.ops import LINKED, MILLS, ROWS, TRANSCENDENTAL
 from fusegen.term import Let, Name, Number, Program, Term, call
 
 X, Y, U, V = (Name(name) for name in "xyuv")
@@ -202,6 +205,11 @@ def test_a_chain_treats_special_values_as_double_does(name: str) -> None:
 )
 def test_a_number_is_found_on_either_side(term: str, by: Fraction, other: Term) -> None:
     assert scaled(parsed(term)) == (by, other)
+
+
+def test_the_tail_of_gelu_is_the_one_in_two_words_at_a_half() -> None:
+    powers = Polynomial(MILLS[1:])(Polynomial([0.5, 1.0])).coef
+    assert tuple(map(float, powers.astype(np.float32))) == links._MILLS_AT_HALF
 
 
 def test_only_a_power_of_two_rounds_nothing() -> None:

@@ -1,9 +1,10 @@
 """Where one word is enough in a chain of functions, in float on the CPU.
 
-What a function has rounded errs by OWN units in the last place, or little more, and the next function
-magnifies a relative error of its argument x by |x f'(x) / f(x)|. From FROM on that is little in the
-functions of MAGNIFIED, and a result has MOST units to spend: on its own rounding, on that of its argument,
-and so on inward, until what is left pays for no more. Further in, values take two words.
+What a function has rounded errs by units in the last place, and the next function magnifies a relative
+error of its argument x by |x f'(x) / f(x)|. From FROM on that is little in the functions of MAGNIFIED. A
+result has MOST units to spend: on its own rounding, on that of its argument, and so on inward, until what
+is left pays for no more; further in, values take two words. OWN is a usual error of a function, not its
+largest (`links`), and the largest ones do not meet: it is `certify` that says what a chain errs by.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from fusegen.interval import REALS, Interval, between, maximum, point
-from fusegen.links import FROM, SHORT
-from fusegen.ops import ROWS, TRANSCENDENTAL
+from fusegen.interval import Interval, between, maximum
+from fusegen.links import FROM, SHORT, UNBOUNDED
+from fusegen.lower.ranges import Ranges
+from fusegen.ops import TRANSCENDENTAL
 from fusegen.term import Apply, Let, Name, Number, Term
 
 MOST, OWN, ROUNDING = 4.0, 1.4, 0.5  # units: of a result, of a function, of a product
@@ -26,7 +28,7 @@ LEAST = {  # values are not below
     "times_ndtr": Fraction(-17, 100),
     "times_tanh_softplus": Fraction(-3089, 10_000),
 }
-SELECTIONS = (
+PASSING = (  # what passes a value on as it is, exactly shifted, or cut off
     "finite_below",
     "finite_above",
     "clamp",
@@ -39,13 +41,15 @@ SELECTIONS = (
 )
 
 
-class Slack:
+class Slack(Ranges):
     """What of a program is computed in one word, as what it errs by is magnified too little to matter."""
 
     def __init__(self, lets: Sequence[Let], results: Sequence[Term]) -> None:
         """Take the program's steps in order."""
-        self.ranges: dict[Term, Interval] = {}
+        super().__init__()
         self.steps = {let.name: let.term for let in lets}
+        for let in lets:
+            self.ranges[Name(let.name)] = self.range(let.term)
         self.left: dict[Term, float] = {}
         for result in results:
             self.spend(result, MOST)
@@ -68,7 +72,7 @@ class Slack:
     def given(self, link: str, argument: Term) -> Term:
         """What a function of one word takes: infinities, too, where it makes them finite itself."""
         match argument:
-            case Name(name) if link.endswith("_short") and name in self.steps:
+            case Name(name) if link in UNBOUNDED and name in self.steps:
                 step = self.steps[name]
                 return step.args[0] if isinstance(step, Apply) and step.op == "finite_below" else argument
         return argument
@@ -87,7 +91,7 @@ class Slack:
             case Apply("mul", factors):
                 erring = [part for part in factors if self.errs(part)]
                 return [(part, left - ROUNDING if len(erring) == 1 else 0.0) for part in erring]
-            case Apply(op, args) if op in SELECTIONS:
+            case Apply(op, args) if op in PASSING:
                 return [(arg, left) for arg in args]
             case Apply("where", (_, *chosen)):
                 return [(arg, left) for arg in chosen]
@@ -102,9 +106,11 @@ class Slack:
         match factor:
             case Name(name):
                 return name in self.steps and self.errs(self.steps[name])
-            case Apply(op, args) if op in SELECTIONS or op == "lift_back":
-                return op != "lift_back" and any(map(self.errs, args))
-        return not isinstance(factor, Number)
+            case Apply("lift_back") | Number():
+                return False
+            case Apply(op, args) if op in PASSING:
+                return any(map(self.errs, args))
+        return True
 
     def magnifies(self, op: str, args: Sequence[Term]) -> float | None:
         """What a function magnifies a relative error of its only argument by, if that is known."""
@@ -131,7 +137,7 @@ class Slack:
                 return self.source(self.steps[name]) if name in self.steps else None
             case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
                 return self.source(other)
-            case Apply(op, (first, *_)) if op in SELECTIONS:
+            case Apply(op, (first, *_)) if op in PASSING:
                 return self.source(first)
             case Apply("where", (_, chosen, other)):
                 return self.source(chosen) or self.source(other)
@@ -153,33 +159,20 @@ class Slack:
                 return name not in self.steps or name in self.names
             case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
                 return self.plain(other)
-            case Apply(op, args) if op in SELECTIONS:
+            case Apply(op, args) if op in PASSING:
                 return all(map(self.plain, args))
             case Apply("where", (_, *chosen)):
                 return all(map(self.plain, chosen))
         return isinstance(term, Number) or term in self.links
 
-    def range(self, term: Term) -> Interval:
-        """An interval that holds every value of a term."""
-        if term not in self.ranges:
-            self.ranges[term] = self.found_range(term)
-        return self.ranges[term]
-
     def found_range(self, term: Term) -> Interval:
-        """The same, found anew."""
+        """The interval of a term, narrower than its row's where a function has a least value."""
         match term:
-            case Number(value):
-                return point(value)
-            case Name(name):
-                return self.range(self.steps[name]) if name in self.steps else REALS
             case Apply("tanh", (x,)):  # which is not below a negative x
-                low = min(self.range(x).low, Fraction(0))
-                return between(max(low, -1), 1)
-            case Apply(op, args):
-                found = ROWS[op].range(*map(self.range, args))
-                least = LEAST.get(op) if len(set(args)) == 1 else None
-                return found if least is None else maximum(found, between(least, least))
-        raise AssertionError("compose has replaced every call of a spec, and names are known")
+                return between(max(min(self.range(x).low, 0), -1), 1)
+            case Apply(op, args) if op in LEAST and len(set(args)) == 1:
+                return maximum(super().found_range(term), between(LEAST[op], LEAST[op]))
+        return super().found_range(term)
 
 
 def scaled(term: Term) -> tuple[Fraction, Term]:

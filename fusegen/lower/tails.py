@@ -10,8 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import count
 
-from fusegen.interval import REALS, Interval, point
-from fusegen.ops import ROWS
+from fusegen.lower.ranges import Ranges
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, rebuild
 
 # what is c e^x (1 + o(2^-40)) for an x of at most -27
@@ -41,12 +40,12 @@ def unlost(program: Program, incoming: str | None = None) -> Program:
     return Program(program.inputs, program.params, lets, results)
 
 
-class _Lift:
+class _Lift(Ranges):
     """The program's steps so far, what their values may be, and which of them exist lifted."""
 
     def __init__(self, program: Program, incoming: str | None) -> None:
+        super().__init__()
         given = (*program.inputs, *program.params)
-        self.ranges: dict[Term, Interval] = dict.fromkeys(map(Name, given), REALS)
         self.moving = set(program.inputs)  # what differs from element to element
         self.incoming = incoming
         self.tails: dict[Term, tuple[Term, Term] | None] = {}  # each found once
@@ -181,18 +180,3 @@ class _Lift:
                 if found is not None and found[1] == argument:
                     return call(op, found[0])
         return self.whole(term)
-
-    def range(self, term: Term) -> Interval:
-        """An interval that holds every value of a term."""
-        if term not in self.ranges:
-            self.ranges[term] = self.found_range(term)
-        return self.ranges[term]
-
-    def found_range(self, term: Term) -> Interval:
-        """The same, found anew."""
-        match term:
-            case Number(value):
-                return point(value)
-            case Apply(op, args):
-                return ROWS[op].range(*map(self.range, args))
-        raise AssertionError("compose has replaced every call of a spec, and names are known")
