@@ -39,7 +39,7 @@ _MILLS_AT_HALF = (0.17814990878105164, 0.2515967786312103, 0.27108025550842285, 
 
 # d + rest is 1 + e^-v, as 1 + s + more s
 _SUM = (
-    "const Raised<M> e = raised(-v, M(0)); const M s = power_of_two<M>(e.n), one = 1.0f + s; "
+    "const Raised<M> e = raised(-v, 0.0f); const M s = power_of_two<M>(e.n), one = 1.0f + s; "
     "const M d = fma(e.more, s, one)"
 )
 _REST = ", rest = fma(e.more, s, one - d); "
@@ -48,19 +48,19 @@ LINKS: dict[str, str] = {
     # by its bits, which are ordered as floats are, but for negative ones among each other
     "capped": "int32_t bits, bound; memcpy(&bits, &x, sizeof(bits)); memcpy(&bound, &most, sizeof(bound)); "
     "bits = bits < bound ? bits : bound; memcpy(&x, &bits, sizeof(x)); return x;",
-    "gate_short": "const M t = at_least(x, M(-125)), v = lifted(capped(t, M(87))); " + _SUM + _REST
+    "gate_short": "const M t = at_least(x, -125.0f), v = lifted(capped(t, 87.0f)); " + _SUM + _REST
     + "const M r = 1.0f / d; return t * fma(fma(-r, rest, fma(-r, d, 1.0f)), r, r) * lift_back(t);",
-    "gate_near": "const M v = capped(x, M(87)); " + _SUM + "; return x / d;",
-    "sigmoid_near": "const M v = at_most(x, M(87)); " + _SUM + "; return 1.0f / d;",
+    "gate_near": "const M v = capped(x, 87.0f); " + _SUM + "; return x / d;",
+    "sigmoid_near": "const M v = at_most(x, 87.0f); " + _SUM + "; return 1.0f / d;",
     # n / d with n = u^2 + 2 u, u = e^x and d = n + 2
-    "times_tanh_softplus_near": "const Raised<M> e = raised(capped(x, M(20)), M(0)); "
+    "times_tanh_softplus_near": "const Raised<M> e = raised(capped(x, 20.0f), 0.0f); "
     "const M s = power_of_two<M>(e.n), u = fma(e.more, s, s), u_rest = fma(e.more, s, s - u); "
     "const Two<M> n = quadratic(words(u, u_rest)), d = plus_two(n); "
     "const M r = 1.0f / d.hi, q = n.hi * r; "
     "return x * fma(fma(-q, d.lo, fma(-q, d.hi, n.hi) + n.lo), r, q);",
     # Φ(-|x|) as in two words, but by k = 1 / (1 + |x| / 4) in float, whose rest bends the result, and what
     # k multiplies by powers of k - 1/2, of which the first outweighs the others
-    "times_ndtr_short": "const M size = capped(fabs(x), M(16)); "
+    "times_ndtr_short": "const M size = capped(fabs(x), 16.0f); "
     "const Two<M> t = product(-0.5f * size, size); const Raised<M> bell = raised(t.hi, t.lo); "
     + constants(_MILLS_AT_HALF)
     + "const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q; "
@@ -71,6 +71,6 @@ LINKS: dict[str, str] = {
     "const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64); "
     "return fma(tail, -0x1p-64f, x < 0.0f ? -0.0f : x);",
     "times_ndtr_near": f"{constants(_NDTR_OVER).replace(' c[]', ' over[]')}"
-    f"{constants(_NDTR_UNDER).replace(' c[]', ' under[]')}const M v = capped(x, M(5.45)), s = v * v; "
+    f"{constants(_NDTR_UNDER).replace(' c[]', ' under[]')}const M v = capped(x, 5.45f), s = v * v; "
     "return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);",
 }  # fmt: skip

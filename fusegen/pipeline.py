@@ -60,6 +60,8 @@ DOUBLE = {  # what it does for 16-bit results
     TESTED: "In 16 bits double decides where it is in doubt how a result is rounded.",
     TABLE: "In 16 bits results are looked up among all there are: to compute them right takes longer.",
 }
+SHORTER = "What is so settled need not be as accurate as float's: it takes one word."
+TANGENT = "Next to 0 it is its tangent, as second words would be too small there."
 DECLARED = "With other scalars than the spec's they are computed."
 HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
 PIECED = "In float32 results are cubic polynomials, as computing takes longer than moving."
@@ -157,17 +159,22 @@ class Compilation:
         return hoisted(self.settled)
 
     def kernels(self, device: Device) -> tuple[Kernel, ...]:
-        """The kernels of a device, forward and then backward, one per math type; each checked."""
-        named = zip(("forward", "backward"), self.programs, (None, self.derived.inputs[0]), strict=True)
-        kernels = [
-            lower(f"{self.spec.name}_{which}", program, device, math, self.precise, incoming)
-            for which, program, incoming in named
+        """The kernels of a device, forward and then backward, one per math type."""
+        return tuple(
+            self.kernel(gradient, device, math)
+            for gradient in (False, True)
             for math in maths(self.spec.dtypes)
-        ]
-        for kernel in kernels:
-            law = broken_law(kernel)
-            assert law is None, f"{kernel.name}: {law}"
-        return tuple(kernels)
+        )
+
+    def kernel(self, gradient: bool, device: Device, math: Math, settled: bool = False) -> Kernel:
+        """The kernel of forward or gradient, checked; in one word where double settles its results."""
+        which, incoming = ("backward", self.derived.inputs[0]) if gradient else ("forward", None)
+        name = f"{self.spec.name}_{which}{'_short' if settled else ''}"
+        program = self.programs[gradient]
+        kernel = lower(name, program, device, math, self.precise, incoming, settled)
+        law = broken_law(kernel)
+        assert law is None, f"{name}: {law}"
+        return kernel
 
     @cached_property
     def arithmetic(self) -> bool:
@@ -204,6 +211,15 @@ class Compilation:
         )
         return next(found, False), next(found, False)
 
+    @cached_property
+    def short(self) -> tuple[Kernel | None, ...]:
+        """What forward and gradient take on the CPU in 16 bits, if it is less than what float does."""
+        found = []
+        for gradient, settles in zip((False, True), self.settled_by_double, strict=True):
+            long, short = (self.kernel(gradient, Device.CPU, Math.FLOAT, less) for less in (False, True))
+            found.append(short if settles and operations(short) != operations(long) else None)
+        return tuple(found)
+
     def from_double(self, bits: int, device: Device = Device.CUDA) -> Iterator[tuple[int, Kernel, Kernel]]:
         """The kernels in float and in double on a device, if double may help elements of so many bits.
 
@@ -235,6 +251,8 @@ class Compilation:
         kernels = {device: self.kernels(device) for device in Device}
         read = {name for kernel in kernels[Device.CUDA] for name in kernel.params}
         hosted = {let.name: let for program in self.programs for let in uniforms(program)}
+        on_cpu = (*kernels[Device.CPU], *filter(None, self.short))
+        called = {Device.CUDA: kernels[Device.CUDA], Device.CPU: on_cpu}
         count = len(maths(self.spec.dtypes))
         forward, backward = kernels[Device.CUDA][0], kernels[Device.CUDA][count]
         grad, *saved = self.derived.inputs
@@ -247,12 +265,12 @@ class Compilation:
                 "Backward", self.composed.inputs, self.gradient, lambda d: kernels[d][count:],
                 (_what_gradient(self.composed.inputs, grad, saved),),
             ),
-            functions={device: support(kernels[device]) for device in Device},
+            functions={device: support(several) for device, several in called.items()},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
             declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
-            vectorised=vectorised(kernels[Device.CPU]),
+            vectorised=vectorised(on_cpu),
             two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
@@ -281,6 +299,8 @@ class Compilation:
             self.settled_by_double[gradient],
         )
         reads, by_double = len(program.inputs), {}
+        straight = "scaled" in operations(kernels(Device.CPU)[0])  # which nothing but a tangent is there
+        short = [CppPrinter(kernel) for kernel in filter(None, (self.short[gradient],))]
         if how == TABLE:
             by_double[16] = TABLE, LOOK_UP[reads]
         if how == TESTED:
@@ -298,15 +318,21 @@ class Compilation:
                     *map(dump.rewrite, rewrites),
                     *notes(program, device),
                     *(_words(kernel) for kernel in filter(wide, kernels(device)[:1])),
+                    *((TANGENT,) if straight and device is Device.CPU else ()),
                     *((DOUBLE[TESTED],) if settles and device is Device.CPU else ()),
+                    *((SHORTER,) if short and device is Device.CPU else ()),
                     *((DOUBLE[how],) if how and device is Device.CUDA else ()),
                     *((DECLARED,) if how == TABLE and self.spec.params and device is Device.CUDA else ()),
                     *((PIECED,) if by_pieces and device is Device.CUDA else ()),
                 )
                 for device in Device
             },
-            definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
+            definitions={
+                Device.CUDA: tuple(p.definition() for p in printers[Device.CUDA]),
+                Device.CPU: tuple(p.definition() for p in (*printers[Device.CPU], *short)),
+            },
             elements={device: printers[device][0].element() for device in Device},
+            short=next((p.element() for p in short), ""),
             shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_double),
             halves=HALVES[how],
             settled=settles,
@@ -420,7 +446,9 @@ STAGES: dict[str, Callable[[Compilation], str]] = {
         for program, rewrites in (c.simplified, c.gradient)
         for line in (*map(dump.rewrite, rewrites), dump.program(program))
     ),
-    "ir": lambda c: "\n".join(dump.kernel(k) for device in Device for k in c.kernels(device)),
+    "ir": lambda c: "\n".join(
+        dump.kernel(k) for k in (*itertools.chain(*map(c.kernels, Device)), *filter(None, c.short))
+    ),
     "cuda": lambda c: c.sources["cuda"],
     "cpu": lambda c: c.sources["cpu"],
     "module": lambda c: c.module,

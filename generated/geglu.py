@@ -569,6 +569,18 @@ ANYWHERE M power_of_two(int32_t n) {
   return y;
 }
 
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+[[maybe_unused]] ANYWHERE float to_odd(double v) {
+  float y = float(v);
+  if (double(y) == v) return y;
+  uint32_t bits;
+  memcpy(&bits, &y, sizeof(bits));
+  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
 // Two words, hi + lo, not added up: what is computed in them rounds once, where it is stored. A lo of NaN,
 // which comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi
 // 2005, SIAM J. Sci. Comput. 26.
@@ -1303,18 +1315,6 @@ inline void stretch(T* const (&data)[N], const int64_t (&step)[N], int64_t n, co
   }
 }
 
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-inline float to_odd(double v) {
-  float y = float(v);
-  if (double(y) == v) return y;
-  uint32_t bits;
-  memcpy(&bits, &y, sizeof(bits));
-  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
-  memcpy(&y, &bits, sizeof(y));
-  return y;
-}
-
 // Element j of a tile's outputs as double gives it.
 template <class F, typename T, int N>
 void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const Call<N>& call) {
@@ -1324,29 +1324,29 @@ void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const 
   for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = T(to_odd(out[k]));
 }
 
-// Rounds a tile's outputs to 16 bits as those of double are rounded. What float gives errs by less than MARGIN, but
-// where terms cancel next to a zero of a gradient; where so little decides how a result is rounded, double does.
+// Whether what a result loses on its way to T is half of its last place but for UNITS of the float's, so that the float
+// does not tell how to round it. Subnormals of T take the places of the least of its normals.
+template <typename T>
+inline bool in_doubt(float y) {
+  using Limits = std::numeric_limits<T>;
+  constexpr uint32_t HALF = 1u << (23 - Limits::digits), UNITS = 6;
+  const float least = power_of_two<float>(Limits::min_exponent - 1), size = std::fabs(y);
+  const float shifted = size < least ? size + least : size;
+  uint32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return ((bits - (HALF - UNITS)) & (2 * HALF - 1)) <= 2 * UNITS;
+}
+
+// Rounds a tile's outputs to 16 bits, as those of double are rounded where float's are in doubt.
 template <class F, typename T, int N>
 inline void settle(const float (&m)[N][TILE], int64_t n, T* const (&data)[N], const Call<N>& call) {
-  constexpr float MARGIN = 0x1p-21f;
-  T above[F::OUTPUTS][TILE], below[F::OUTPUTS][TILE];
-  bool settled = true;
-  for (int k = 0; k < F::OUTPUTS; ++k) {
-    float more[TILE], less[TILE];
-    for (int64_t j = 0; j < n; ++j) {
-      more[j] = m[F::INPUTS + k][j] * (1 + MARGIN);
-      less[j] = m[F::INPUTS + k][j] * (1 - MARGIN);
-    }
-    narrow(more, above[k], n);
-    narrow(less, below[k], n);
-    memcpy(data[F::INPUTS + k], above[k], n * sizeof(T));
-    settled = settled && memcmp(above[k], below[k], n * sizeof(T)) == 0;
+  uint8_t open[TILE] = {};
+  for (int k = F::INPUTS; k < N; ++k) {
+    narrow(m[k], data[k], n);
+    for (int64_t j = 0; j < n; ++j) open[j] |= in_doubt<T>(m[k][j]);
   }
-  for (int64_t j = 0; j < n && !settled; ++j) {
-    bool open = false;
-    for (int k = 0; k < F::OUTPUTS; ++k) open = open || above[k][j].x != below[k][j].x;
-    if (open) by_double<F>(m, j, data, call);
-  }
+  for (const uint8_t* at = open; (at = static_cast<const uint8_t*>(memchr(at, 1, open + n - at))) != nullptr; ++at)
+    by_double<F>(m, at - open, data, call);
 }
 
 // Elements begin to end.

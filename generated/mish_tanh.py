@@ -515,6 +515,18 @@ ANYWHERE M power_of_two(int32_t n) {
   return y;
 }
 
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+ANYWHERE float to_odd(double v) {
+  float y = float(v);
+  if (double(y) == v) return y;
+  uint32_t bits;
+  memcpy(&bits, &y, sizeof(bits));
+  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
 // Two words, hi + lo, not added up: what is computed in them rounds once, where it is stored. A lo of NaN,
 // which comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi
 // 2005, SIAM J. Sci. Comput. 26.
@@ -793,10 +805,10 @@ struct BackwardLaunches {
   static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
 };
 
-// Where results are looked up in shared memory, functions of float16: the threads of a processor's one block, and from how
-// many elements on.
-constexpr int STAGED_THREADS = 1024;
-constexpr int64_t STAGED_FROM = int64_t(1) << 18;
+// Where results are looked up in shared memory, functions of float16: from how many elements on, and the threads of a
+// processor's one block; fewer where processors have the time to get far apart, which memory serves less fast.
+constexpr int64_t STAGED_FROM = int64_t(1) << 18, STAGED_LARGE = int64_t(1) << 26;
+constexpr int STAGED_THREADS = 1024, STAGED_LARGE_THREADS = 768;
 
 }  // namespace
 """
@@ -890,14 +902,6 @@ __device__ __forceinline__ To same_bits(From from) {
   To to;
   memcpy(&to, &from, sizeof(to));
   return to;
-}
-
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-__device__ __forceinline__ uint32_t to_odd(double v) {
-  const float near = float(v);
-  const uint32_t bits = same_bits<uint32_t>(near);
-  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
 }
 
 // The index of an element: a division by 64 bits would cost more than all the rest.
@@ -1211,7 +1215,7 @@ __global__ void fill(const Params<double> p) {
   if constexpr (F::INPUTS == 1) {
     T y;
     F::template element<T>(in, out, p);
-    store(y, same_bits<float>(to_odd(out[0])));
+    store(y, to_odd(out[0]));
     entries<F, T>[i] = same_bits<uint16_t>(y);
   } else {
     in[0] = INFINITY;
@@ -1219,7 +1223,7 @@ __global__ void fill(const Params<double> p) {
     const bool none = out[0] == 0;
     in[0] = 1;
     F::template element<T>(in, out, p);
-    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? to_odd(out[0]) : 0x7fc00000;
+    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? same_bits<uint32_t>(to_odd(out[0])) : 0x7fc00000;
   }
 }
 
@@ -1255,16 +1259,17 @@ __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__
   const auto x = static_cast<const Pairs*>(call.data[0]);
   const auto y = static_cast<Pairs*>(call.data[1]);
   Pairs* const arriving = reinterpret_cast<Pairs*>(table + ENTRIES) + threadIdx.x;
-  const int64_t whole = call.numel / WIDTH, turn = int64_t(STAGED_THREADS) * gridDim.x;
+  const int threads = int(blockDim.x);
+  const int64_t whole = call.numel / WIDTH, turn = int64_t(threads) * gridDim.x;
   const auto fetch = [&](int64_t i, int slot) {
-    if (i < whole) __pipeline_memcpy_async(arriving + slot * STAGED_THREADS, x + i, sizeof(Pairs));
+    if (i < whole) __pipeline_memcpy_async(arriving + slot * threads, x + i, sizeof(Pairs));
     __pipeline_commit();
   };
 #pragma unroll
-  for (int k = int(threadIdx.x) * WIDTH; k < ENTRIES; k += STAGED_THREADS * WIDTH)
+  for (int k = int(threadIdx.x) * WIDTH; k < ENTRIES; k += threads * WIDTH)
     __pipeline_memcpy_async(table + k, entries<F, __half> + k, sizeof(Pairs));
   __pipeline_commit();
-  int64_t i = int64_t(blockIdx.x) * STAGED_THREADS + threadIdx.x;
+  int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < AHEAD; ++k) fetch(i + k * turn, k);
   __pipeline_wait_prior(AHEAD);
@@ -1272,7 +1277,7 @@ __global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__
 #pragma unroll 1
   for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % AHEAD) {
     __pipeline_wait_prior(AHEAD - 1);
-    Pairs v = arriving[slot * STAGED_THREADS];
+    Pairs v = arriving[slot * threads];
     fetch(i + AHEAD * turn, slot);
 #pragma unroll
     for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
@@ -1289,16 +1294,17 @@ cudaError_t look_up(const Call<N>& call) {
   cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
   if (error != cudaSuccess) return error;
   if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
-    constexpr int BYTES = ENTRIES * sizeof(Entry<F>) + AHEAD * STAGED_THREADS * 16;
+    const int threads = call.numel < STAGED_LARGE ? STAGED_THREADS : STAGED_LARGE_THREADS;
+    const int bytes = ENTRIES * int(sizeof(Entry<F>)) + AHEAD * threads * 16;
     const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= STAGED_FROM;
     int most = 0, blocks = 0;
     cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
     cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, call.device);
-    if (dense && most >= BYTES) {
+    if (dense && most >= bytes) {
       const auto kernel = staged<F>;
-      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
       if (error != cudaSuccess) return error;
-      kernel<<<blocks, STAGED_THREADS, BYTES, static_cast<cudaStream_t>(call.stream)>>>(call);
+      kernel<<<blocks, threads, bytes, static_cast<cudaStream_t>(call.stream)>>>(call);
       return cudaGetLastError();
     }
   }
@@ -1630,18 +1636,6 @@ inline void stretch(T* const (&data)[N], const int64_t (&step)[N], int64_t n, co
   }
 }
 
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-inline float to_odd(double v) {
-  float y = float(v);
-  if (double(y) == v) return y;
-  uint32_t bits;
-  memcpy(&bits, &y, sizeof(bits));
-  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
-  memcpy(&y, &bits, sizeof(y));
-  return y;
-}
-
 // Element j of a tile's outputs as double gives it.
 template <class F, typename T, int N>
 void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const Call<N>& call) {
@@ -1651,29 +1645,29 @@ void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const 
   for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = T(to_odd(out[k]));
 }
 
-// Rounds a tile's outputs to 16 bits as those of double are rounded. What float gives errs by less than MARGIN, but
-// where terms cancel next to a zero of a gradient; where so little decides how a result is rounded, double does.
+// Whether what a result loses on its way to T is half of its last place but for UNITS of the float's, so that the float
+// does not tell how to round it. Subnormals of T take the places of the least of its normals.
+template <typename T>
+inline bool in_doubt(float y) {
+  using Limits = std::numeric_limits<T>;
+  constexpr uint32_t HALF = 1u << (23 - Limits::digits), UNITS = 6;
+  const float least = power_of_two<float>(Limits::min_exponent - 1), size = std::fabs(y);
+  const float shifted = size < least ? size + least : size;
+  uint32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return ((bits - (HALF - UNITS)) & (2 * HALF - 1)) <= 2 * UNITS;
+}
+
+// Rounds a tile's outputs to 16 bits, as those of double are rounded where float's are in doubt.
 template <class F, typename T, int N>
 inline void settle(const float (&m)[N][TILE], int64_t n, T* const (&data)[N], const Call<N>& call) {
-  constexpr float MARGIN = 0x1p-21f;
-  T above[F::OUTPUTS][TILE], below[F::OUTPUTS][TILE];
-  bool settled = true;
-  for (int k = 0; k < F::OUTPUTS; ++k) {
-    float more[TILE], less[TILE];
-    for (int64_t j = 0; j < n; ++j) {
-      more[j] = m[F::INPUTS + k][j] * (1 + MARGIN);
-      less[j] = m[F::INPUTS + k][j] * (1 - MARGIN);
-    }
-    narrow(more, above[k], n);
-    narrow(less, below[k], n);
-    memcpy(data[F::INPUTS + k], above[k], n * sizeof(T));
-    settled = settled && memcmp(above[k], below[k], n * sizeof(T)) == 0;
+  uint8_t open[TILE] = {};
+  for (int k = F::INPUTS; k < N; ++k) {
+    narrow(m[k], data[k], n);
+    for (int64_t j = 0; j < n; ++j) open[j] |= in_doubt<T>(m[k][j]);
   }
-  for (int64_t j = 0; j < n && !settled; ++j) {
-    bool open = false;
-    for (int k = 0; k < F::OUTPUTS; ++k) open = open || above[k][j].x != below[k][j].x;
-    if (open) by_double<F>(m, j, data, call);
-  }
+  for (const uint8_t* at = open; (at = static_cast<const uint8_t*>(memchr(at, 1, open + n - at))) != nullptr; ++at)
+    by_double<F>(m, at - open, data, call);
 }
 
 // Elements begin to end.

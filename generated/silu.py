@@ -185,6 +185,28 @@ inline Word<X> gate(Word<X> x, X t) {
   return (y < q || y > q ? y : q) * lift_back(t);
 }
 
+// x, or most where it is above that or NaN; that is positive
+template <typename M>
+inline M capped(M x, M most) {
+  int32_t bits, bound;
+  memcpy(&bits, &x, sizeof(bits));
+  memcpy(&bound, &most, sizeof(bound));
+  bits = bits < bound ? bits : bound;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+// x sigmoid(x)
+template <typename M>
+inline M gate_short(M x) {
+  const M t = at_least(x, -125.0f), v = lifted(capped(t, 87.0f));
+  const Raised<M> e = raised(-v, 0.0f);
+  const M s = power_of_two<M>(e.n), one = 1.0f + s;
+  const M d = fma(e.more, s, one), rest = fma(e.more, s, one - d);
+  const M r = 1.0f / d;
+  return t * fma(fma(-r, rest, fma(-r, d, 1.0f)), r, r) * lift_back(t);
+}
+
 template <typename X>
 inline Wide<X> sigmoid(X x) {
   using M = Word<X>;
@@ -218,6 +240,7 @@ inline M finite_above(M x) {
 // y = x · sigmoid(x)
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
+// What is so settled need not be as accurate as float's: it takes one word.
 inline float silu_forward(float x) {
   const float finite_x = finite_below(x);
   return gate(finite_x, finite_x);
@@ -226,6 +249,10 @@ inline float silu_forward(float x) {
 inline double silu_forward(double x) {
   const double finite_x = finite_below(x);
   return gate(finite_x, finite_x);
+}
+
+inline float silu_forward_short(float x) {
+  return gate_short(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -246,7 +273,10 @@ struct Forward {
   static constexpr bool SETTLED = true;
   template <typename T, typename M>
   static inline void element(const M* in, M* out, const Params<M>&) {
-    out[0] = silu_forward(in[0]);
+    if constexpr (sizeof(T) == 2 && sizeof(M) == 4)
+      out[0] = silu_forward_short(in[0]);
+    else
+      out[0] = silu_forward(in[0]);
   }
 };
 
@@ -483,6 +513,18 @@ template <typename M>
 ANYWHERE M power_of_two(int32_t n) {
   const uint32_t bits = uint32_t(n + 127) << 23;
   M y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
+// of the double are.
+ANYWHERE float to_odd(double v) {
+  float y = float(v);
+  if (double(y) == v) return y;
+  uint32_t bits;
+  memcpy(&bits, &y, sizeof(bits));
+  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
   memcpy(&y, &bits, sizeof(y));
   return y;
 }
@@ -909,14 +951,6 @@ __device__ __forceinline__ To same_bits(From from) {
   return to;
 }
 
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-__device__ __forceinline__ uint32_t to_odd(double v) {
-  const float near = float(v);
-  const uint32_t bits = same_bits<uint32_t>(near);
-  return double(near) == v ? bits : (bits - (fabs(double(near)) > fabs(v))) | 1;
-}
-
 // Two results of 16 bits, side by side.
 __device__ __forceinline__ uint32_t pair(__half, float a, float b) { return same_bits<uint32_t>(__floats2half2_rn(a, b)); }
 __device__ __forceinline__ uint32_t pair(__nv_bfloat16, float a, float b) { return same_bits<uint32_t>(__floats2bfloat162_rn(a, b)); }
@@ -1259,7 +1293,7 @@ struct Tested {
     for (int k = 0; k < INPUTS; ++k) x[k] = in[k].v;
     F::template element<T>(x, y, Params<double>());
 #pragma unroll
-    for (int k = 0; k < OUTPUTS; ++k) out[k] = same_bits<float>(to_odd(y[k]));
+    for (int k = 0; k < OUTPUTS; ++k) out[k] = to_odd(y[k]);
   }
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
@@ -1411,18 +1445,6 @@ inline void stretch(T* const (&data)[N], const int64_t (&step)[N], int64_t n, co
   }
 }
 
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-inline float to_odd(double v) {
-  float y = float(v);
-  if (double(y) == v) return y;
-  uint32_t bits;
-  memcpy(&bits, &y, sizeof(bits));
-  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
-  memcpy(&y, &bits, sizeof(y));
-  return y;
-}
-
 // Element j of a tile's outputs as double gives it.
 template <class F, typename T, int N>
 void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const Call<N>& call) {
@@ -1432,29 +1454,29 @@ void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const 
   for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = T(to_odd(out[k]));
 }
 
-// Rounds a tile's outputs to 16 bits as those of double are rounded. What float gives errs by less than MARGIN, but
-// where terms cancel next to a zero of a gradient; where so little decides how a result is rounded, double does.
+// Whether what a result loses on its way to T is half of its last place but for UNITS of the float's, so that the float
+// does not tell how to round it. Subnormals of T take the places of the least of its normals.
+template <typename T>
+inline bool in_doubt(float y) {
+  using Limits = std::numeric_limits<T>;
+  constexpr uint32_t HALF = 1u << (23 - Limits::digits), UNITS = 6;
+  const float least = power_of_two<float>(Limits::min_exponent - 1), size = std::fabs(y);
+  const float shifted = size < least ? size + least : size;
+  uint32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return ((bits - (HALF - UNITS)) & (2 * HALF - 1)) <= 2 * UNITS;
+}
+
+// Rounds a tile's outputs to 16 bits, as those of double are rounded where float's are in doubt.
 template <class F, typename T, int N>
 inline void settle(const float (&m)[N][TILE], int64_t n, T* const (&data)[N], const Call<N>& call) {
-  constexpr float MARGIN = 0x1p-21f;
-  T above[F::OUTPUTS][TILE], below[F::OUTPUTS][TILE];
-  bool settled = true;
-  for (int k = 0; k < F::OUTPUTS; ++k) {
-    float more[TILE], less[TILE];
-    for (int64_t j = 0; j < n; ++j) {
-      more[j] = m[F::INPUTS + k][j] * (1 + MARGIN);
-      less[j] = m[F::INPUTS + k][j] * (1 - MARGIN);
-    }
-    narrow(more, above[k], n);
-    narrow(less, below[k], n);
-    memcpy(data[F::INPUTS + k], above[k], n * sizeof(T));
-    settled = settled && memcmp(above[k], below[k], n * sizeof(T)) == 0;
+  uint8_t open[TILE] = {};
+  for (int k = F::INPUTS; k < N; ++k) {
+    narrow(m[k], data[k], n);
+    for (int64_t j = 0; j < n; ++j) open[j] |= in_doubt<T>(m[k][j]);
   }
-  for (int64_t j = 0; j < n && !settled; ++j) {
-    bool open = false;
-    for (int k = 0; k < F::OUTPUTS; ++k) open = open || above[k][j].x != below[k][j].x;
-    if (open) by_double<F>(m, j, data, call);
-  }
+  for (const uint8_t* at = open; (at = static_cast<const uint8_t*>(memchr(at, 1, open + n - at))) != nullptr; ++at)
+    by_double<F>(m, at - open, data, call);
 }
 
 // Elements begin to end.

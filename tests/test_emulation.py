@@ -1115,7 +1115,7 @@ def test_in_shared_memory_the_same_is_found(looked_up: Emulated, staged: Emulate
     for n in (65_536, 65_535, 65_529, 16_384 + 8, 16_384, 4096 + 1, 4096):
         kernel.state.shared = SHARED_BYTES
         [found] = looked_up_by(kernel, x[:n])
-        assert (kernel.state.threads, kernel.state.blocks) == (1024, 2)
+        assert (kernel.state.threads, kernel.state.blocks) == (768 if n >= 65_529 else 1024, 2)
         [expected] = looked_up_by(looked_up.forward, x[:n])
         assert_same(found, expected, x[:n])
     kernel.state.shared = SHARED_BYTES - 1
@@ -1126,11 +1126,12 @@ def test_in_shared_memory_the_same_is_found(looked_up: Emulated, staged: Emulate
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    """serf, where tensors of 4,096 elements are already large."""
+    """serf, where tensors of 4,096 elements are already enough and ones of 65,529 large."""
     module: Any = ModuleType("serf")
     vars(module).update(vars(generated("serf")))
-    module.CUDA_TEXT, count = re.subn(r"int64_t\(1\) << 18", "4096", module.CUDA_TEXT)
-    assert count == 1
+    for power, least in ((18, 4096), (26, 65_529)):
+        module.CUDA_TEXT, count = re.subn(rf"int64_t\(1\) << {power}", str(least), module.CUDA_TEXT)
+        assert count == 1
     return emulated(module, "serf", tmp_path_factory.mktemp("staged"))
 
 

@@ -41,6 +41,8 @@ def times(by: str, name: str = "u") -> Let:
 SILU, HALF = Let("u", silu(X)), times("0.5")
 GELU, TANH = Let("u", gelu(X)), Let("u", call("tanh", X))
 
+SEVEN = "words(0.699999988079071, 1.1920929132713809e-08)"  # 0.7
+
 # steps and a result: what they become in float on the CPU
 CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     ((SILU, HALF), silu(V), "u = gate_short(x); v = mul(u, 0.5); gate_near(v)"),
@@ -73,7 +75,7 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     ),
     # a single function, and one of arithmetic, stays as accurate as it is
     ((), silu(X), "gate(x, x)"),
-    ((times("0.1", "x"),), call("tanh", V), f"v = mul(x, {TENTH}); tanh_of_two(v)"),
+    ((times("0.1", "x"),), call("erf", V), f"v = mul(x, {TENTH}); erf_of_two(v)"),
     # up to where little is magnified, and further
     ((SILU, times("4")), silu(V), "u = gate_short(x); v = mul(u, 4.0); gate_near(v)"),
     ((SILU, times("5")), silu(V), "u = gate_of_two(x, x); v = mul(u, 5.0); gate_of_two(v, v)"),
@@ -101,8 +103,41 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
 ]
 
 
-def form(lets: tuple[Let, ...], result: Term, math: Math = Math.FLOAT, device: Device = Device.CPU) -> str:
-    made: Kernel = lower("f", Program(("x", "y"), (), lets, (result,)), device, math, True)
+# likewise where double settles how results are rounded to 16 bits
+SETTLED: list[tuple[tuple[Let, ...], Term, str]] = [
+    ((), silu(X), "gate_short(x)"),
+    ((), gelu(X), "times_ndtr_short(x)"),
+    ((times("0.1", "x"),), call("tanh", V), f"v = narrow(mul(x, {TENTH})); tanh(v)"),
+    (
+        (Let("u", parsed("clamp(x, -1, 1)", "x")),),
+        call("sigmoid", U),
+        "u = clamp(x, -1.0, 1.0); sigmoid_near(u)",
+    ),
+    ((Let("u", silu(X)),), 2 * U, "u = gate_short(x); mul(2.0, u)"),
+    # there is no short form of any argument
+    ((), call("sigmoid", X), "sigmoid(x)"),
+    ((), call("times_tanh_softplus", X), "times_tanh_softplus(x)"),
+    # of two, and of products, float's own are kept
+    ((), call("gate", X, Y), "gate(x, y)"),
+    ((), X * call("tanh", Y), "mul(x, tanh_of_two(y))"),
+    # what is next to 0 need not be its tangent
+    (
+        (times("0.7", "x"),),
+        Number(Fraction(3, 2)) * call("tanh", V),
+        f"v = narrow(mul(x, {SEVEN})); mul(1.5, tanh(v))",
+    ),
+]
+
+
+def form(
+    lets: tuple[Let, ...],
+    result: Term,
+    math: Math = Math.FLOAT,
+    device: Device = Device.CPU,
+    settled: bool = False,
+) -> str:
+    program = Program(("x", "y"), (), lets, (result,))
+    made: Kernel = lower("f", program, device, math, True, settled=settled)
     return "; ".join(
         (*(f"{let.name} = {shown(let.value)}" for let in made.lets), *map(shown, made.results))
     )
@@ -111,6 +146,11 @@ def form(lets: tuple[Let, ...], result: Term, math: Math = Math.FLOAT, device: D
 @pytest.mark.parametrize(("lets", "result", "expected"), CHAINS)
 def test_a_chain_becomes(lets: tuple[Let, ...], result: Term, expected: str) -> None:
     assert form(lets, result) == expected
+
+
+@pytest.mark.parametrize(("lets", "result", "expected"), SETTLED)
+def test_what_double_settles_becomes(lets: tuple[Let, ...], result: Term, expected: str) -> None:
+    assert form(lets, result, settled=True) == expected
 
 
 @pytest.mark.parametrize(

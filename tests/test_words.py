@@ -45,8 +45,12 @@ FORMS = {
     "-sigmoid(x)": "neg(sigmoid(x))",
     "sqrt(sigmoid(x))": "sqrt(narrow(sigmoid(x)))",
     "x / sigmoid(y)": "div(x, narrow(sigmoid(y)))",
-    "where(x > 0, sigmoid(x), y)": "where(gt(x, 0.0), sigmoid(x), words(y, 0.0))",
-    "where(x > 0, y, sigmoid(x))": "where(gt(x, 0.0), words(y, 0.0), sigmoid(x))",
+    "where(x > 0, sigmoid(x), y)": "then = narrow(sigmoid(x)); where(gt(x, 0.0), then, y)",
+    "where(x > 0, sigmoid(x), tanh(x))": (
+        "then = narrow(sigmoid(x)); otherwise = narrow(tanh_of_two(x)); where(gt(x, 0.0), then, otherwise)"
+    ),
+    "2 * where(x > 0, sigmoid(x), y)": "mul(2.0, where(gt(x, 0.0), sigmoid(x), words(y, 0.0)))",
+    "where(x > 0, y, sigmoid(x))": "otherwise = narrow(sigmoid(x)); where(gt(x, 0.0), y, otherwise)",
     "erf(x)": "erf_of_two(x)",
     "tanh(x * y)": "tanh_of_two(product(x, y))",
     # products with what falls like an exponential are lifted, up to the last of them

@@ -24,6 +24,7 @@ def lower(
     math: Math,
     precise: bool = False,
     incoming: str | None = None,
+    settled: bool = False,
 ) -> Kernel:
     """The kernel that computes a program on a device in a math type.
 
@@ -34,6 +35,7 @@ def lower(
         math: the type of its values.
         precise: whether what approximates is computed in two words.
         incoming: the input that is the incoming gradient, if there is one.
+        settled: whether double settles how the results are rounded, on the CPU.
     """
     program = unlost(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
@@ -41,9 +43,12 @@ def lower(
     own = [let for let in program.lets if let.name not in uniform]
     border = Border(scalars, device, math)
     if precise:
-        border = Precise(scalars, device, math, own, program.results)
+        moving = Program(program.inputs, scalars, tuple(own), program.results)
+        border = Precise(moving, device, math, settled)
     lets = [border.let(let) for let in own]
-    results = tuple(border.expr(result) for result in program.results)
+    found = [border.result(result) for result in program.results]
+    lets += [let for several, _ in found for let in several]
+    results = tuple(result for _, result in found)
     read = {name for term in (*(let.term for let in own), *program.results) for name in names(term)}
     params = tuple(scalar for scalar in scalars if scalar in read)
     return Kernel(name, device, math, program.inputs, params, used(lets, results), results)

@@ -18,6 +18,10 @@ class Border:
         """A named value."""
         return Let(let.name, self.expr(let.term))
 
+    def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
+        """What a result takes first, and its expression."""
+        return (), self.expr(term)
+
     def expr(self, term: Term) -> Expr:
         """The expression of a term."""
         match term:

@@ -3,8 +3,9 @@
 What a function has rounded errs by units in the last place, and the next function magnifies a relative
 error of its argument x by |x f'(x) / f(x)|. From FROM on that is little in the functions of MAGNIFIED. A
 result has MOST units to spend: on its own rounding, on that of its argument, and so on inward, until what
-is left pays for no more; further in, values take two words. OWN is a usual error of a function, not its
-largest (`links`), and the largest ones do not meet: it is `certify` that says what a chain errs by.
+is left pays for no more; further in, values take two words. What gives a result does, too, unless double
+settles how that is rounded. OWN is a usual error of a function, not its largest (`links`), and the largest
+ones do not meet: it is `certify` that says what a chain errs by.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ PASSING = (  # what passes a value on as it is, exactly shifted, or cut off
 class Slack(Ranges):
     """What of a program is computed in one word, as what it errs by is magnified too little to matter."""
 
-    def __init__(self, lets: Sequence[Let], results: Sequence[Term]) -> None:
-        """Take the program's steps in order."""
+    def __init__(self, lets: Sequence[Let], results: Sequence[Term], settled: bool = False) -> None:
+        """Take the program's steps in order, and whether double settles how its results are rounded."""
         super().__init__()
         self.steps = {let.name: let.term for let in lets}
         for let in lets:
@@ -56,9 +57,10 @@ class Slack(Ranges):
         for let in reversed(lets):
             self.spend(let.term, self.left.get(Name(let.name), 0.0))
         taken = {term: found for term in self.left if (found := self.inner(term))}
-        self.links = frozenset((*taken, *taken.values()))
+        last = {found for result in results if settled and (found := self.source(result))}
+        self.links = frozenset((*taken, *taken.values(), *last))
         self.names: frozenset[str] = frozenset()
-        for let in lets if taken else ():
+        for let in lets if self.links else ():
             if self.plain(let.term) and self.affords(Name(let.name), let.term):
                 self.names |= {let.name}
 

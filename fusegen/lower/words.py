@@ -15,13 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import count
 
-from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
+from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held, parts
 from fusegen.lower.border import Border
 from fusegen.lower.slack import Slack, scaled
-from fusegen.ops import DOUBLED, PRODUCTS, ROWS
+from fusegen.lower.tangent import LOST, tangent
+from fusegen.ops import DOUBLED, PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.singles import SINGLES
-from fusegen.term import Apply, Name, Number, Term, applied, call
+from fusegen.term import Apply, Name, Number, Program, Term, applied, call
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
@@ -42,19 +44,16 @@ Words = tuple[Expr, bool]  # an expression, and whether it is of two words
 class Precise(Border):
     """Terms to expressions of one word or two."""
 
-    def __init__(
-        self,
-        params: tuple[str, ...],
-        device: Device,
-        kind: Math,
-        lets: Sequence[Named],
-        results: Sequence[Term],
-    ) -> None:
-        """Take the names of what is the same for every element, and the program's steps in order."""
-        super().__init__(params, device, kind)
+    def __init__(self, program: Program, device: Device, kind: Math, settled: bool = False) -> None:
+        """Take what is computed for every element, and whether double settles how results are rounded."""
+        super().__init__(program.params, device, kind)
+        lets, results = program.lets, program.results
         self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
-        on_cpu = (device, kind) == (Device.CPU, Math.FLOAT)
-        self.slack = Slack(lets, results) if on_cpu else Slack((), ())
+        self.on_cpu = device is Device.CPU
+        self.tangents = self.on_cpu and not settled  # whether results are these next to 0
+        self.steps = {let.name: let.term for let in lets}
+        self.taken = {*program.inputs, *program.params, *self.steps}
+        self.slack = Slack(lets, results, settled) if self.on_cpu and kind is Math.FLOAT else Slack((), ())
         self.wanted = _wanted(lets, results) - self.slack.names
         self.wide: set[str] = set()
         used = applied((*(let.term for let in lets), *results))
@@ -67,6 +66,31 @@ class Precise(Border):
         value, wide = self.words(let.term, let.name in self.wanted)
         self.wide |= {let.name} if wide else set()
         return Let(let.name, value, wide)
+
+    def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
+        """What a result takes first, and its expression, which is one of its tangent next to 0.
+
+        On the CPU a choice of two words is one of single ones.
+        """
+        if self.tangents and (found := tangent(term, self.steps)):
+            x, slope = found
+            small = Call("lt", (Call("abs", (self.expr(x),)), Const(LOST[self.math])))
+            return self.chosen(small, self.scaled(x, slope), self.single(term))
+        match term:
+            case Apply("where", (Apply(op, args), a, b)) if self.on_cpu and self.words(term)[1]:
+                return self.chosen(Call(op, tuple(map(self.single, args))), self.single(a), self.single(b))
+        return (), self.expr(term)
+
+    def chosen(self, holds: Expr, then: Expr, otherwise: Expr) -> tuple[tuple[Let, ...], Expr]:
+        """A choice between two values; functions are computed before it, so that a loop jumps over none."""
+        lets, sides = [], []
+        for name, value in (("then", then), ("otherwise", otherwise)):
+            free = next(free for k in count() if (free := name + "_" * k) not in self.taken)
+            self.taken.add(free)
+            light = TRANSCENDENTAL.isdisjoint(part.op for part in parts(value) if isinstance(part, Call))
+            lets += [] if light else [Let(free, value)]
+            sides += [value if light else Ref(free)]
+        return tuple(lets), Call("where", (holds, *sides))
 
     def expr(self, term: Term) -> Expr:
         """The expression of a term; what stores it adds its words up."""

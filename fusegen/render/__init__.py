@@ -60,6 +60,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "pieces": pieced,
     }
     shared["settled"] = any(kernel.settled for kernel in both)
+    shared["by_double"] = looked_up or tested or shared["settled"]
     shared["declared"] = texts.declared
     shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
     shared |= {
@@ -117,6 +118,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "notes": kernel.notes[device],
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],
+            "short": kernel.short if device is Device.CPU else "",
             "halves": kernel.halves.name,
             "settled": kernel.settled,
             "pieced": kernel.pieced,

@@ -57,6 +57,7 @@ class KernelText:
         notes: per device, comment lines above the function.
         definitions: per device, the function of one element in each math type.
         elements: per device, the statement that calls it.
+        short: that for 16-bit results on the CPU, if they take a function of their own.
         shares: how dense tensors are shared out on CUDA, for each width of elements.
         halves: how 16-bit results come about on CUDA.
         settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
@@ -70,6 +71,7 @@ class KernelText:
     notes: dict[Device, tuple[str, ...]]
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
+    short: str
     shares: tuple[Share, ...]
     halves: Halves
     settled: bool
