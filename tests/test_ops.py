@@ -182,6 +182,7 @@ Computed = Callable[..., NDArray[np.float32]]
 
 
 PRELUDE = "#include <cmath>\n#include <cstdint>\nnamespace math { using namespace std; }\n"
+NO_DOUBLE = {"by_double": False, "table": "", "tested": ""}  # which settles nothing here
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +208,7 @@ def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
         "\n".join(
             [
                 PRELUDE,
-                fill("arithmetic.h.j2", {"two_words": True}),
+                fill("arithmetic.h.j2", NO_DOUBLE | {"two_words": True}),
                 *support(tuple(kernels)),
                 *definitions,
                 *loops,
