@@ -301,6 +301,7 @@ class Compilation:
         reads, by_double = len(program.inputs), {}
         straight = "scaled" in operations(kernels(Device.CPU)[0])  # which nothing but a tangent is there
         short = [CppPrinter(kernel) for kernel in filter(None, (self.short[gradient],))]
+        printers[Device.CPU] += short
         if how == TABLE:
             by_double[16] = TABLE, LOOK_UP[reads]
         if how == TESTED:
@@ -327,10 +328,7 @@ class Compilation:
                 )
                 for device in Device
             },
-            definitions={
-                Device.CUDA: tuple(p.definition() for p in printers[Device.CUDA]),
-                Device.CPU: tuple(p.definition() for p in (*printers[Device.CPU], *short)),
-            },
+            definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
             short=next((p.element() for p in short), ""),
             shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_double),

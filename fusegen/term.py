@@ -11,9 +11,10 @@ ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import count
 
 from fusegen.errors import Span
 from fusegen.interval import REALS, Interval
@@ -177,6 +178,11 @@ def applied(terms: Iterable[Term]) -> frozenset[str]:
 def names(term: Term) -> tuple[str, ...]:
     """The names a term mentions, each once, in the order written."""
     return tuple(dict.fromkeys(part.name for part in walk(term) if isinstance(part, Name)))
+
+
+def unused(like: str, taken: Collection[str]) -> str:
+    """The first of a name, it and 1, it and 2, ... that is not taken."""
+    return next(name for k in count() if (name := f"{like}{k or ''}") not in taken)
 
 
 def rebuild(term: Term, change: Callable[[Term], Term]) -> Term:

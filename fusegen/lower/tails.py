@@ -8,10 +8,9 @@ taken back by one factor (`lift_back`).
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import count
 
 from fusegen.lower.ranges import Ranges
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, rebuild
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, rebuild, unused
 
 # what is c e^x (1 + o(2^-40)) for an x of at most -27
 TAILED = frozenset(
@@ -90,7 +89,7 @@ class _Lift(Ranges):
 
     def fresh(self, like: str) -> Name:
         """A name that nothing has."""
-        free = next(name for k in count() if (name := f"{like}{k or ''}") not in self.taken)
+        free = unused(like, self.taken)
         self.taken.add(free)
         return Name(free)
 

@@ -1,7 +1,7 @@
 """Functions next to a zero at 0, where second words are too small for a float.
 
-The second word of a x is up to 2^-48 of it, and so lost below LOST. A function like 1.7 tanh(0.7 x) is its
-tangent there, in which x is multiplied once.
+The last bit of a product's second word is 2^-48 of it, and so lost below LOST. A function like
+1.7 tanh(0.7 x) is its tangent there, in which x is multiplied once.
 """
 
 from __future__ import annotations

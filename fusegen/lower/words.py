@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import count
 
 from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held, parts
 from fusegen.lower.border import Border
@@ -23,7 +22,7 @@ from fusegen.lower.slack import Slack, scaled
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import DOUBLED, PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.singles import SINGLES
-from fusegen.term import Apply, Name, Number, Program, Term, applied, call
+from fusegen.term import Apply, Name, Number, Program, Term, applied, call, unused
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
@@ -83,13 +82,14 @@ class Precise(Border):
 
     def chosen(self, holds: Expr, then: Expr, otherwise: Expr) -> tuple[tuple[Let, ...], Expr]:
         """A choice between two values; functions are computed before it, so that a loop jumps over none."""
-        lets, sides = [], []
-        for name, value in (("then", then), ("otherwise", otherwise)):
-            free = next(free for k in count() if (free := name + "_" * k) not in self.taken)
+        lets, sides = [], [then, otherwise]
+        for k, name in enumerate(("then", "otherwise")):
+            if TRANSCENDENTAL.isdisjoint(part.op for part in parts(sides[k]) if isinstance(part, Call)):
+                continue
+            free = unused(name, self.taken)
             self.taken.add(free)
-            light = TRANSCENDENTAL.isdisjoint(part.op for part in parts(value) if isinstance(part, Call))
-            lets += [] if light else [Let(free, value)]
-            sides += [value if light else Ref(free)]
+            lets.append(Let(free, sides[k]))
+            sides[k] = Ref(free)
         return tuple(lets), Call("where", (holds, *sides))
 
     def expr(self, term: Term) -> Expr:
