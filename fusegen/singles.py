@@ -54,10 +54,10 @@ _EITHER = "return fma(tail, x < 0.0f ? 0x1p-64f : -0x1p-64f, x < 0.0f ? 0.0f : 1
 SINGLES: dict[str, str] = {
     "gate": _GATE + "return x * refined_inverse(1.0f + e) * lift_back(t);",
     "gate_at_two": _GATE + "return float(x) * refined_inverse(1.0f + e) * lift_back(t);",
-    "gate_slope": "const Two<float> w = product(a, b); "
-    "const Two<float> e = exponential<false>(at_least(minus_size(t), -88.0f)); "
-    "const float q = single_ratio(e, one_plus(e)), sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q); "
-    "return fma(-(w.hi * q), q, fma(w.hi, q, sigmoid));",
+    "gate_slope": "const Two<float> w = product(a, b), e = words(power(at_least(minus_size(t), -132.5f))); "
+    "const float large = single_ratio(e, fma_words(e.hi, 0x1p-64f, 1.0f)), q = large * 0x1p-64f; "
+    "const float sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q); "
+    "return fma(-(w.hi * q), q, fma(w.hi * 0x1p-64f, large, sigmoid));",
     "sigmoid": _E + "const float a = x < 0.0f ? e : 0x1p64f; "
     "return single_ratio(a, fma_words(e, 0x1p-64f, 1.0f)) * 0x1p-64f;",
     "sigmoid_slope": _P + _SLOPE + "return slope * 0x1p-64f;",

@@ -763,8 +763,8 @@ constexpr Launch HEAVY_64[] = {
 };
 
 constexpr Launch CUBIC_SLOPE[] = {
-    {80, 4096, 128, 1},
-    {80, ANY, 128, 2},
+    {80, 16384, 64, 2},
+    {80, ANY, 64, 4},
     {},
 };
 
@@ -1283,13 +1283,13 @@ cudaError_t look_up(const Call<N>& call) {
 
 // Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
 // moving them. What they compute, a function or the slope that an incoming gradient is multiplied with, is fitted in
-// double on first use: in each of 8,192 steps of |x| up to 64 for either sign, and as a line beyond. A piece that errs
-// by more than 1.5 units in the last place holds NaN: around a zero or a kink, and where a result is subnormal. Around
-// a zero there is another polynomial, of how far |x| is from it, to 2.5 units. What neither gives, NaN and infinities
+// double on first use: around each of 8,192 centres of |x| for either sign, and as a line beyond them. A piece that errs
+// by more than 1.75 units in the last place holds NaN: at a zero or a kink, and where a result is subnormal. Next to a
+// zero there is another polynomial, of how far |x| is from it, to 2.5 units. What neither gives, NaN and infinities
 // among it, is computed as the formula says.
 
-constexpr float STEP = 0x1p-7f, FAR = 64;
-constexpr int STEPS = int(FAR / STEP), PIECES = 2 * (STEPS + 1);
+constexpr int STEPS = 8192, PIECES = 2 * (STEPS + 1);
+constexpr float STEP = 0x1p-7f, FAR = (STEPS - 0.5f) * STEP;
 
 // c[0] + c[1] t + c[2] t^2 + c[3] t^3; where there is a zero, NaN and the |x| of it.
 struct alignas(16) Cubic {
@@ -1300,14 +1300,14 @@ __device__ Cubic pieces[PIECES];
 template <class F>
 __device__ Cubic around_zero[PIECES];
 
-// Which piece a number is of, and what its polynomial is taken of: how far |x| is from where the piece begins, or |x|.
+// Which piece a number is of, and what its polynomial is taken of: how far |x| is from the piece's centre, or |x|.
 struct Place {
   int piece;
   float t;
 };
 __device__ __forceinline__ Place place(float x) {
   constexpr float SHIFT = STEP * 0x1p23f;  // a step is what the last place is worth there
-  const float size = fabsf(x), whole = __fadd_rz(fminf(size, FAR), SHIFT);
+  const float size = fabsf(x), whole = fminf(size, FAR) + SHIFT;
   const int step = same_bits<int>(whole) - same_bits<int>(SHIFT), side = same_bits<int>(x) < 0 ? STEPS + 1 : 0;
   return {side + step, size < FAR ? size - (whole - SHIFT) : size};
 }
@@ -1329,21 +1329,25 @@ __device__ __noinline__ double exact(double x) {
   return out[0];
 }
 
-// The polynomial of how far |x| is from `from`. Its first value is that there, so that a zero there stays one; the
-// others make the quotients (f(t) - f(0)) / t those at the three zeros of a Chebyshev polynomial around the middle.
+// The polynomial of how far |x| is from `from`, for what lies between two others. Its first value is that there, so that
+// a zero there stays one; the rest is a quadratic, by least squares in the zeros of a Chebyshev polynomial, of the
+// quotients (f(t) - f(0)) / t.
 template <class F>
-__device__ Cubic cubic(int side, double from, double middle) {
-  constexpr double D = STEP / 2 * 0.86602540378443865, PER_D = 0.5 / D;
-  const double first = exact<F>(side * from), t = middle - from;
-  double quotient[3];
+__device__ __noinline__ Cubic cubic(int side, float from, float low, float high) {
+  const float half = (high - low) / 2, middle = (high + low) / 2 - from;
+  const double first = exact<F>(side * from);
+  double mean = 0, slope = 0, bend = 0;
 #pragma unroll 1
-  for (int k = 0; k < 3; ++k) {
-    const double at = t + (k - 1) * D;
-    quotient[k] = (exact<F>(side * (from + at)) - first) / at;
+  for (int k = 0; k < 4; ++k) {
+    const double node = cospi((k + 0.5) / 4), at = middle + half * node;
+    const double quotient = (exact<F>(side * (from + at)) - first) / at;
+    mean += quotient / 4;
+    slope += quotient * (node / 2);
+    bend += quotient * (node * node - 0.5);
   }
-  const double slope = (quotient[2] - quotient[0]) * PER_D;
-  const double bend = (quotient[0] - 2 * quotient[1] + quotient[2]) * (2 * PER_D * PER_D);
-  return {float(first), float(quotient[1] - slope * t + bend * t * t), float(slope - 2 * bend * t), float(bend)};
+  const float per_half = 1 / half;  // a power of two
+  const double b = slope * per_half, c = 2 * bend * per_half * per_half;  // of t - middle, and of its square
+  return {float(first), float(mean - bend - b * middle + c * middle * middle), float(b - 2 * c * middle), float(c)};
 }
 
 // Whether a polynomial gives what it should, to so many units in the last place.
@@ -1352,6 +1356,20 @@ __device__ __forceinline__ bool fits(const Cubic& piece, float t, double exact, 
   const float power = same_bits<float>(same_bits<int>(float(exact)) & 0x7f800000);  // of two, of the same exponent
   const double most = units * fmax(double(power), 0x1p-126) * 0x1p-23;
   return fabs(y - exact) <= most && (y != 0 || (same_bits<int>(y) < 0) == (same_bits<int64_t>(exact) < 0));
+}
+
+// Whether it does so all over a piece. What is tried is closer to the ends, at one of which its terms cancel most, and
+// next to `from`.
+template <class F>
+__device__ __noinline__ bool holds(const Cubic& piece, int side, float from, float low, float high, double units) {
+  constexpr int NEAR = 4, SAMPLES = 65;
+#pragma unroll 1
+  for (int k = -NEAR; k < SAMPLES; ++k) {
+    const float next = same_bits<float>(same_bits<int>(from) + k + NEAR / 2), root = sinpif(k / (2.0f * (SAMPLES - 1)));
+    const float size = fmaxf(fminf(k < 0 ? next : low + (high - low) * (root * root), high), low);
+    if (!fits(piece, size - from, exact<F>(side * size), units)) return false;
+  }
+  return true;
 }
 
 // The float of a side next to where the sign changes between two of one sign, or NaN.
@@ -1369,46 +1387,39 @@ __device__ float zero(int side, float from, float to) {
   return fabs(exact<F>(side * a)) < fabs(exact<F>(side * b)) ? a : b;
 }
 
-// A thread fits a piece and holds it against the function. If it errs, as its values are small differences of its terms,
-// it fits the one around the zero that is in it or near it, too.
+// Where a piece errs, as its values are small differences of its terms: around the zero that is in it or near it.
+template <class F>
+__device__ __noinline__ void fit_around_zero(int i, int side, float low, float high) {
+  constexpr float NEXT = 4 * STEP;
+  const float near = zero<F>(side, fmaxf(low - NEXT, 0), high + NEXT);
+  pieces<F>[i] = { {NAN, near} };
+  if (near != near) return;
+  Cubic& other = around_zero<F>[i];
+  other = cubic<F>(side, near, low, high);
+  if (!holds<F>(other, side, near, low, high, 2.5)) other = { {NAN} };
+}
+
+// A thread fits a piece and holds it against the function.
 template <class F>
 __global__ void __launch_bounds__(128) fit(const Params<double>) {
-  constexpr int SAMPLES = 37, NEAR = 4;
-  constexpr float FARTHEST = 0x1p100f, NEXT = 4 * STEP;
+  constexpr float FARTHEST = 0x1p100f, APART = 0x1p10f, LAST = 0x1p126f;
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x), step = i % (STEPS + 1), side = i > STEPS ? -1 : 1;
   if (i >= PIECES) return;
-  const bool beyond = step == STEPS;
-  const float from = step * STEP, to = from + STEP, end = same_bits<float>(same_bits<int>(to) - 1);
-  const double middle = from + STEP / 2;
-  Cubic piece, other = { {NAN} };
-  if (beyond) {
+  const float from = step * STEP, low = fmaxf(from - STEP / 2, 0), high = from + STEP / 2;
+  Cubic& piece = pieces<F>[i];
+  around_zero<F>[i] = { {NAN} };
+  if (step == STEPS) {
     const double first = exact<F>(side * from), slope = (exact<F>(side * (from + FARTHEST)) - first) / FARTHEST;
     piece = { {float(first - slope * from), float(slope), 0, 0} };
-  } else {
-    piece = cubic<F>(side, from, middle);
-  }
-  bool good = true;
-  float far = FAR;
+    bool good = true;
 #pragma unroll 1
-  for (int k = 0; k < SAMPLES; ++k, far *= 10) {
-    const float size = beyond ? far : fminf(from + k * (STEP / (SAMPLES - 1)), end);
-    good = good && fits(piece, place(size).t, exact<F>(side * size), 1.5);
+    for (float far = FAR; far < LAST; far *= APART) good = good && holds<F>(piece, side, 0, far, 2 * far, 1.75);
+    if (!good) piece = { {NAN, NAN} };
+    return;
   }
-  if (!good) {
-    const float near = beyond ? NAN : zero<F>(side, fmaxf(from - NEXT, 0), to + NEXT);
-    piece = { {NAN, near} };
-    good = near == near;
-    if (good) other = cubic<F>(side, near, middle);
-#pragma unroll 1
-    for (int k = -NEAR; good && k < SAMPLES; ++k) {
-      const float next = same_bits<float>(same_bits<int>(near) + k + NEAR / 2), evenly = from + k * (STEP / (SAMPLES - 1));
-      const float size = fmaxf(fminf(k < 0 ? next : evenly, end), from);
-      good = fits(other, size - near, exact<F>(side * size), 2.5);
-    }
-    if (!good) other.c[0] = NAN;
-  }
-  pieces<F>[i] = piece;
-  around_zero<F>[i] = other;
+  piece = cubic<F>(side, from, low, high);
+  if (holds<F>(piece, side, from, low, high, 1.75)) return;
+  fit_around_zero<F>(i, side, low, high);
 }
 
 template <class F, int READS = F::INPUTS>
@@ -1422,26 +1433,34 @@ struct Pieced {
     out[0] = result<F>(in, value(pieces<F>[at.piece], at.t));
     return out[0] == out[0];
   }
+  // Whether the polynomial around a zero does.
+  static __device__ __forceinline__ bool given_around_zero(const float* in, float* out) {
+    const float x = in[INPUTS - 1];
+    const int piece = place(x).piece;
+    out[0] = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
+    return out[0] == out[0];
+  }
   template <typename T, int N>
   static __device__ __forceinline__ uint32_t open(Vector<T> (&v)[N], const Params<float>& p) {
+    float in[4][INPUTS], y[4];
     uint32_t open = 0;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      float in[INPUTS];
 #pragma unroll
-      for (int k = 0; k < INPUTS; ++k) in[k] = load(v[k].at[e]);
-      float y;
-      open |= uint32_t(!given<T>(in, &y, p)) << e;
-      store(v[INPUTS].at[e], y);
+      for (int k = 0; k < INPUTS; ++k) in[e][k] = load(v[k].at[e]);
+      open |= uint32_t(!given<T>(in[e], &y[e], p)) << e;
     }
+    if (open != 0) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) open ^= uint32_t(y[e] != y[e] && given_around_zero(in[e], &y[e])) << e;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) store(v[INPUTS].at[e], y[e]);
     return open;
   }
   template <typename T>
   static __device__ __forceinline__ void otherwise(const float* in, float* out, const Params<float>& p) {
-    const float x = in[INPUTS - 1];
-    const int piece = place(x).piece;
-    out[0] = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
-    if (out[0] != out[0]) F::template element<T>(in, out, p);
+    if (!given_around_zero(in, out)) F::template element<T>(in, out, p);
   }
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {

@@ -180,9 +180,9 @@ def test_an_element_costs_what_its_operations_do(op: str, math: Math, cheaper: b
     [  # whose best launches on an H200 are of one vector, two, and four
         ("hardsigmoid_forward silu_forward silu_backward", 32, LIGHT),
         ("geglu_forward hardswish_backward tanhshrink_backward", 16, LIGHT),
-        ("mish_forward elu_forward selu_forward", 32, MEDIUM),
+        ("mish_forward elu_forward selu_forward gelu_tanh_backward", 32, MEDIUM),
         ("tanh_forward subtract_tanh_subtract_forward softsign_forward", 16, MEDIUM),
-        ("gelu_forward gelu_tanh_forward softplus_forward gelu_tanh_backward", 32, HEAVY),
+        ("gelu_forward gelu_tanh_forward softplus_forward tanhshrink_backward", 32, HEAVY),
         ("gelu_forward", 64, HEAVY),
         ("silu_forward silu_backward glu_backward softplus_backward", 16, "tested"),
         ("serf_forward mish_mish_forward gelu_forward gelu_backward softplus_forward", 16, "table"),

@@ -141,8 +141,8 @@ def test_a_formula_becomes_on_cuda(formula: str, form: str) -> None:
 
 X, Y, A = Name("x"), Name("y"), Name("a")
 SLOPES = {
-    X * call("sigmoid_slope", X): "mul(gate_slope(x, 1.0, lifted(x)), lift_back(x))",
-    X * call("sigmoid_slope", X) * (A + Y): "mul(gate_slope(x, add(a, y), lifted(x)), lift_back(x))",
+    X * call("sigmoid_slope", X): "gate_slope(x, 1.0, x)",
+    X * call("sigmoid_slope", X) * (A + Y): "gate_slope(x, add(a, y), x)",
     A * call("sigmoid_slope", Y): "fma(a, sigmoid_slope(y), sigmoid(x))",  # of another argument
 }
 
@@ -152,6 +152,20 @@ def test_a_sigmoid_and_its_slope_are_computed_together_on_cuda(slope: Term, form
     program = Program(("x", "y"), ("a",), (), (call("sigmoid", X) + slope,))
     found = lower("f", program, Device.CUDA, Math.FLOAT, True)
     assert shown(found.results[0]) == form
+
+
+def test_a_gate_s_slope_in_a_product_is_not_lifted() -> None:
+    """It keeps small values itself, which an exponential beside it does not."""
+    gate = call("sigmoid", X) + X * call("sigmoid_slope", X)
+    for product, form in {
+        Y * gate * A: "mul(mul(y, gate_slope(x, 1.0, x)), a)",
+        gate * A: "mul(gate_slope(x, 1.0, x), a)",
+        Y
+        * (gate + call("exp", X)): "mul(mul(y, add(gate_slope(x, 1.0, lifted(x)), exp_of_two(lifted(x)))),"
+        " lift_back(x))",
+    }.items():
+        program = Program(("y", "x"), ("a",), (), (product,))
+        assert shown(lower("f", program, Device.CUDA, Math.FLOAT, True, incoming="y").results[0]) == form
 
 
 def mish(of: Term) -> Term:

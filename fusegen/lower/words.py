@@ -138,6 +138,10 @@ class Precise(Border):
                 uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
                 by = "quotient" if self.one_word and uniform else "div"
                 return Call(by, (self.single(a), self.single(b))), False
+            case "mul", Apply("lift_back", (argument,)) if self.one_word and (
+                unlifted := _unlifted(a, argument)
+            ):
+                return self.words(unlifted, wanted)
             case "mul", Apply("lift_back", (argument,)):
                 lifted, wide = self.words(a, True) if wanted else (self.single(a), False)
                 return Call("mul", (lifted, self.called("lift_back", argument))), wide
@@ -303,6 +307,21 @@ def _odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
             bend, cube = scaled(bent)
             ordinary = all(1 / LARGE < size < LARGE for size in (abs(slope), abs(slope) * bend))
             return (x, slope, slope * bend) if ordinary and cube == call("cube", x) else None
+    return None
+
+
+def _unlifted(product: Term, argument: Term) -> Term | None:
+    """A product with a gate's slope that is lifted, with that as it is: in one word it needs no lifting."""
+    lifted = call("lifted", argument)
+    match product:
+        case Apply("add", (Apply("sigmoid", (t,)), other)) if t == lifted and (
+            by := _without(other, call("sigmoid_slope", lifted))
+        ):
+            return call("sigmoid", argument) + by * call("sigmoid_slope", argument)
+        case Apply("mul", (a, b)) if (whole := _unlifted(a, argument)) is not None:
+            return whole * b
+        case Apply("mul", (a, b)) if (whole := _unlifted(b, argument)) is not None:
+            return a * whole
     return None
 
 

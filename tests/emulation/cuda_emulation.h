@@ -141,12 +141,9 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
 // The place of the lowest bit that is set, from 1.
 inline int __ffs(unsigned bits) { return __builtin_ffs(int(bits)); }
 
-// a + b of positive floats, rounded toward zero; a double holds the sum.
-inline float __fadd_rz(float a, float b) {
-  const double sum = double(a) + double(b);
-  const float y = float(sum);
-  return y > sum ? nextafterf(y, 0.0f) : y;
-}
+// The sine and cosine of pi x.
+inline double cospi(double x) { return std::cos(x * 3.14159265358979324); }
+inline float sinpif(float x) { return float(std::sin(x * 3.14159265358979324)); }
 
 template <typename To, typename From>
 To bit_cast(From from) {
