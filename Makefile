@@ -30,7 +30,7 @@ LIBRARY := $(filter-out conv_relu_hardswish, $(basename $(notdir $(wildcard spec
 measure: $(VENV)/.ready  # the figures of the README
 	python -m fusegen bench $(HEADLINE) --shape 4096x393216 --json docs/headline.json
 	python -m fusegen bench hardsigmoid gelu --sweep --seconds 0.3 --json docs/sweep.json --plot docs/pictures
-	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.6 --json docs/bench.json --plot docs/pictures
+	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.5 --json docs/bench.json --plot docs/pictures
 	python -m fusegen bench $(LIBRARY) --backward --dtype float32 --dtype bfloat16 --dtype float16 --no-compile --seconds 0.12 --json docs/library.json
 	python docs/speed.py
 	python docs/predicted.py docs/library.json > docs/cost.md
