@@ -9,6 +9,7 @@ stays.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from fusegen.ops import MILLS
@@ -37,6 +38,10 @@ _MILLS_AT_HALF = (0.17814990878105164, 0.2515967786312103, 0.27108025550842285, 
                   0.0753641426563263, -0.030323991551995277, -0.051753800362348557, 0.0030324608087539673,
                   0.01689239591360092)  # fmt: skip
 
+# MILLS' first over a quarter of c = 1 / sqrt(2 pi). By what k is off, being rounded, MILLS bends by
+# size k (first + p) - c; times d, which is 1 + size / 4 and 1 / k, that is size (p + this) - c
+_OVER_QUARTER = round(MILLS[0] - 1 / (4 * math.sqrt(2 * math.pi)), 14)
+
 # d + rest is 1 + e^-v, as 1 + s + more s
 _SUM = (
     "const Raised<M> e = raised(-v, 0.0f); const M s = power_of_two<M>(e.n), one = 1.0f + s; "
@@ -64,8 +69,8 @@ LINKS: dict[str, str] = {
     "const Two<M> t = product(-0.5f * size, size); const Raised<M> bell = raised(t.hi, t.lo); "
     + constants(_MILLS_AT_HALF)
     + "const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q; "
-    f"const M first = {MILLS[0]!r}f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d; "
-    "const M bend = rest * fma(size, k * (first + p), -0.39894228f); "
+    f"const M first = {MILLS[0]!r}f, rest = fma(k, size, fma(4.0f, k, -4.0f)); "
+    f"const M bend = rest * fma(size, p + {_OVER_QUARTER!r}f, -0.39894228f); "
     "const M mills = fma(k, first, fma(k, p, fma(k, fma(k, q, -p), bend))); "
     "const M y = size * mills, y_rest = fma(size, mills, -y); "
     "const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64); "

@@ -291,8 +291,8 @@ inline M times_ndtr_short(M x) {
       0.0753641426563263f, -0.030323991551995277f, -0.051753800362348557f, 0.0030324608087539673f,
       0.01689239591360092f};
   const M d = fma(0.25f, size, 1.0f), k = 1.0f / d, q = polynomial(c, k - 0.5f), p = k * q;
-  const M first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
-  const M bend = rest * fma(size, k * (first + p), -0.39894228f);
+  const M first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f));
+  const M bend = rest * fma(size, p + 1.076147217e-05f, -0.39894228f);
   const M mills = fma(k, first, fma(k, p, fma(k, fma(k, q, -p), bend)));
   const M y = size * mills, y_rest = fma(size, mills, -y);
   const M tail = (y + fma(bell.more, y, y_rest)) * power_of_two<M>(bell.n + 64);
