@@ -154,18 +154,21 @@ def test_a_sigmoid_and_its_slope_are_computed_together_on_cuda(slope: Term, form
     assert shown(found.results[0]) == form
 
 
-def test_a_gate_s_slope_in_a_product_is_not_lifted() -> None:
-    """It keeps small values itself, which an exponential beside it does not."""
-    gate = call("sigmoid", X) + X * call("sigmoid_slope", X)
-    for product, form in {
-        Y * gate * A: "mul(mul(y, gate_slope(x, 1.0, x)), a)",
-        gate * A: "mul(gate_slope(x, 1.0, x), a)",
-        Y
-        * (gate + call("exp", X)): "mul(mul(y, add(gate_slope(x, 1.0, lifted(x)), exp_of_two(lifted(x)))),"
-        " lift_back(x))",
-    }.items():
-        program = Program(("y", "x"), ("a",), (), (product,))
-        assert shown(lower("f", program, Device.CUDA, Math.FLOAT, True, incoming="y").results[0]) == form
+GATE = call("sigmoid", X) + X * call("sigmoid_slope", X)
+FACTORS = {  # y being the incoming gradient
+    Y * GATE * A: "mul(mul(y, gate_slope(x, 1.0, x)), a)",
+    GATE * A: "mul(gate_slope(x, 1.0, x), a)",
+    Y * (GATE + call("exp", X)): (
+        "mul(mul(y, add(gate_slope(x, 1.0, lifted(x)), exp_of_two(lifted(x)))), lift_back(x))"
+    ),
+}
+
+
+@pytest.mark.parametrize(("product", "form"), FACTORS.items(), ids=FACTORS.values())
+def test_the_slope_of_a_gate_is_not_lifted_unless_something_else_is(product: Term, form: str) -> None:
+    program = Program(("y", "x"), ("a",), (), (product,))
+    found = lower("f", program, Device.CUDA, Math.FLOAT, True, incoming="y")
+    assert shown(found.results[0]) == form
 
 
 def mish(of: Term) -> Term:

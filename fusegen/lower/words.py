@@ -160,8 +160,8 @@ class Precise(Border):
     def in_one_word(self, op: str, a: Term, b: Term) -> Words:
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
         match op, a, b:
-            case "add", Apply("sigmoid", (t,)), other if by := _without(other, call("sigmoid_slope", t)):
-                return self.gate_slope(by, t), False
+            case "add", _, _ if found := _gate(a, b):
+                return self.gate_slope(*found), False
             case "mul", Number(value), other:
                 return self.scaled(other, value), False
             case "mul", other, Number(value):
@@ -310,14 +310,19 @@ def _odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
     return None
 
 
+def _gate(a: Term, b: Term) -> tuple[Term, Term] | None:
+    """Of the sum of a sigmoid and a product with its slope, the other factors and the argument."""
+    match a:
+        case Apply("sigmoid", (t,)) if by := _without(b, call("sigmoid_slope", t)):
+            return by, t
+    return None
+
+
 def _unlifted(product: Term, argument: Term) -> Term | None:
     """A product with a gate's slope that is lifted, with that as it is: in one word it needs no lifting."""
-    lifted = call("lifted", argument)
     match product:
-        case Apply("add", (Apply("sigmoid", (t,)), other)) if t == lifted and (
-            by := _without(other, call("sigmoid_slope", lifted))
-        ):
-            return call("sigmoid", argument) + by * call("sigmoid_slope", argument)
+        case Apply("add", (a, b)) if (found := _gate(a, b)) and found[1] == call("lifted", argument):
+            return call("sigmoid", argument) + found[0] * call("sigmoid_slope", argument)
         case Apply("mul", (a, b)) if (whole := _unlifted(a, argument)) is not None:
             return whole * b
         case Apply("mul", (a, b)) if (whole := _unlifted(b, argument)) is not None:
