@@ -1,25 +1,30 @@
 """Infinite inputs taken as large finite ones, where they would give NaN though there is a limit.
 
 silu(-inf) is -inf times 0, but x sigmoid(x) tends to 0. Each input of an accurate program is tried at both
-infinities, the others being 1, by what IEEE arithmetic gives (`VALUES`, a row an operation). Where that is
-NaN, and two large magnitudes agree on a number, the input is kept finite on that side, and small enough to
-be cubed where that is what overflows. Where they agree on an infinity, as x + sin(x) does, what has no
-limit, a sine or a cosine, takes its argument finite.
+infinities, the others being 1, by what IEEE arithmetic gives (`values`). Where that is NaN, and two large
+magnitudes agree on a number, the input is kept finite on that side, and small enough to be cubed where that
+is what overflows. Where they agree on an infinity, as x + sin(x) does, what has no limit, a sine or a
+cosine, takes its argument finite. Where results grow or fall on and on, as x exp(-x) does, the limit is
+chosen.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, rebuild, substitute
+from fusegen.values import value
 
-INFINITY, ROOT_TWO = math.inf, math.sqrt(2)
+INFINITY = math.inf
 LARGEST, LARGE = 2.0**1022, 1e200
 GROWING = (LARGE, 1.7e201, 2.9e202, 4.3e203)
 CUBED = 2.0**40  # whose cube is a float
-DECIDED = ("where", "lt", "le", "gt", "ge", "eq", "ne")  # of NaN, too
+FAR, NEAR = (LARGEST, LARGE), (CUBED, CUBED / 16)  # where limits are read, the nearer for what overflows
+WAY = (2.0**28, 2.0**32, 2.0**36, CUBED)
+INFINITE = Number(Fraction(2) ** 1024)  # beyond every double
 SIDES = ((-1.0, "finite_below", "clamp_min"), (1.0, "finite_above", "clamp_max"))
 
 
@@ -38,9 +43,11 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
     for name in given:
         term: Term = Name(name)
         for sign, operation, clamp in SIDES:
-            if _has_limit(program, params, name, sign, (LARGEST, LARGE)):
+            far, near = (_limits(program, params, name, sign, way) for way in (FAR, NEAR))
+            pairs = [(a, b) for a, b in zip(far, near, strict=True) if a is not None and b is not None]
+            if any(limit is not None for limit in far) and all(_agree(a, b) for a, b in pairs):
                 term = call(operation, term)
-            elif _has_limit(program, params, name, sign, (CUBED, CUBED / 16)):
+            elif any(limit is not None for limit in near):
                 term = call(clamp, term, Number(Fraction(sign * CUBED)))
         if isinstance(term, Apply):
             free = next(
@@ -54,8 +61,37 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
         term = substitute(term, bounded)
         return _bounded_waves(term) if grows else term
 
-    others = tuple(Let(let.name, kept(let.term)) for let in program.lets)
-    return Program(program.inputs, program.params, (*lets, *others), tuple(map(kept, program.results)))
+    lets += [Let(let.name, kept(let.term)) for let in program.lets]
+    found = Program(program.inputs, program.params, tuple(lets), tuple(map(kept, program.results)))
+    return _chosen(found, given[0], params) if len(given) == 1 else found
+
+
+def _chosen(program: Program, name: str, params: Mapping[str, float]) -> Program:
+    """The program of one input with limits chosen where it gives NaN at an infinity and there is one."""
+    lets, results = list(program.lets), list(program.results)
+    incoming = next((Name(other) for other in program.inputs if other != name), None)
+    for sign, *_ in SIDES:
+        end, *way = (_results(program, params, name, sign * size) for size in (INFINITY, *WAY))
+        for k, last in enumerate(end):
+            limit = _tendency([values[k] for values in way]) if math.isnan(last) else None
+            if limit is not None:
+                at = INFINITE if sign > 0 else -INFINITE
+                term: Term = (
+                    Number(Fraction(0)) if limit == 0 else Name(name) if limit == sign else -Name(name)
+                )
+                term = term if incoming is None else incoming * term
+                results[k] = call("where", call("eq", Name(name), at), term, results[k])
+    return Program(program.inputs, program.params, tuple(lets), tuple(results))
+
+
+def _tendency(values: Sequence[float]) -> float | None:
+    """What values that differ by factors tend to: 0, or the sign of infinity; nothing where they settle."""
+    pairs = list(itertools.pairwise(values))
+    if all(abs(b) <= abs(a) / 2 < INFINITY for a, b in pairs):
+        return 0.0
+    if all(2 * abs(a) <= abs(b) and a * b > 0 for a, b in pairs):
+        return math.copysign(1.0, values[0])
+    return None
 
 
 def _bounded_waves(term: Term) -> Term:
@@ -76,13 +112,17 @@ def _grows(program: Program, params: Mapping[str, float], name: str, sign: float
     )
 
 
-def _has_limit(
+def _limits(
     program: Program, params: Mapping[str, float], name: str, sign: float, way: tuple[float, float]
-) -> bool:
-    """Whether some result is NaN at an infinity of an input but settles on its way, none being infinite."""
-    at = [_results(program, params, name, sign * size) for size in (INFINITY, *way)]
-    settled = any(math.isnan(end) and _agree(near, before) for end, near, before in zip(*at, strict=True))
-    return settled and not any(map(math.isinf, at[0]))
+) -> list[float | None]:
+    """What results settle at that are NaN at an infinity of an input; nothing where one is infinite."""
+    end, *at = [_results(program, params, name, sign * size) for size in (INFINITY, *way)]
+    if any(map(math.isinf, end)):
+        return [None] * len(end)
+    return [
+        near if math.isnan(last) and _agree(near, before) else None
+        for last, near, before in zip(end, *at, strict=True)
+    ]
 
 
 def _agree(a: float, b: float) -> bool:
@@ -90,8 +130,8 @@ def _agree(a: float, b: float) -> bool:
     return abs(a) < LARGE / 10 and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-150)
 
 
-def _results(program: Program, params: Mapping[str, float], name: str, value: float) -> list[float]:
-    known = {**params, **dict.fromkeys(program.inputs, 1.0), name: value}
+def _results(program: Program, params: Mapping[str, float], name: str, at: float) -> list[float]:
+    known = {**params, **dict.fromkeys(program.inputs, 1.0), name: at}
 
     def evaluated(term: Term) -> float:
         match term:
@@ -100,80 +140,9 @@ def _results(program: Program, params: Mapping[str, float], name: str, value: fl
             case Name(other):
                 return known[other]
             case Apply(op, args):
-                return _evaluated(op, [evaluated(arg) for arg in args])
+                return value(op, [evaluated(arg) for arg in args])
         raise AssertionError("compose has replaced every call of a spec")
 
     for let in program.lets:
         known[let.name] = evaluated(let.term)
     return [evaluated(result) for result in program.results]
-
-
-def _evaluated(op: str, args: list[float]) -> float:
-    """An operation in IEEE arithmetic; what Python refuses is infinite or NaN."""
-    if op not in DECIDED and any(math.isnan(arg) for arg in args):
-        return math.nan
-    try:
-        return float(VALUES[op](*args))
-    except OverflowError:
-        return INFINITY
-    except (ValueError, ZeroDivisionError):
-        return math.nan
-
-
-def _log(x: float, log: Callable[[float], float] = math.log) -> float:
-    return -INFINITY if x == 0 else log(x)
-
-
-def _quotient(a: float, b: float) -> float:
-    return math.copysign(INFINITY, a) * math.copysign(1, b) if b == 0 and a != 0 else a / b
-
-
-def _logistic(x: float) -> float:
-    e = math.exp(-abs(x))
-    return (e if x < 0 else 1) / (1 + e)
-
-
-def _bell(x: float) -> float:
-    return math.exp(-min(x * x, 1e4))
-
-
-def _slope(x: float) -> float:
-    return _logistic(x) * _logistic(-x)
-
-
-# fmt: off
-VALUES: dict[str, Callable[..., float]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": _quotient,
-    "neg": lambda a: -a, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
-    "where": lambda condition, a, b: a if condition else b,
-    "pi": lambda: math.pi, "e": lambda: math.e,
-    "relu": lambda x: max(x, 0.0), "relu6": lambda x: min(max(x, 0.0), 6.0),
-    "clamp": lambda x, low, high: min(max(x, low), high),
-    "saturate": lambda x, low, high: min(max(x, low), high),
-    "clamp_min": max, "clamp_max": min, "minimum": min, "maximum": max, "abs": abs,
-    "finite_below": lambda x: max(x, -LARGEST), "finite_above": lambda x: min(x, LARGEST),
-    "sign": lambda x: (x > 0) - (x < 0), "square": lambda x: x * x, "cube": lambda x: x * x * x,
-    "reciprocal": lambda x: _quotient(1.0, x), "sqrt": math.sqrt,
-    "rsqrt": lambda x: _quotient(1.0, math.sqrt(x)), "pow": math.pow,
-    "exp": math.exp, "exp2": lambda x: 2.0**x, "expm1": math.expm1, "log": _log,
-    "log2": lambda x: _log(x, math.log2), "log1p": lambda x: -INFINITY if x == -1 else math.log1p(x),
-    "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "erf": math.erf, "erfc": math.erfc,
-    "ndtr": lambda x: math.erfc(-x / math.sqrt(2)) / 2, "sigmoid": _logistic,
-    "times_tanh_softplus": lambda x: x * math.tanh(max(x, 0.0) + math.log1p(math.exp(-abs(x)))),
-    "times_tanh_softplus_slope": lambda x: _logistic(x) + 0 * min(x, 0.0),  # near enough at infinity
-    "times_ndtr": lambda x: x * (math.erfc(-x / ROOT_TWO) / 2),
-    "times_ndtr_slope": lambda x: math.erfc(-x / ROOT_TWO) / 2 + x * _bell(x / ROOT_TWO) / 2.5,
-    "softplus": lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
-    "sigmoid_slope": _slope, "tanh_slope": lambda x: 4 * _slope(2 * x),
-    "soft_sign": lambda x: x / (abs(x) + 1),
-    "tanh_shrink": lambda x: x - math.tanh(x),
-    "tanh_softplus": lambda x: math.tanh(max(x, 0.0) + math.log1p(math.exp(-abs(x)))),
-    "tanh_softplus_slope": lambda x: 1 - math.tanh(abs(x)),
-    "tanh_of_exp": lambda x: math.tanh(math.exp(min(x, 10.0))),
-    "tanh_of_exp_slope": lambda x: math.exp(min(x, 10.0)) * 4 * _slope(2 * math.exp(min(x, 10.0))),
-    "gauss": _bell, "normal": _bell,
-    "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "by_width": lambda narrow, wide: wide,
-    "rounded": lambda x: x,
-}
-# fmt: on

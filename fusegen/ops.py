@@ -152,10 +152,10 @@ _MILLS_FAR = (0.012454807005573594, -0.002719193561543745, 0.0005930927436513156
               -1.679465889571381e-12, 3.6134757122700257e-13)  # fmt: skip
 
 # (x - tanh(x)) / x^3 by powers of x^2, up to |x| = 1.25; in double above.
-_TANH_SHRINK = (0.3333333432674408, -0.1333332657814026, 0.05396692827343941, -0.021858293563127518,
+_TANH_SHRINK_FLOAT = (0.3333333432674408, -0.1333332657814026, 0.05396692827343941, -0.021858293563127518,
                 0.008814364671707153, -0.0034663931000977755, 0.00125079823192209, -0.0003682256501633674,
                 7.378138980129734e-05, -7.177246970968554e-06)  # fmt: skip
-_TANH_SHRINK_DOUBLE = (0.3333333333333333, -0.13333333333333316, 0.05396825396823853, -0.02186948853562987,
+TANH_SHRINK = (0.3333333333333333, -0.13333333333333316, 0.05396825396823853, -0.02186948853562987,
                        0.008863235520411152, -0.003592127931383934, 0.001455833607387484,
                        -0.0005900233513532234, 0.00023911332841141452, -9.686926720553123e-05,
                        3.9174286465576325e-05, -1.5734861799614973e-05, 6.19352085593154e-06,
@@ -257,9 +257,9 @@ _ROWS = (
     Op("tanh_shrink", _X, lambda x: x - sympy.tanh(x), lambda *_: REALS, written=False,
        meaning="{0} - tanh({0})",
        body="const M s = x * x, far = x - {m}tanh(x); "
-       f"const M fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; if constexpr (sizeof(M) == 8) "
+       f"const M fine[] = {_constants(TANH_SHRINK)}; if constexpr (sizeof(M) == 8) "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(fine, s)) : far; "
-       f"const M c[] = {_constants(_TANH_SHRINK)}; "
+       f"const M c[] = {_constants(_TANH_SHRINK_FLOAT)}; "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(c, s)) : far;"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
        meaning="tanh(softplus({0}))",
@@ -406,7 +406,7 @@ WORDS = {row.name: row for row in (
           "return s < M(0.64) ? near : x < M(0) ? -far : far;"),
     _word("tanh_of_two", "x", range_=_always(-1, 1),
           body="const M v = M(x), s = v * v; "
-          f"const M c[] = {_constants(TANH)}, fine[] = {_constants(_TANH_SHRINK_DOUBLE)}; "
+          f"const M c[] = {_constants(TANH)}, fine[] = {_constants(TANH_SHRINK)}; "
           "const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s); "
           "const Wide<X> near = ordered_sum(v, v * (s * bend)); "
           "const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT
-from kernels import DTYPES, function
+from kernels import DTYPES, compiled, function
+from kernels import extensions as extensions
 
-from fusegen.finite import VALUES, finite
-from fusegen.ops import OPS
+from fusegen.finite import INFINITE, finite
 from fusegen.pipeline import compilation
-from fusegen.term import Apply, Name, Program, call, walk
+from fusegen.term import Apply, Name, Number, Program, Term, call, walk
 
 X = Name("x")
 
@@ -34,10 +35,6 @@ def of(*results: Apply) -> Program:
     return Program(("x",), (), (), results)
 
 
-def test_every_operation_has_a_value() -> None:
-    assert set(VALUES) == set(OPS)
-
-
 @pytest.mark.parametrize(
     ("program", "sides"),
     [
@@ -52,10 +49,60 @@ def test_every_operation_has_a_value() -> None:
         (of(X - X), {"finite_below", "finite_above"}),
         (of(X * X - X * X * X), set()),  # grows
         (of(X * call("sigmoid", X), -X), set()),  # the second is infinite where the first is NaN
+        (of(X / call("sqrt", 1 + X * X)), {"clamp_min", "clamp_max"}),  # its square is, if not of 2^1022
     ],
 )
 def test_an_input_is_kept_finite_where_that_gives_the_limit(program: Program, sides: set[str]) -> None:
     assert kept(program) == sides
+
+
+SQUARE = X * X
+FALLING, GROWING = SQUARE / (SQUARE * X), (SQUARE * X) / SQUARE  # NaN also where the squares are infinite
+
+
+@pytest.mark.parametrize(
+    ("result", "below", "above"),
+    [
+        (FALLING, 0.0, 0.0),
+        (-FALLING, 0.0, 0.0),
+        (GROWING, -math.inf, math.inf),
+        (-GROWING, math.inf, -math.inf),
+        (GROWING * X, math.inf, math.inf),
+        (call("exp", X) * FALLING, math.nan, math.inf),  # is 0 below from some x on, which is kept
+        (call("sin", X) * X, math.nan, math.nan),
+    ],
+)
+def test_a_limit_that_is_never_reached_is_chosen(result: Term, below: float, above: float) -> None:
+    found = finite(Program(("x",), (), (), (result,)), ("x",), {}).results[0]
+    for side, infinity, limit in ((-1, -INFINITE, below), (1, INFINITE, above)):
+        chosen = [
+            part.args[1]
+            for part in walk(found)
+            if isinstance(part, Apply) and part.op == "where" and part.args[0] == call("eq", X, infinity)
+        ]
+        expected = {0.0: Number(Fraction(0)), side * math.inf: X, -side * math.inf: -X}
+        assert chosen == ([] if math.isnan(limit) else [expected[limit]])
+
+
+def test_of_a_gradient_the_limit_is_that_times_what_comes_in() -> None:
+    program = Program(("grad", "x"), (), (), (Name("grad") * GROWING,))
+    [found] = finite(program, ("x",), {}).results
+    below = call("where", call("eq", X, -INFINITE), Name("grad") * X, Name("grad") * GROWING)
+    assert found == call("where", call("eq", X, INFINITE), Name("grad") * X, below)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_kernel_gives_the_limits_that_it_never_reaches(
+    dtype: torch.dtype, tmp_path: Path, extensions: Path
+) -> None:
+    function = compiled(tmp_path, "grows", "chain: [softplus, x * x, hardswish, mish]\n").grows
+    x = torch.tensor([-math.inf, math.inf, math.nan], dtype=dtype, requires_grad=True)
+    y = function(x)
+    [slope] = torch.autograd.grad(y, x, torch.full_like(y, -2.0))
+    assert y.tolist()[:2] == [0.0, math.inf]
+    assert slope.tolist()[:2] == [0.0, -math.inf]
+    assert y[2].isnan()
+    assert slope[2].isnan()
 
 
 def test_an_incoming_gradient_is_left_alone() -> None:

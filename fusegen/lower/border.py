@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
 from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
@@ -10,9 +13,9 @@ from fusegen.term import Let as Named
 class Border:
     """Terms to expressions, for a device and a math type."""
 
-    def __init__(self, params: tuple[str, ...], device: Device, math: Math) -> None:
+    def __init__(self, params: tuple[str, ...], device: Device, kind: Math) -> None:
         """Take the names of what is the same for every element."""
-        self.params, self.device, self.math = params, device, math
+        self.params, self.device, self.math = params, device, kind
 
     def let(self, let: Named) -> Let:
         """A named value."""
@@ -26,7 +29,7 @@ class Border:
         """The expression of a term."""
         match term:
             case Number(value):
-                return Const(held(float(value), self.math))
+                return Const(self.rounded(value))
             case Name(name):
                 return Ref(name)
             case Apply("by_width", (_, wide)) if self.device is Device.CPU:
@@ -39,6 +42,13 @@ class Border:
                 return Call(op, tuple(self.expr(arg) for arg in args))
             case _:
                 raise AssertionError("compose has replaced every call of a spec")
+
+    def rounded(self, value: Fraction) -> float:
+        """A number as the math type holds it, infinite beyond its range."""
+        try:
+            return held(float(value), self.math)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
 
     def eager_step(self, step: Apply) -> Expr:
         """One operation as eager runs it, where that is not what the operation says.

@@ -227,10 +227,7 @@ class Precise(Border):
 
     def number(self, value: Fraction) -> Words:
         """A number in as many words as it takes, two at most; one where it is infinite."""
-        try:
-            hi = held(float(value), self.math)
-        except OverflowError:
-            hi = math.inf if value > 0 else -math.inf
+        hi = self.rounded(value)
         if math.isinf(hi):
             return Const(hi), False
         lo = held(float(value - Fraction(hi)), self.math)

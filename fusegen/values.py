@@ -1,0 +1,129 @@
+"""What each operation gives in IEEE double: a row an operation of the table, or what kernels compute with.
+
+A function of what an earlier one has rounded, or of one word in a chain, gives what the function does that
+it is one of. None is evaluated where an argument is NaN, but for what decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from fusegen.ops import LINKED, NESTED, TANH_SHRINK
+
+INFINITY, ROOT_TWO, ROOT_TAU = math.inf, math.sqrt(2), math.sqrt(2 * math.pi)
+LARGEST = 2.0**1022
+DECIDED = ("where", "lt", "le", "gt", "ge", "eq", "ne")  # of NaN, too
+FAR = 10.0  # from where on tanh(exp(x)) is 1 by far
+FLAT = 400.0  # and tanh(softplus(x)), whose slope times an infinity would be none
+
+
+def value(op: str, args: Sequence[float]) -> float:
+    """What an operation gives of some numbers; what Python refuses is infinite or NaN."""
+    if op not in DECIDED and any(math.isnan(arg) for arg in args):
+        return math.nan
+    try:
+        return float(VALUES[op](*args))
+    except OverflowError:
+        return INFINITY
+    except (ValueError, ZeroDivisionError):
+        return math.nan
+
+
+def _log(x: float, log: Callable[[float], float] = math.log) -> float:
+    return -INFINITY if x == 0 else log(x)
+
+
+def _quotient(a: float, b: float) -> float:
+    return math.copysign(INFINITY, a) * math.copysign(1, b) if b == 0 and a != 0 else a / b
+
+
+def _logistic(x: float) -> float:
+    e = math.exp(-abs(x))
+    return (e if x < 0 else 1) / (1 + e)
+
+
+def _bell(x: float) -> float:
+    return math.exp(-min(x * x, 1e4))
+
+
+def _slope(x: float) -> float:
+    return _logistic(x) * _logistic(-x)
+
+
+def _ndtr(x: float) -> float:
+    return math.erfc(-x / ROOT_TWO) / 2
+
+
+def _tanh_softplus(x: float) -> float:
+    v = math.exp(-abs(x))
+    return (1 + 2 * v) / (1 + 2 * v + 2 * v * v) if x > 0 else v * (v + 2) / (v * (v + 2) + 2)
+
+
+def _tanh_softplus_slope(x: float) -> float:
+    v = math.exp(-abs(x))
+    if x > 0:
+        return 4 * v * v * (1 + v) / (1 + 2 * v + 2 * v * v) ** 2
+    return 4 * v * (1 + v) / (v * (v + 2) + 2) ** 2
+
+
+def _tanh_of_exp_slope(x: float) -> float:
+    u = math.exp(min(x, FAR))
+    return 4 * u * _slope(2 * u)
+
+
+def _tanh_shrink(x: float) -> float:
+    if x * x >= 1.5625:
+        return x - math.tanh(x)
+    series = 0.0
+    for coefficient in reversed(TANH_SHRINK):
+        series = series * (x * x) + coefficient
+    return x * (x * x) * series
+
+
+# fmt: off
+VALUES: dict[str, Callable[..., float]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": _quotient,
+    "neg": lambda a: -a, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
+    "where": lambda condition, a, b: a if condition else b,
+    "pi": lambda: math.pi, "e": lambda: math.e,
+    "relu": lambda x: max(x, 0.0), "relu6": lambda x: min(max(x, 0.0), 6.0),
+    "clamp": lambda x, low, high: min(max(x, low), high),
+    "saturate": lambda x, low, high: min(max(x, low), high),
+    "clamp_min": max, "clamp_max": min, "minimum": min, "maximum": max, "abs": abs,
+    "finite_below": lambda x: max(x, -LARGEST), "finite_above": lambda x: min(x, LARGEST),
+    "sign": lambda x: (x > 0) - (x < 0), "square": lambda x: x * x, "cube": lambda x: x * x * x,
+    "reciprocal": lambda x: _quotient(1.0, x), "sqrt": math.sqrt,
+    "rsqrt": lambda x: _quotient(1.0, math.sqrt(x)), "pow": math.pow,
+    "exp": math.exp, "exp2": lambda x: 2.0**x, "expm1": math.expm1, "log": _log,
+    "log2": lambda x: _log(x, math.log2), "log1p": lambda x: -INFINITY if x == -1 else math.log1p(x),
+    "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "erf": math.erf, "erfc": math.erfc,
+    "ndtr": _ndtr, "sigmoid": _logistic, "sigmoid_slope": _slope,
+    "softplus": lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
+    "tanh_slope": lambda x: 4 * _slope(2 * x), "tanh_shrink": _tanh_shrink,
+    "soft_sign": lambda x: x / (abs(x) + 1),
+    "times_ndtr": lambda x: x * _ndtr(x),
+    "times_ndtr_slope": lambda x: _ndtr(x) + x * _bell(x / ROOT_TWO) / ROOT_TAU,
+    "tanh_softplus": _tanh_softplus, "tanh_softplus_slope": _tanh_softplus_slope,
+    "times_tanh_softplus": lambda x: x * _tanh_softplus(x),
+    "times_tanh_softplus_slope": lambda x: _tanh_softplus(x) + min(x, FLAT) * _tanh_softplus_slope(x),
+    "tanh_of_exp": lambda x: math.tanh(math.exp(min(x, FAR))), "tanh_of_exp_slope": _tanh_of_exp_slope,
+    "gauss": _bell, "normal": lambda x: _bell(x / ROOT_TWO) / ROOT_TAU,
+    "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "by_width": lambda narrow, wide: wide,
+    "rounded": lambda x: x,
+    # words
+    "words": lambda hi, lo: hi + lo, "sum": lambda a, b: a + b, "product": lambda a, b: a * b,
+    "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo), "capped": min,
+    "product_plus": lambda a, b, c, d: a * b * c + d,
+    "line_of_two": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
+    "lifted": lambda x: x + 37 if x < -64 else x, "lift_back": lambda x: math.exp(-37) if x < -64 else 1.0,
+    "gate": lambda x, t: x * _logistic(t), "gate_slope": lambda a, b, t: _logistic(t) + a * b * _slope(t),
+    "half_erfc": lambda x: _ndtr(-abs(x)), "ndtr_tail": lambda x: _ndtr(-abs(x)),
+    "mills": lambda x: _ndtr(-x) / _bell(x / ROOT_TWO),
+}
+# fmt: on
+VALUES |= {f"{name}_of_two": VALUES[name] for name in ("exp", "expm1", "erf", "tanh", "square", "cube")}
+VALUES |= {name: VALUES[of] for name, of in NESTED.items()}
+VALUES |= dict.fromkeys(("gate_short", "gate_near"), lambda x: x * _logistic(x))
+VALUES |= {name: VALUES[name.rsplit("_", 1)[0]] for name in LINKED if name not in VALUES}

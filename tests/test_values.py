@@ -1,0 +1,62 @@
+"""What operations give in double: those of the table as sympy says, words as they are computed with."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import sympy
+
+from fusegen.ops import NESTED, OPS, ROWS
+from fusegen.values import VALUES, value
+
+POINTS = (-90.0, -31.5, -3.7, -1.26, -0.26, -1e-3, 1e-9, 0.2, 0.7, 1.0, 1.24, 2.6, 5.5, 33.0, 88.0)
+OTHERS = {1: (), 2: (1.5,), 3: (0.75, 2.0)}  # further arguments, by how many there are in all
+CHOICES = {"where", "by_width", "finite_below", "finite_above"}  # their functions are not all that they are
+FUNCTIONS = sorted({name for name, row in OPS.items() if row.args and not row.boolean} - CHOICES)
+
+
+def test_every_operation_has_a_value() -> None:
+    assert set(VALUES) == set(ROWS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_value_is_that_of_the_real_function(name: str) -> None:
+    for x in POINTS:
+        args = (x, *OTHERS[len(OPS[name].args)])
+        real = sympy.N(OPS[name].real(*map(sympy.Rational, args)), 40)
+        found = value(name, args)
+        if real.is_real:
+            assert math.isclose(found, float(real), rel_tol=1e-12, abs_tol=1e-300), (x, found, real)
+        else:
+            assert math.isnan(found), x
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("where", (0.0, math.nan, 2.0), 2.0),
+        ("lt", (math.nan, 1.0), False),
+        ("add", (math.nan, 1.0), math.nan),
+        ("sub", (math.inf, math.inf), math.nan),
+        ("exp", (1e4,), math.inf),
+        ("div", (-1.0, 0.0), -math.inf),
+        ("div", (0.0, 0.0), math.nan),
+        ("log", (0.0,), -math.inf),
+        ("log1p", (-2.0,), math.nan),
+        ("finite_above", (math.inf,), 2.0**1022),
+        ("times_tanh_softplus", (-math.inf,), math.nan),  # is that of its formula
+        ("times_tanh_softplus_slope", (math.inf,), 1.0),
+        ("words", (1.0, 2.0**-30), 1.0 + 2.0**-30),
+        ("lifted", (-70.0,), -33.0),
+    ],
+)
+def test_a_value_is_that_of_ieee_arithmetic(name: str, args: tuple[float, ...], expected: float) -> None:
+    found = value(name, args)
+    assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+@pytest.mark.parametrize("name", sorted(NESTED))
+def test_a_function_of_two_words_is_the_function(name: str) -> None:
+    args = (0.7,) * len(ROWS[name].args)
+    assert value(name, args) == value(NESTED[name], args)
