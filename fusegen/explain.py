@@ -10,9 +10,10 @@ from fusegen.cost import BUDGETS, CUBIC, TABLE, TESTED, weight
 from fusegen.elements import ELEMENTS
 from fusegen.interval import REALS
 from fusegen.ir import Device
+from fusegen.links import linked
 from fusegen.lower import notes
 from fusegen.ops import OPS
-from fusegen.pipeline import Compilation, linked
+from fusegen.pipeline import Compilation
 from fusegen.printers import latex
 from fusegen.printers.cpp import wide
 from fusegen.printers.notation import term as plain

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.ops import MILLS
 from fusegen.singles import constants
 
@@ -79,3 +80,9 @@ LINKS: dict[str, str] = {
     f"{constants(_NDTR_UNDER).replace(' c[]', ' under[]')}const M v = capped(x, 5.45f), s = v * v; "
     "return x * fma(v, polynomial(over, s) / polynomial(under, s), 0.5f);",
 }  # fmt: skip
+
+
+def linked(kernel: Kernel) -> bool:
+    """Whether functions give and take one word in a chain, which they do in float on the CPU only."""
+    on_cpu = (kernel.device, kernel.math) == (Device.CPU, Math.FLOAT)
+    return on_cpu and not {*LINKS, *SHORT.values()}.isdisjoint(operations(kernel))

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.cost import CUBIC, LOOK_UP, PIECE, TABLE, TEST, TESTED, cost, in_16_bits, pieced, slots
+from fusegen.cost import CUBIC, LOOK_UP, PIECE, TABLE, TEST, TESTED, alone, cost, in_16_bits, pieced, slots
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
@@ -35,7 +35,6 @@ from fusegen.hoist import hoisted
 from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import Table, beside, shipped
 from fusegen.library import Library, load
-from fusegen.links import LINKS, SHORT
 from fusegen.lower import lower, notes, uniforms
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
@@ -45,33 +44,17 @@ from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform,
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
-from fusegen.render import Binding, Halves
+from fusegen.render import Binding, Halves, Singles, remarks
+from fusegen.roundoff import TRUSTED, Roundoff, evaluated, roundoff
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
-from fusegen.singles import SINGLES
 from fusegen.spec import FIELDS, Spec, json_schema
 from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
-WIDE = "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once."
-DOUBLE = {  # what it does for 16-bit results
-    TESTED: "In 16 bits double decides where it is in doubt how a result is rounded.",
-    TABLE: "In 16 bits results are looked up among all there are: to compute them right takes longer.",
-}
-SHORTER = "What is so settled need not be as accurate as float's: it takes one word."
-TANGENT = "Next to 0 it is its tangent, as second words would be too small there."
-DECLARED = "With other scalars than the spec's they are computed."
 HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
-PIECED = "In float32 results are cubic polynomials, as computing takes longer than moving."
-IN_ONE = (
-    "In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows"
-    " magnifies little."
-)
-SINGLE = (
-    "Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are."
-)
 
 
 @dataclass(frozen=True)
@@ -160,10 +143,14 @@ class Compilation:
 
     def kernels(self, device: Device) -> tuple[Kernel, ...]:
         """The kernels of a device, forward and then backward, one per math type."""
+        return (*self.one_way(False, device), *self.one_way(True, device))
+
+    def one_way(self, gradient: bool, device: Device) -> tuple[Kernel, ...]:
+        """The kernels of forward or gradient on a device, one per math type."""
+        own = maths(self.spec.dtypes)
+        only_double = device is Device.CPU and self.singles[gradient] is not Singles.COMPUTED
         return tuple(
-            self.kernel(gradient, device, math)
-            for gradient in (False, True)
-            for math in maths(self.spec.dtypes)
+            self.kernel(gradient, device, math) for math in ((Math.DOUBLE,) if only_double else own)
         )
 
     def kernel(self, gradient: bool, device: Device, math: Math, settled: bool = False) -> Kernel:
@@ -185,6 +172,34 @@ class Compilation:
     def precise(self) -> bool:
         """Whether kernels compute in two words: what approximates, if the spec is accurate."""
         return self.spec.numerics == "accurate" and not is_arithmetic(*self.programs)
+
+    @cached_property
+    def roundoffs(self) -> tuple[Roundoff, Roundoff] | None:
+        """What forward and gradient may err by in float on the CPU; nothing of what has PyTorch's bits."""
+        if not self.precise or Math.FLOAT not in maths(self.spec.dtypes):
+            return None
+        given = {param.name: float(param.default) for param in self.spec.params}
+        for program in self.programs:
+            for let in uniforms(program):
+                given[let.name] = evaluated(let.value, given)
+        found = []
+        for gradient, incoming in ((False, ""), (True, self.derived.inputs[0])):
+            single, double = (self.kernel(gradient, Device.CPU, math) for math in Math)
+            found.append(roundoff(single, double, given, incoming))
+        return found[0], found[1]
+
+    @cached_property
+    def singles(self) -> tuple[Singles, Singles]:
+        """How forward and gradient come by the results of what is no double on the CPU."""
+        if self.roundoffs is None:
+            return Singles.COMPUTED, Singles.COMPUTED
+        found = []
+        for reads, (gradient, expected) in enumerate(enumerate(self.roundoffs), 1):
+            kernel = self.kernel(bool(gradient), Device.CPU, Math.DOUBLE)
+            by_cubics = alone(kernel, reads) and not kernel.params
+            doubled = Singles.CUBICS if by_cubics else Singles.DOUBLE
+            found.append(Singles.COMPUTED if expected.units <= TRUSTED else doubled)
+        return found[0], found[1]
 
     @cached_property
     def in_16_bits(self) -> tuple[str | None, str | None]:
@@ -209,15 +224,25 @@ class Compilation:
             not TRANSCENDENTAL.isdisjoint(operations(kernel))
             for _, kernel, _ in self.from_double(16, Device.CPU)
         )
-        return next(found, False), next(found, False)
+        settles = next(found, False), next(found, False)
+        forward, backward = (
+            how is Singles.CUBICS or (how is Singles.COMPUTED and wanted)
+            for how, wanted in zip(self.singles, settles, strict=True)
+        )
+        return forward, backward
 
     @cached_property
     def short(self) -> tuple[Kernel | None, ...]:
         """What forward and gradient take on the CPU in 16 bits, if it is less than what float does."""
-        found = []
-        for gradient, settles in zip((False, True), self.settled_by_double, strict=True):
-            long, short = (self.kernel(gradient, Device.CPU, Math.FLOAT, less) for less in (False, True))
-            found.append(short if settles and operations(short) != operations(long) else None)
+        found: list[Kernel | None] = []
+        for gradient, how in enumerate(self.singles):
+            if how is not Singles.COMPUTED or not self.settled_by_double[gradient]:
+                found.append(None)
+                continue
+            long, short = (
+                self.kernel(bool(gradient), Device.CPU, Math.FLOAT, less) for less in (False, True)
+            )
+            found.append(short if operations(short) != operations(long) else None)
         return tuple(found)
 
     def from_double(self, bits: int, device: Device = Device.CUDA) -> Iterator[tuple[int, Kernel, Kernel]]:
@@ -228,9 +253,9 @@ class Compilation:
         widths = {ELEMENTS[dtype].bits for dtype in self.spec.dtypes}
         approximate = self.spec.numerics == "accurate" and not self.arithmetic
         if approximate and {bits, 64} <= widths:
-            kernels = self.kernels(device)
-            by_math = ([k for k in kernels if k.math is math] for math in (Math.FLOAT, Math.DOUBLE))
-            yield from zip(itertools.count(1), *by_math, strict=False)
+            for reads, gradient in enumerate((False, True), 1):
+                single, double = (self.kernel(gradient, device, math) for math in Math)
+                yield reads, single, double
 
     @cached_property
     def cheaper(self) -> bool:
@@ -240,9 +265,8 @@ class Compilation:
     @cached_property
     def computed(self) -> tuple[Kernel, ...]:
         """The kernels on CUDA whose 16-bit results are computed, if only with some scalars."""
-        kernels = self.kernels(Device.CUDA)
-        half = len(kernels) // 2
-        passes = zip((kernels[:half], kernels[half:]), self.in_16_bits, strict=True)
+        ways = (self.one_way(gradient, Device.CUDA) for gradient in (False, True))
+        passes = zip(ways, self.in_16_bits, strict=True)
         return tuple(k for some, how in passes if how != TABLE or self.spec.params for k in some)
 
     @cached_property
@@ -253,16 +277,15 @@ class Compilation:
         hosted = {let.name: let for program in self.programs for let in uniforms(program)}
         on_cpu = (*kernels[Device.CPU], *filter(None, self.short))
         called = {Device.CUDA: kernels[Device.CUDA], Device.CPU: on_cpu}
-        count = len(maths(self.spec.dtypes))
-        forward, backward = kernels[Device.CUDA][0], kernels[Device.CUDA][count]
+        forward, backward = (self.one_way(gradient, Device.CUDA)[0] for gradient in (False, True))
         grad, *saved = self.derived.inputs
         from_output = tuple(saved) != self.composed.inputs
         return render.Texts(
             notation=notation(self.spec),
             counts=(f"Forward: {_counts(forward)}", f"Gradient: {_counts(backward)}"),
-            forward=self.kernel_text("Forward", ("y",), self.simplified, lambda d: kernels[d][:count], ()),
+            forward=self.kernel_text("Forward", ("y",), self.simplified, ()),
             backward=self.kernel_text(
-                "Backward", self.composed.inputs, self.gradient, lambda d: kernels[d][count:],
+                "Backward", self.composed.inputs, self.gradient,
                 (_what_gradient(self.composed.inputs, grad, saved),),
             ),
             functions={device: support(several) for device, several in called.items()},
@@ -281,60 +304,50 @@ class Compilation:
 
     def kernel_text(
         self, functor: str, outputs: tuple[str, ...], simplified: tuple[Program, tuple[Rewrite, ...]],
-        kernels: Callable[[Device], tuple[Kernel, ...]], says: tuple[str, ...],
+        says: tuple[str, ...],
     ) -> render.KernelText:  # fmt: skip
         """What the printers write for one kernel."""
         program, rewrites = simplified
+        gradient = functor == "Backward"
+        kernels = {device: self.one_way(gradient, device) for device in Device}
         printers = {
-            device: [
-                CppPrinter(kernel, self.cheaper and device is Device.CUDA) for kernel in kernels(device)
-            ]
-            for device in Device
+            device: [CppPrinter(kernel, self.cheaper and device is Device.CUDA) for kernel in several]
+            for device, several in kernels.items()
         }
         said = says or (notation(self.spec),)
-        gradient = functor == "Backward"
-        how, by_pieces, settles = (
-            self.in_16_bits[gradient],
-            self.pieced[gradient],
-            self.settled_by_double[gradient],
-        )
+        how, by_pieces = self.in_16_bits[gradient], self.pieced[gradient]
+        settles, singles = self.settled_by_double[gradient], self.singles[gradient]
         reads, by_double = len(program.inputs), {}
-        straight = "scaled" in operations(kernels(Device.CPU)[0])  # which nothing but a tangent is there
         short = [CppPrinter(kernel) for kernel in filter(None, (self.short[gradient],))]
         printers[Device.CPU] += short
         if how == TABLE:
             by_double[16] = TABLE, LOOK_UP[reads]
         if how == TESTED:
-            by_double[16] = TESTED, slots(kernels(Device.CUDA)[0], True) + TEST
+            by_double[16] = TESTED, slots(kernels[Device.CUDA][0], True) + TEST
         if by_pieces:
             by_double[32] = CUBIC[reads], PIECE[reads]
+        cpu, cuda = (kernels[device][0] for device in (Device.CPU, Device.CUDA))
+        remarked = {
+            Device.CPU: remarks.on_cpu(cpu, wide(cpu), singles, settles, bool(short)),
+            Device.CUDA: remarks.on_cuda(cuda, wide(cuda), HALVES[how], bool(self.spec.params), by_pieces),
+        }
         return render.KernelText(
             name=f"{self.spec.name}_{functor.lower()}",
             functor=functor,
             inputs=program.inputs,
             outputs=outputs,
             notes={
-                device: (
-                    *said,
-                    *map(dump.rewrite, rewrites),
-                    *notes(program, device),
-                    *(_words(kernel) for kernel in filter(wide, kernels(device)[:1])),
-                    *((TANGENT,) if straight and device is Device.CPU else ()),
-                    *((DOUBLE[TESTED],) if settles and device is Device.CPU else ()),
-                    *((SHORTER,) if short and device is Device.CPU else ()),
-                    *((DOUBLE[how],) if how and device is Device.CUDA else ()),
-                    *((DECLARED,) if how == TABLE and self.spec.params and device is Device.CUDA else ()),
-                    *((PIECED,) if by_pieces and device is Device.CUDA else ()),
-                )
+                device: (*said, *map(dump.rewrite, rewrites), *notes(program, device), *remarked[device])
                 for device in Device
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
             short=next((p.element() for p in short), ""),
-            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels(Device.CUDA), by_double),
+            shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels[Device.CUDA], by_double),
             halves=HALVES[how],
             settled=settles,
             pieced=by_pieces,
+            singles=singles,
         )
 
     def shares(
@@ -470,19 +483,6 @@ def starter(name: str, path: Path) -> str:
 def schema_text() -> str:
     """The text of the JSON Schema of specs."""
     return json.dumps(json_schema(), indent=2) + "\n"
-
-
-def linked(kernel: Kernel) -> bool:
-    """Whether functions give and take one word in a chain, which they do in float on the CPU only."""
-    on_cpu = (kernel.device, kernel.math) == (Device.CPU, Math.FLOAT)
-    return on_cpu and not {*LINKS, *SHORT.values()}.isdisjoint(operations(kernel))
-
-
-def _words(kernel: Kernel) -> str:
-    """What a comment says of the words that a kernel in float computes in."""
-    if kernel.device is Device.CUDA and set(operations(kernel)) & set(SINGLES):
-        return SINGLE
-    return IN_ONE if linked(kernel) else WIDE
 
 
 def _what_gradient(inputs: tuple[str, ...], grad: str, saved: list[str]) -> str:

@@ -21,7 +21,7 @@ FLOORS = {
     **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "values"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
-    **dict.fromkeys(("lower", "verify", "printers", "render", "write"), ROOM),
+    **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
     "library": LIBRARY,
     "pipeline": PIPELINE,
     **dict.fromkeys(("built", "explain"), BUILT),

@@ -17,10 +17,10 @@ from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.launch import MOST_THREADS
 from fusegen.render import python
-from fusegen.render.texts import Binding, Halves, KernelText, Share, Texts
+from fusegen.render.texts import Binding, Halves, KernelText, Share, Singles, Texts
 from fusegen.spec import Spec
 
-__all__ = ["Binding", "Halves", "KernelText", "Share", "Texts", "fill", "module", "sources"]
+__all__ = ["Binding", "Halves", "KernelText", "Share", "Singles", "Texts", "fill", "module", "sources"]
 
 MODULE = "module.py.j2"
 BINDINGS = {Binding.STABLE: "binding.cpp.j2", Binding.PYBIND: "binding_pybind.cpp.j2"}
@@ -60,12 +60,16 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "pieces": pieced,
     }
     shared["settled"] = any(kernel.settled for kernel in both)
-    shared["by_double"] = looked_up or tested or shared["settled"]
+    shared["singles"] = any(kernel.singles is not Singles.COMPUTED for kernel in both)
+    shared["rounded_once"] = "stored<T>" if shared["singles"] else "T"
+    shared["by_double"] = looked_up or tested or shared["settled"] or shared["singles"]
     shared["declared"] = texts.declared
     shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
     shared |= {
         part: fill(f"{part}.cu.j2", shared).rstrip("\n") if has else "" for part, has in parts.items()
     }
+    by_cubics = any(kernel.singles is Singles.CUBICS for kernel in both)
+    shared["cubics"] = fill("cubics.cpp.j2", shared).rstrip("\n") if by_cubics else ""
     return {
         "call": fill("call.h.j2", shared),
         "arithmetic": fill("arithmetic.h.j2", shared),
@@ -122,6 +126,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "halves": kernel.halves.name,
             "settled": kernel.settled,
             "pieced": kernel.pieced,
+            "singles": kernel.singles.name,
         }
         for kernel in (texts.forward, texts.backward)
     ]
@@ -133,7 +138,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "qualifier": QUALIFIERS[device],
         "launches": device is Device.CUDA,
         **{part: shared[part] if device is Device.CUDA else "" for part in ("table", "tested", "pieces")},
-        "settled": device is Device.CPU and shared["settled"],
+        **{part: device is Device.CPU and shared[part] for part in ("settled", "singles")},
     }
     return fill("kernel.j2", shared | own)
 

@@ -46,6 +46,14 @@ class Halves(Enum):
     LOOKED_UP = "looked up"  # among all that there are
 
 
+class Singles(Enum):
+    """How the CPU comes by the results of what is no double: of float32 and 16-bit tensors."""
+
+    COMPUTED = "computed"  # in float
+    CUBICS = "cubics"  # polynomials that are fitted in double; where none fits, in double
+    DOUBLE = "double"
+
+
 @dataclass(frozen=True, slots=True)
 class KernelText:
     """What the printers wrote for one kernel.
@@ -62,6 +70,7 @@ class KernelText:
         halves: how 16-bit results come about on CUDA.
         settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
         pieced: whether float32 results are cubic polynomials on CUDA, one for each step of the input.
+        singles: how the CPU comes by float32 and 16-bit results.
     """
 
     name: str
@@ -76,6 +85,7 @@ class KernelText:
     halves: Halves
     settled: bool
     pieced: bool
+    singles: Singles
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,281 @@
+"""What a kernel's results may err by: what each operation rounds, times what follows magnifies it by.
+
+At a sample of inputs a kernel is evaluated in double, and how far each result moves with each operation is
+found from the result back; an operation contributes what it rounds, times that. To the sum comes how far
+that result is from what the same formula gives in double, where a value is too large or too small for a
+float, or a number is none. It counts what operations usually err by at most, all at once; that is no bound,
+and between samples more may be lost. `certify` holds every input.
+
+Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal. 11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref, held
+from fusegen.ops import ROWS, TRANSCENDENTAL
+from fusegen.singles import SINGLES
+from fusegen.values import DECIDED, value
+
+TRUSTED = 4.75  # units: of a kernel whose results err by 4 at most, as largest errors do not meet
+FUNCTION, ROUNDING = 1.4, 0.5  # units that a function errs by, and other operations
+OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
+DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
+SMALLEST = math.ldexp(1.0, LEAST - 1)
+SECOND, GONE = 2.0**-49, 2.0**-102  # what two words err by, and where there is no room for a second
+# what passes a value on as it is, or one of several
+EXACT = frozenset(
+    (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
+     "minimum", "maximum", "finite_below", "finite_above", "words", "lifted", "lift_back", "capped",
+     "sum", "by_width")
+)  # fmt: skip
+ALWAYS_TWO = frozenset(("words", "sum", "product"))  # give two words
+AS_GIVEN = frozenset(("add", "sub", "mul", "neg", "where", "lifted"))  # give what they take
+AWAY = 0.25  # from here on, errors next to a zero count in the last place of what cancels there (`certify`)
+# of |x|; more densely where functions bend
+SIZES = (
+    *(m * 2.0**e for e in (*range(-148, -12, 8), *range(8, 128, 8)) for m in (1.0, 1.37)),
+    *(m * 2.0**e for e in range(-12, 8) for m in (1.03, 1.17, 1.31, 1.46, 1.62, 1.81)),
+)
+OTHERS = 1.3  # other inputs than the one that is tried; an incoming gradient is 1
+
+
+@dataclass(frozen=True, slots=True)
+class Roundoff:
+    """The largest error that is to be expected.
+
+    Attributes:
+        units: in units of the last place; infinite where a result is NaN or infinite and should be none.
+        at: the input that has it.
+        by: the operation that contributes most; none where a value is too large.
+    """
+
+    units: float
+    at: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """An operation on earlier nodes, or a leaf: a number, or the name of what is given."""
+
+    op: str
+    args: tuple[int, ...]
+    leaf: float | str
+    two: bool  # whether it gives two words
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is one, the same for every input."""
+        return not self.op and isinstance(self.leaf, float)
+
+
+def roundoff(kernel: Kernel, double: Kernel, params: Mapping[str, float], incoming: str = "") -> Roundoff:
+    """The largest of what a kernel's results may err by.
+
+    Args:
+        kernel: in float.
+        double: the same in double.
+        params: a value for each of their parameters.
+        incoming: the input that is the incoming gradient, if there is one.
+    """
+    graph, exact = _Graph(kernel), _Graph(double)
+    given = {**params, **dict.fromkeys(kernel.inputs, OTHERS), incoming: 1.0}
+    moving = (name for name in kernel.inputs if name != incoming)
+    found = (error for name in moving for error in _errors(graph, exact, given, name))
+    return max(found, key=lambda error: error.units, default=Roundoff(0.0, 0.0, ""))
+
+
+def _errors(graph: _Graph, exact: _Graph, given: Mapping[str, float], moving: str) -> Iterator[Roundoff]:
+    """What each result errs by at each input that is tried, those next to a change of sign left out."""
+    for side in (-1.0, 1.0):
+        points = sorted(held(side * size, Math.FLOAT) for size in SIZES)
+        real = [exact.values({**given, moving: x}, float) for x in points]
+        for end, result in zip(graph.results, exact.results, strict=True):
+            for i, x in enumerate(points):
+                near = [values[result] for values in real[max(i - 1, 0) : i + 2]]
+                if abs(x) < AWAY or not min(near) < 0 < max(near):
+                    yield graph.error(end, {**given, moving: x}, moving, real[i][result])
+
+
+def evaluated(expr: Expr, given: Mapping[str, float]) -> float:
+    """What an expression of single words gives in double, by the values of what it names."""
+    match expr:
+        case Const(number):
+            return number
+        case Ref(name):
+            return given[name]
+    return value(expr.op, [evaluated(arg, given) for arg in expr.args])
+
+
+class _Graph:
+    """A kernel as a list of operations, each after what it takes."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else {}
+        self.nodes: list[_Node] = []
+        self.known: dict[Expr, int] = {}
+        for name in (*kernel.inputs, *kernel.params):
+            self.known[Ref(name)] = self.add(_Node("", (), name, False))
+        for let in kernel.lets:
+            self.known[Ref(let.name)] = self.index(let.value)
+        self.results = tuple(map(self.index, kernel.results))
+
+    def add(self, node: _Node) -> int:
+        """The place of a new node."""
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def index(self, expr: Expr) -> int:
+        """The place of an expression's node."""
+        if expr not in self.known:
+            match expr:
+                case Const(number):
+                    self.known[expr] = self.add(_Node("", (), number, False))
+                case Ref(name):
+                    raise AssertionError(f"{name} comes later")
+                case _:
+                    args = tuple(map(self.index, expr.args))
+                    self.known[expr] = self.add(_Node(expr.op, args, "", self.gives_two(expr.op, args)))
+        return self.known[expr]
+
+    def gives_two(self, op: str, args: Sequence[int]) -> bool:
+        """Whether an operation gives two words."""
+        if op in AS_GIVEN:
+            return any(self.nodes[arg].two for arg in args)
+        return op in ALWAYS_TWO or (ROWS[op].wide and op not in self.singles)
+
+    def values(self, given: Mapping[str, float], within: Callable[[float], float]) -> list[float]:
+        """What each node is, in double, within a range of numbers."""
+        found: list[float] = []
+        for node in self.nodes:
+            if node.op:
+                found.append(within(value(node.op, [found[arg] for arg in node.args])))
+            else:
+                found.append(given[node.leaf] if isinstance(node.leaf, str) else node.leaf)
+        return found
+
+    def error(self, end: int, given: Mapping[str, float], moving: str, real: float) -> Roundoff:
+        """What a result errs by at an input.
+
+        Args:
+            end: the place of the result.
+            given: by the names of inputs and parameters.
+            moving: the name of the input.
+            real: the result as it should be.
+        """
+        at, values = given[moving], self.values(given, _in_range)
+        if math.isnan(real) or abs(real) > LARGEST:
+            return Roundoff(0.0, at, "")
+        if not math.isfinite(values[end]):
+            return Roundoff(math.inf, at, "")
+        unit = _unit(max(abs(values[end]), self.size(end, values) if abs(at) >= AWAY else 0.0))
+        parts = [(lost / unit, node.op) for node, lost in self.losses(end, values)]
+        stored = ROUNDING if self.nodes[end].two else 0.0
+        whole = abs(values[end] - real) / unit + stored + sum(lost for lost, _ in parts)
+        return Roundoff(whole, at, max(parts, default=(0.0, ""))[1])
+
+    def losses(self, end: int, values: Sequence[float]) -> Iterator[tuple[_Node, float]]:
+        """By how much each operation's rounding moves a result, from the result back."""
+        moved = [0.0] * end + [1.0]
+        for at in range(end, -1, -1):
+            node = self.nodes[at]
+            if node.op and moved[at]:
+                lost = abs(moved[at]) * self.rounded(node, values[at], values)
+                yield node, math.inf if math.isnan(lost) else lost
+                for arg, slope in zip(node.args, self.slopes(node, values), strict=True):
+                    moved[arg] += moved[at] * slope if slope else 0.0
+
+    def size(self, at: int, values: Sequence[float]) -> float:
+        """The largest term of the sum that a value is."""
+        node = self.nodes[at]
+        match node.op, node.args:
+            case "add" | "sub", (a, b):
+                return max(self.size(a, values), self.size(b, values))
+            case "mul", (a, b):
+                return max(self.size(a, values) * abs(values[b]), abs(values[a]) * self.size(b, values))
+            case "neg" | "narrow", (a,):
+                return self.size(a, values)
+            case "where", (condition, a, b):
+                return self.size(a if values[condition] else b, values)
+        return abs(values[at])
+
+    def rounded(self, node: _Node, result: float, values: Sequence[float]) -> float:
+        """What an operation rounds."""
+        args = [values[arg] for arg in node.args]
+        if node.op in EXACT or result == 0 or not math.isfinite(result):
+            return 0.0
+        gone = math.ldexp(1.0, LEAST - 1) if abs(result) < GONE else 0.0
+        match node.op:
+            case "product":
+                return gone
+            case "add" | "sub" if node.two:
+                return max(map(abs, args)) * SECOND
+            case "add" | "sub":
+                grains = [_grain(values[arg], self.nodes[arg]) for arg in node.args]
+                return 0.0 if abs(result) <= math.ldexp(min(grains), DIGITS) else ROUNDING * _unit(result)
+            case "mul" if any(map(_is_power, args)) and not gone:
+                return 0.0
+            case "div" if _is_power(args[1]) and not gone:
+                return 0.0
+        if node.two:
+            return abs(result) * SECOND + gone
+        usual = FUNCTION if node.op in TRANSCENDENTAL else ROUNDING
+        return OWN.get(node.op, usual) * _unit(result)
+
+    def slopes(self, node: _Node, values: Sequence[float]) -> Iterator[float]:
+        """How far an operation's result moves with each of its arguments."""
+        args = [values[arg] for arg in node.args]
+        for k, arg in enumerate(node.args):
+            if math.isinf(args[k]) or self.nodes[arg].is_number:
+                yield 0.0  # neither a number nor what is too large anyway moves
+            else:
+                yield SLOPES[node.op](args)[k] if node.op in SLOPES else _slope(node.op, args, k)
+
+
+SLOPES: dict[str, Callable[[Sequence[float]], tuple[float, ...]]] = {
+    "add": lambda _: (1.0, 1.0),
+    "sub": lambda _: (1.0, -1.0),
+    "mul": lambda args: (args[1], args[0]),
+    "neg": lambda _: (-1.0,),
+    "narrow": lambda _: (1.0,),
+    "where": lambda args: (0.0, 1.0, 0.0) if args[0] else (0.0, 0.0, 1.0),
+}
+
+
+def _slope(op: str, args: Sequence[float], k: int) -> float:
+    """The slope by one argument, from its neighbours."""
+    step = abs(args[k]) * 2.0**-20 or 2.0**-60
+    above, below = (value(op, [*args[:k], args[k] + by, *args[k + 1 :]]) for by in (step, -step))
+    return (above - below) / (2 * step)
+
+
+def _in_range(number: float) -> float:
+    """A number, infinite or 0 where a float would be."""
+    if abs(number) > LARGEST:
+        return math.copysign(math.inf, number)
+    return math.copysign(0.0, number) if abs(number) < SMALLEST else number
+
+
+def _unit(size: float) -> float:
+    """The last place of a float; of a larger one, that of the largest."""
+    _, exponent = math.frexp(min(abs(size), LARGEST))
+    return math.ldexp(1.0, max(exponent - DIGITS, LEAST)) if size else math.ldexp(1.0, LEAST)
+
+
+def _grain(number: float, node: _Node) -> float:
+    """A power of two that a value is a multiple of: of a number its own, else its last place."""
+    if number == 0:
+        return math.inf
+    if not node.is_number:
+        return _unit(number)
+    numerator, denominator = number.as_integer_ratio()
+    return (numerator & -numerator) / denominator
+
+
+def _is_power(number: float) -> bool:
+    """Whether a number is a power of two, or less than nothing and one."""
+    return abs(math.frexp(number)[0]) == 0.5

@@ -1,0 +1,156 @@
+"""What kernels may err by: operations, what follows them, and the library beside its certificates."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from conftest import ROOT, Workshop
+
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.pipeline import Compilation, compilation
+from fusegen.render import Singles
+from fusegen.roundoff import TRUSTED, Roundoff, evaluated, roundoff
+
+X, A = Ref("x"), Ref("a")
+
+
+def call(op: str, *args: Expr) -> Call:
+    return Call(op, args)
+
+
+def of(result: Expr, *lets: Let, double: Expr | None = None) -> Roundoff:
+    """What a function of x and of a parameter a, which is 3, errs by."""
+    single, exact = (
+        Kernel("f", Device.CPU, kind, ("x",), ("a",), lets, (value,))
+        for kind, value in ((Math.FLOAT, result), (Math.DOUBLE, double or result))
+    )
+    return roundoff(single, exact, {"a": 3.0})
+
+
+PLUS_ONE = call("add", X, Const(1.0))
+SQUARE = call("mul", X, X)
+TINY = call("mul", call("mul", X, Const(2.0**-100)), Const(2.0**-100))
+EXACT = {
+    "a selection": call("clamp", X, Const(-1.0), Const(2.0)),
+    "a power of two times": call("mul", call("abs", X), Const(0.25)),
+    "by a power of two": call("div", call("neg", X), Const(0.5)),
+    "words": call("narrow", call("sum", call("relu", X), Const(0.0))),
+}
+ERRS: dict[str, tuple[Expr, float, str]] = {
+    "a rounding": (call("mul", X, A), 0.5, "mul"),
+    "two": (
+        call("mul", call("mul", X, A), A),
+        1.5,
+        "mul",
+    ),  # the first is magnified from one power of two to
+    "a function": (call("sigmoid_near", X), 1.4, "sigmoid_near"),
+    "a better one": (call("tanh", X), 0.8, "tanh"),
+    "what a function takes is magnified": (call("tanh", call("mul", X, A)), 1.5, "tanh"),
+    "two words, when they are stored": (call("softplus", X), 1.0, "softplus"),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_rounds_nothing_errs_by_nothing(name: str) -> None:
+    assert of(EXACT[name]).units < 0.51  # in the last place of subnormals
+
+
+@pytest.mark.parametrize("name", ERRS)
+def test_a_result_errs_by_what_its_operations_round(name: str) -> None:
+    result, units, by = ERRS[name]
+    found = of(result)
+    assert units - 0.1 <= found.units <= 2 * units
+    assert found.by == by
+
+
+def test_a_sum_of_what_lies_on_one_grid_is_exact() -> None:
+    """Less 2, only an x rounds whose last place is finer than the difference's."""
+    assert of(call("sub", call("clamp", X, Const(2.0), Const(4.0)), Const(2.0))).units == 0
+    assert of(call("sub", call("clamp", X, Const(0.1), Const(4.0)), Const(2.0))).units == 0.5
+
+
+def test_what_cancels_is_magnified() -> None:
+    found = of(call("sub", PLUS_ONE, Const(1.0)))
+    assert found.units > 1e6
+    assert abs(found.at) < 1e-6
+
+
+def test_next_to_a_zero_that_is_no_small_input_errors_count_as_certify_counts_them() -> None:
+    shifted = call("sub", call("mul", X, A), Const(4.5))
+    assert of(shifted).units < 3
+
+
+def test_a_value_too_large_for_a_float_is_noticed() -> None:
+    assert of(call("sqrt", SQUARE)).units == math.inf
+    found = of(call("div", X, call("sqrt", call("add", SQUARE, Const(1.0)))))
+    assert found.units > 1e6
+    assert found.by != "sqrt" or abs(found.at) > 1e18
+
+
+def test_a_choice_by_what_underflows_is_noticed() -> None:
+    choice = call("where", call("gt", TINY, Const(0.0)), X, Const(0.0))
+    assert of(choice).units > 1e6
+
+
+def test_a_number_that_is_no_float_errs() -> None:
+    rounded = call("mul", X, Const(0.10000000149011612))
+    assert 0.5 < of(rounded, double=call("mul", X, Const(0.1))).units < 1.1
+
+
+def test_an_operation_used_twice_counts_by_what_both_do() -> None:
+    """In u - u nothing is left of what u rounds."""
+    u = Let("u", call("mul", X, A))
+    assert of(call("sub", call("mul", Ref("u"), Const(2.0)), Ref("u")), u).units < 2
+
+
+def test_an_expression_is_evaluated_by_names() -> None:
+    assert evaluated(call("add", X, call("mul", A, Const(2.0))), {"x": 1.5, "a": -4.0}) == -6.5
+
+
+LIBRARY = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
+
+
+def certified(name: str) -> list[float]:
+    """The largest errors of forward and gradient in float32 on the CPU, of all inputs or of a sample."""
+    found = json.loads((ROOT / "generated" / f"{name}.certificate.json").read_text())
+    evidence = found["cpu"]["dtypes"]["float32"]
+    errors = [float(part["given"]["ulp"]) for part in evidence.values() if isinstance(part, dict)]
+    return [errors[0], max(errors[1:])]
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: str) -> None:
+    compiled = compilation(ROOT / "specs" / f"{name}.yaml")
+    assert set(compiled.singles) == {Singles.COMPUTED}
+    for expected, found in zip(compiled.roundoffs or (), certified(name), strict=False):
+        assert expected.units <= TRUSTED
+        assert found < 4
+        assert found < expected.units + 2.5
+
+
+def of_chain(workshop: Workshop, body: str) -> Compilation:
+    return compilation(workshop.spec("some", body))
+
+
+@pytest.mark.parametrize(
+    ("body", "singles"),
+    [
+        ("chain: [gelu, mish]", ("computed", "computed")),
+        ("chain: [gelu_tanh, squared_relu, tanh]", ("computed", "cubics")),
+        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", ("cubics", "cubics")),
+        ("params: {a: 0.5}\nchain: [softsign, silu, mish, quick_gelu, tanhshrink, a * x]", ("double",) * 2),
+        (
+            "inputs: {x: {}, y: {}}\nchain: [softsign, silu, mish, quick_gelu, tanhshrink, x * y]",
+            ("double",) * 2,
+        ),
+        ("dtypes: [float64]\nchain: [softsign, silu, mish, quick_gelu, tanhshrink]", ("computed",) * 2),
+        ("numerics: eager\nchain: [softsign, silu, mish, quick_gelu, tanhshrink]", ("computed",) * 2),
+        ("formula: clamp(x + 3, 0, 6) / 6", ("computed",) * 2),
+    ],
+)
+def test_what_is_not_trusted_is_left_to_double(
+    body: str, singles: tuple[str, str], workshop: Workshop
+) -> None:
+    assert tuple(how.value for how in of_chain(workshop, body).singles) == singles
