@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from fusegen.pipeline import Compilation
 from fusegen.printers import latex
 from fusegen.printers.cpp import wide
 from fusegen.printers.notation import term as plain
+from fusegen.render import Singles
+from fusegen.roundoff import TRUSTED, Roundoff
 from fusegen.term import Apply, Name, Program, Rewrite, Term, applied, walk
 
 PROOF = (
@@ -41,8 +44,20 @@ BY_TABLE = (
 )
 BY_PIECES = (
     "Where the class is cubic, results are cubic polynomials, fitted in double in 8,192 steps of |x| up to "
-    "64 and around zeros, which takes less time than the formula and errs by less; around a kink the "
-    "formula is computed."
+    "64 and around zeros, which takes less time than the formula and errs by less. Where none fits, the "
+    "formula is computed, which takes longer: around a kink, where results are -0, next to zeros like that "
+    "of x²."
+)
+DOUBLED = {
+    Singles.CUBICS: "cubic polynomials of |x|, fitted in double in 23,300 pieces; where none fits, double "
+    "computes",
+    Singles.DOUBLE: "computed in double, which takes several times as long",
+}
+BY_DOUBLE = "On the CPU, in float32 and 16 bits, {} are {}: float loses more than the 4 units promised."
+MISSED = "On CUDA, in float32, {} may err by more than the 4 units promised, as the table says."
+WHERE_NONE_FITS = "On CUDA, in float32, {} may err by as much as the table says where no polynomial fits."
+EXPECTED = (
+    "Errors to expect of the formulas in float, by what each operation rounds, in units of the last place"
 )
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 LATEX = str.maketrans(  # a spec's words may hold anything
@@ -51,6 +66,7 @@ LATEX = str.maketrans(  # a spec's words may hold anything
 )
 MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*_[]<>|#"})
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
+KERNELS = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -120,6 +136,19 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What the formulas in float may err by on a device that no certificate is of.
+
+    Attributes:
+        device: where.
+        errors: of each kernel.
+    """
+
+    device: str
+    errors: dict[str, Roundoff]
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All of it.
 
@@ -131,6 +160,8 @@ class Explanation:
         linked: whether functions of float give and take one word on the CPU.
         settled: whether double decides on the CPU how 16-bit results are rounded.
         costs: of each kernel in each dtype.
+        expected: for each device without a certificate.
+        doubts: what is to be said of the kernels that float is not enough for.
         accuracies: out of the certificate; none where there is none.
     """
 
@@ -143,6 +174,8 @@ class Explanation:
     linked: bool
     settled: bool
     costs: tuple[Cost, ...]
+    expected: tuple[Expected, ...]
+    doubts: tuple[str, ...]
     accuracies: tuple[Accuracy, ...] = ()
 
 
@@ -163,6 +196,15 @@ def explained(
         _part("Gradient", compiled.derived, (*gradient_rewrites, *gradient_forms), backward),
     )
     spec = compiled.spec
+    costs = tuple(_costs(compiled))
+    known = {
+        device for device in Device if device.value in certificate and states.get(device.value) != "stale"
+    }
+    expected = tuple(
+        Expected(DEVICES[device.value], dict(zip(KERNELS, errors, strict=True)))
+        for device in reversed(Device)
+        if device not in known and (errors := compiled.roundoffs(device))
+    )
     return Explanation(
         name=spec.name,
         summary=spec.summary,
@@ -172,7 +214,9 @@ def explained(
         words=any(map(wide, compiled.kernels(Device.CUDA))),
         linked=any(map(linked, compiled.kernels(Device.CPU))),
         settled=any(compiled.settled_by_double),
-        costs=tuple(_costs(compiled)),
+        costs=costs,
+        expected=expected,
+        doubts=(*_doubled(compiled), *_missed(expected, costs)),
         accuracies=tuple(_accuracies(certificate, states)),
     )
 
@@ -197,6 +241,29 @@ def _costs(compiled: Compilation) -> Iterator[Cost]:
             dtypes = (dtype for dtype in compiled.spec.dtypes if ELEMENTS[dtype].bits == share.bits)
             budgets = tuple(round(budget * tensors * share.bits / 8) for budget in BUDGETS.values())
             yield Cost(text.functor.lower(), ", ".join(dtypes), share.slots, budgets, share.cost)
+
+
+def _doubled(compiled: Compilation) -> Iterator[str]:
+    """What the CPU does where float is not enough."""
+    for how, told in DOUBLED.items():
+        if several := [
+            name for name, single in zip(KERNELS, compiled.singles, strict=True) if single is how
+        ]:
+            yield BY_DOUBLE.format(" and ".join(f"{name} results" for name in several), told)
+
+
+def _missed(expected: tuple[Expected, ...], costs: tuple[Cost, ...]) -> Iterator[str]:
+    """What CUDA does where float is not enough."""
+    cubic = {cost.kernel for cost in costs if cost.kind in CUBIC.values()}
+    errors = {name: e for of in expected if of.device == DEVICES["cuda"] for name, e in of.errors.items()}
+    missed = {name for name, error in errors.items() if error.units > TRUSTED}
+    for sentence, names in ((WHERE_NONE_FITS, missed & cubic), (MISSED, missed - cubic)):
+        if names:
+            yield sentence.format(_results(filter(names.__contains__, KERNELS)))
+
+
+def _results(kernels: Iterable[str]) -> str:
+    return " and ".join(f"{name} results" for name in kernels)
 
 
 def _accuracies(certificate: Mapping[str, Any], states: Mapping[str, str]) -> list[Accuracy]:
@@ -307,6 +374,7 @@ def written(found: Explanation, form: str) -> str:
     lines += [style.word(ARITHMETIC)] if found.exact else [style.word(TWO_WORDS)] if found.words else []
     lines += [style.word(LINKED)] if found.linked else []
     lines += [style.word(SETTLED)] if found.settled else []
+    lines += map(style.word, found.doubts)
     chips = tuple(f"sm_{chip}" for chip in BUDGETS)
     costs: list[tuple[str, ...]] = [("kernel", "dtypes", "instructions", *chips, "class")]
     costs += [(c.kernel, c.dtypes, str(c.slots), *map(str, c.budgets), c.kind) for c in found.costs]
@@ -318,6 +386,10 @@ def written(found: Explanation, form: str) -> str:
     lines += [style.word(BY_TEST)] if TESTED in kinds else []
     lines += [style.word(BY_TABLE)] if TABLE in kinds else []
     lines += [style.word(BY_PIECES)] if kinds & set(CUBIC.values()) else []
+    if found.expected:
+        foreseen: list[tuple[str, ...]] = [("device", *KERNELS)]
+        foreseen += [(of.device, *map(_foreseen, of.errors.values())) for of in found.expected]
+        lines += [style.heading(EXPECTED), *style.table(foreseen)]
     if found.accuracies:
         outputs = list(found.accuracies[0].errors)
         errors: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
@@ -334,6 +406,13 @@ def written(found: Explanation, form: str) -> str:
 
 def _error(errors: tuple[float, ...]) -> str:
     return " / ".join(f"{error:.4g}" for error in errors) or "-"
+
+
+def _foreseen(error: Roundoff) -> str:
+    """What is to be expected, and whence, if it is more than is promised."""
+    units = f"{error.units:.2g}" if math.isfinite(error.units) else "infinite"
+    whence = f" at {error.at:.2g}" + (f", by {error.by}" if error.by else ", too large for a float")
+    return units + (whence if error.units > TRUSTED else "")
 
 
 def _written(part: Part, style: Format) -> list[str]:

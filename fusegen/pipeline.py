@@ -173,33 +173,31 @@ class Compilation:
         """Whether kernels compute in two words: what approximates, if the spec is accurate."""
         return self.spec.numerics == "accurate" and not is_arithmetic(*self.programs)
 
-    @cached_property
-    def roundoffs(self) -> tuple[Roundoff, Roundoff] | None:
-        """What forward and gradient may err by in float on the CPU; nothing of what has PyTorch's bits."""
+    def roundoffs(self, device: Device) -> tuple[Roundoff, ...]:
+        """What forward and gradient may err by in float on a device; nothing of what has PyTorch's bits."""
         if not self.precise or Math.FLOAT not in maths(self.spec.dtypes):
-            return None
+            return ()
         given = {param.name: float(param.default) for param in self.spec.params}
         for program in self.programs:
             for let in uniforms(program):
                 given[let.name] = evaluated(let.value, given)
         found = []
         for gradient, incoming in ((False, ""), (True, self.derived.inputs[0])):
-            single, double = (self.kernel(gradient, Device.CPU, math) for math in Math)
+            single, double = (self.kernel(gradient, device, math) for math in Math)
             found.append(roundoff(single, double, given, incoming))
-        return found[0], found[1]
+        return tuple(found)
 
     @cached_property
     def singles(self) -> tuple[Singles, Singles]:
         """How forward and gradient come by the results of what is no double on the CPU."""
-        if self.roundoffs is None:
-            return Singles.COMPUTED, Singles.COMPUTED
         found = []
-        for reads, (gradient, expected) in enumerate(enumerate(self.roundoffs), 1):
-            kernel = self.kernel(bool(gradient), Device.CPU, Math.DOUBLE)
+        for reads, expected in enumerate(self.roundoffs(Device.CPU), 1):
+            kernel = self.kernel(reads > 1, Device.CPU, Math.DOUBLE)
             by_cubics = alone(kernel, reads) and not kernel.params
             doubled = Singles.CUBICS if by_cubics else Singles.DOUBLE
             found.append(Singles.COMPUTED if expected.units <= TRUSTED else doubled)
-        return found[0], found[1]
+        forward, backward = found or (Singles.COMPUTED, Singles.COMPUTED)
+        return forward, backward
 
     @cached_property
     def in_16_bits(self) -> tuple[str | None, str | None]:

@@ -122,6 +122,16 @@ def test_what_is_no_function_of_one_element_double_computes(
         assert torch.equal(given[usual], nearest(exact, dtype)[usual])
 
 
+@pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
+def test_double_serves_also_where_no_tensor_is_of_doubles(
+    dtypes: str, chain: ModuleType, tmp_path: Path, extensions: Path
+) -> None:
+    module = compiled(tmp_path, "fewer", f"dtypes: [{dtypes}]\n{CHAIN}")
+    x = some()[:5000].to(getattr(torch, dtypes.split(",")[0]))
+    given, expected = module.FORWARD(x), chain.FORWARD(x)
+    assert torch.equal(given.nan_to_num(), expected.nan_to_num())
+
+
 def test_threads_that_come_first_together_find_all_pieces(tmp_path: Path, extensions: Path) -> None:
     """In a process of its own, so that this is the first use."""
     module = tmp_path / "first.py"

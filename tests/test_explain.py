@@ -15,7 +15,7 @@ from kernels import extensions as extensions
 from fusegen.certify import portrait
 from fusegen.cost import SLOTS
 from fusegen.errors import NoPicture, Span
-from fusegen.explain import BY_PIECES, BY_TABLE, BY_TEST, FORMATS, Explanation, explained, written
+from fusegen.explain import BY_PIECES, BY_TABLE, BY_TEST, EXPECTED, FORMATS, Explanation, explained, written
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.pipeline import compilation
@@ -59,6 +59,49 @@ def test_polynomials_are_told_of_where_there_are_any() -> None:
     assert [BY_PIECES in text for text in told] == [True, False]
     rows = re.findall(r"(forward|backward) +float32 +(\d+) .* (\w+)", told[0])
     assert rows == [("forward", "30", "cubic"), ("backward", "33", "cubic_slope")]
+
+
+HARD = "chain: [x * 1.3 + 0.1, gelu_tanh, squared_relu, tanh, sigmoid]"
+
+
+def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
+    """What is expected on a device: value and whence, slope and whence."""
+    table = text.split(EXPECTED)[1].split("\n\n")[0]
+    return re.findall(rf"  {device} +(\S+)( at \S+, by \w+)? +(\S+)( at \S+, by \w+)?", table)
+
+
+def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Workshop) -> None:
+    compiled = compilation(workshop.spec("hard", HARD))
+    text = written(explained(compiled, {}, {}), "text")
+    for device in ("CPU", "CUDA"):
+        [(value, there, slope, where)] = foreseen(text, device)
+        assert float(value) < 4.75 < float(slope)
+        assert not there
+        assert where
+    assert "backward results are cubic polynomials of |x|, fitted in double in 23,300 pieces" in text
+    assert "On CUDA, in float32, backward results may err by as much as the table says where no" in text
+    certified = written(explained(compiled, CERTIFICATE, {"cuda": "current"}), "text")
+    assert foreseen(certified, "CPU")
+    assert not foreseen(certified, "CUDA")
+    assert "On CUDA, in float32, backward" not in certified
+    stale = written(explained(compiled, CERTIFICATE, {"cuda": "stale"}), "text")
+    assert foreseen(stale, "CUDA")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (f"params: {{a: 1}}\n{HARD[:-1]}, a * x]", "backward results are computed in double, which takes"),
+        (
+            "chain: [softsign, silu, mish, quick_gelu, tanhshrink]",
+            "forward results and backward results are",
+        ),
+        ("chain: [exp(x * x), x / (1 + x), silu]", "too large for a float"),
+        (f"dtypes: [float32]\n{HARD}", "On CUDA, in float32, backward results may err by more than the 4"),
+    ],
+)
+def test_why_float_is_not_enough_is_told(body: str, told: str, workshop: Workshop) -> None:
+    assert told in written(explained(compilation(workshop.spec("hard", body)), {}, {}), "text")
 
 
 def test_a_step_saves_what_its_functions_cost() -> None:
