@@ -26,6 +26,7 @@ OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
 SMALLEST = math.ldexp(1.0, LEAST - 1)
 SECOND, GONE = 2.0**-49, 2.0**-102  # what two words err by, and where there is no room for a second
+POLYNOMIAL = 2.0**-27  # what the polynomials in functions of two words err by
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
     (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
@@ -221,6 +222,8 @@ class _Graph:
                 return 0.0
             case "div" if _is_power(args[1]) and not gone:
                 return 0.0
+        if node.two and node.op in TRANSCENDENTAL:  # least where it is nearly its argument, or 1
+            return min(abs(result), abs(result - args[-1]), abs(abs(result) - 1)) * POLYNOMIAL + gone
         if node.two:
             return abs(result) * SECOND + gone
         usual = FUNCTION if node.op in TRANSCENDENTAL else ROUNDING
