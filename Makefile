@@ -27,7 +27,7 @@ gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 SPEEDS := relu hardsigmoid hardswish hardtanh leaky_relu elu sigmoid tanh silu gelu gelu_tanh mish softplus relu_hardswish
 HEADLINE := hardsigmoid hardsigmoid_keras hardtanh relu_hardswish
 LIBRARY := $(filter-out conv_relu_hardswish, $(basename $(notdir $(wildcard specs/*.yaml))))
-measure: $(VENV)/.ready  # the figures of the README
+measure: $(VENV)/.ready  # the figures of README.md and docs/speed.md
 	python -m fusegen bench $(HEADLINE) --shape 4096x393216 --json docs/headline.json
 	python -m fusegen bench hardsigmoid gelu --sweep --seconds 0.3 --json docs/sweep.json --plot docs/pictures
 	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.5 --json docs/bench.json --plot docs/pictures

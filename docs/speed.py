@@ -1,4 +1,4 @@
-"""The README's tables of speeds, as docs/bench.json and docs/headline.json have them.
+"""The tables of speeds in README.md and docs/speed.md, as docs/headline.json and docs/bench.json have them.
 
 make measure            # on a GPU: measures, draws docs/pictures, prints these tables
 python docs/speed.py

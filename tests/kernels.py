@@ -11,6 +11,7 @@ import inspect
 import math
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.cpp_extension import include_paths
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "generated"
@@ -347,3 +349,18 @@ def units(y: Tensor, exact: Tensor) -> Tensor:
     """The errors of floats, in units of the last place that the exact ones would have."""
     exponent = torch.frexp(exact.abs().clamp(min=2.0**-126))[1]
     return (y.double() - exact).abs() / torch.ldexp(torch.ones_like(exact), exponent - 24)
+
+
+def loops(module: ModuleType, kernel: str, folder: Path) -> list[bool]:
+    """Whether each loop of a module's CPU text that is marked for it becomes vector instructions."""
+    without = {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
+    text = f"#define WITHOUT_{without}\n" + "".join(module.CPU_TEXTS)
+    source = folder / "kernel.cpp"
+    source.write_text(text.replace("NAMESPACE", "some").replace("KEY", "CPU"), encoding="utf-8")
+    told = subprocess.run(
+        ["g++", "-std=c++17", "-S", "-o", os.devnull, *(f"-I{path}" for path in include_paths()),
+         *module.CPU_FLAGS, *module.CPU_ISA["AVX2"], "-fopt-info-vec-optimized", source],
+        capture_output=True, text=True, check=True,
+    ).stderr  # fmt: skip
+    marked = (k + 2 for k, line in enumerate(text.splitlines()) if line == "#pragma GCC ivdep")
+    return [f"kernel.cpp:{line}:" in told for line in marked]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import re
 import shutil
 import subprocess
@@ -28,13 +27,13 @@ from kernels import (
     compiled,
     function,
     generated,
+    loops,
     meaningful_strides,
     patterns,
     ulps,
 )
 from kernels import extensions as extensions
 from torch import Tensor, nn
-from torch.utils.cpp_extension import include_paths
 
 from fusegen.ops import FUNCTIONS
 
@@ -532,19 +531,9 @@ ROWS = (
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("name", ROWS)
 def test_the_loop_over_a_row_becomes_vector_instructions(name: str, kernel: str, tmp_path: Path) -> None:
-    module = generated(name)
-    without = {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
-    text = f"#define WITHOUT_{without}\n" + "".join(module.CPU_TEXTS)
-    source = tmp_path / "kernel.cpp"
-    source.write_text(text.replace("NAMESPACE", name).replace("KEY", "CPU"), encoding="utf-8")
-    told = subprocess.run(
-        ["g++", "-std=c++17", "-S", "-o", os.devnull, *(f"-I{folder}" for folder in include_paths()),
-         *module.CPU_FLAGS, *module.CPU_ISA["AVX2"], "-fopt-info-vec-optimized", source],
-        capture_output=True, text=True, check=True,
-    ).stderr  # fmt: skip
     # the second such loop, in float: the library's own functions of double are calls
-    _, row = (k + 2 for k, line in enumerate(text.splitlines()) if line == "#pragma GCC ivdep")
-    assert f"kernel.cpp:{row}:" in told
+    _, row = loops(generated(name), kernel, tmp_path)
+    assert row
 
 
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")

@@ -78,7 +78,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
         assert float(value) < 4.75 < float(slope)
         assert not there
         assert where
-    assert "backward results are cubic polynomials of |x|, fitted in double in 23,300 pieces" in text
+    assert "backward results are cubic polynomials of |x|, fitted in double in 31,748 pieces" in text
     assert "On CUDA, in float32, backward results may err by as much as the table says where no" in text
     certified = written(explained(compiled, CERTIFICATE, {"cuda": "current"}), "text")
     assert foreseen(certified, "CPU")
