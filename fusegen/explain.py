@@ -197,13 +197,11 @@ def explained(
     )
     spec = compiled.spec
     costs = tuple(_costs(compiled))
-    known = {
-        device for device in Device if device.value in certificate and states.get(device.value) != "stale"
-    }
+    known = {device for device in certificate if states.get(device) != "stale"}
     expected = tuple(
-        Expected(DEVICES[device.value], dict(zip(KERNELS, errors, strict=True)))
-        for device in reversed(Device)
-        if device not in known and (errors := compiled.roundoffs(device))
+        Expected(shown, dict(zip(KERNELS, errors, strict=True)))
+        for device, shown in DEVICES.items()
+        if device not in known and (errors := compiled.roundoffs(Device(device)))
     )
     return Explanation(
         name=spec.name,
@@ -246,10 +244,9 @@ def _costs(compiled: Compilation) -> Iterator[Cost]:
 def _doubled(compiled: Compilation) -> Iterator[str]:
     """What the CPU does where float is not enough."""
     for how, told in DOUBLED.items():
-        if several := [
-            name for name, single in zip(KERNELS, compiled.singles, strict=True) if single is how
-        ]:
-            yield BY_DOUBLE.format(" and ".join(f"{name} results" for name in several), told)
+        several = [name for name, single in zip(KERNELS, compiled.singles, strict=True) if single is how]
+        if several:
+            yield BY_DOUBLE.format(_results(several), told)
 
 
 def _missed(expected: tuple[Expected, ...], costs: tuple[Cost, ...]) -> Iterator[str]:

@@ -4,7 +4,7 @@ silu(-inf) is -inf times 0, but x sigmoid(x) tends to 0. Each input of an accura
 infinities, the others being 1, by what IEEE arithmetic gives (`values`). Where that is NaN, and two large
 magnitudes agree on a number, the input is kept finite on that side, and small enough to be cubed where that
 is what overflows. Where they agree on an infinity, as x + sin(x) does, what has no limit, a sine or a
-cosine, takes its argument finite. Where results grow or fall on and on, as x exp(-x) does, the limit is
+cosine, takes its argument finite. Where results grow or fall on and on, as x² / x³ does, their limit is
 chosen.
 """
 
@@ -68,20 +68,18 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
 
 def _chosen(program: Program, name: str, params: Mapping[str, float]) -> Program:
     """The program of one input with limits chosen where it gives NaN at an infinity and there is one."""
-    lets, results = list(program.lets), list(program.results)
+    results = list(program.results)
     incoming = next((Name(other) for other in program.inputs if other != name), None)
     for sign, *_ in SIDES:
         end, *way = (_results(program, params, name, sign * size) for size in (INFINITY, *WAY))
         for k, last in enumerate(end):
             limit = _tendency([values[k] for values in way]) if math.isnan(last) else None
             if limit is not None:
+                terms: dict[float, Term] = {0.0: Number(Fraction(0)), sign: Name(name), -sign: -Name(name)}
+                term = terms[limit] if incoming is None else incoming * terms[limit]
                 at = INFINITE if sign > 0 else -INFINITE
-                term: Term = (
-                    Number(Fraction(0)) if limit == 0 else Name(name) if limit == sign else -Name(name)
-                )
-                term = term if incoming is None else incoming * term
                 results[k] = call("where", call("eq", Name(name), at), term, results[k])
-    return Program(program.inputs, program.params, tuple(lets), tuple(results))
+    return Program(program.inputs, program.params, program.lets, tuple(results))
 
 
 def _tendency(values: Sequence[float]) -> float | None:

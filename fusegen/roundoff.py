@@ -4,7 +4,8 @@ At a sample of inputs a kernel is evaluated in double, and how far each result m
 found from the result back; an operation contributes what it rounds, times that. To the sum comes how far
 that result is from what the same formula gives in double, where a value is too large or too small for a
 float, or a number is none. It counts what operations usually err by at most, all at once; that is no bound,
-and between samples more may be lost. `certify` holds every input.
+and between samples more may be lost. `certify` holds every input. Another math library than this host's
+would move an estimate in its thirteenth digit.
 
 Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal. 11.
 """
