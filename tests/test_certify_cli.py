@@ -84,7 +84,9 @@ def test_certify_tells_what_is_broken_and_how_to_see_it(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inputs, "every", lambda dtype: torch.arange(-40, 120, 0.5).to(dtype))
-    workshop.spec("naive", "formula: exp(x) / (exp(x) + 2)\ndtypes: [float16]")
+    workshop.spec(
+        "naive", "formula: exp(8 * x) / (exp(8 * x) + 2)\ndtypes: [float16]"
+    )  # too large for doubles
     assert workshop.run("build").exit_code == 0
     result = workshop.run("certify", "--device", "cpu")
     assert result.exit_code == 1
