@@ -233,14 +233,10 @@ class Compilation:
     def short(self) -> tuple[Kernel | None, ...]:
         """What forward and gradient take on the CPU in 16 bits, if it is less than what float does."""
         found: list[Kernel | None] = []
-        for gradient, how in enumerate(self.singles):
-            if how is not Singles.COMPUTED or not self.settled_by_double[gradient]:
-                found.append(None)
-                continue
-            long, short = (
-                self.kernel(bool(gradient), Device.CPU, Math.FLOAT, less) for less in (False, True)
-            )
-            found.append(short if operations(short) != operations(long) else None)
+        for gradient, how, settles in zip((False, True), self.singles, self.settled_by_double, strict=True):
+            long, short = (self.kernel(gradient, Device.CPU, Math.FLOAT, less) for less in (False, True))
+            taken = how is Singles.COMPUTED and settles and operations(short) != operations(long)
+            found.append(short if taken else None)
         return tuple(found)
 
     def from_double(self, bits: int, device: Device = Device.CUDA) -> Iterator[tuple[int, Kernel, Kernel]]:

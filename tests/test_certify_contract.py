@@ -71,13 +71,6 @@ KEPT: dict[str, tuple[Evidence, str]] = {
         "accurate",
     ),
     "a range that is the function's": (evidence(range=(0.0, 1.0, 0.0, 1.0), specials=ENDS), "accurate"),
-    "a limit that is no integer": (
-        evidence(
-            range=(0.0, 0.49065450, 0.0, 0.49065447),
-            specials=(Special("inf", "0.4906545", "nan", "0.49065447"),),
-        ),
-        "accurate",
-    ),
     "an end that is a value": (evidence(range=(-0.2800001, 9.0, -0.28, 9.0), specials=ENDS), "accurate"),
     "NaN from NaN": (evidence(specials=special("nan", "nan", "nan", "nan")), "accurate"),
     "what eager makes of NaN": (evidence(specials=special("nan", "0.0", "0.0", "nan")), "accurate"),

@@ -21,7 +21,7 @@ from fusegen.certify import exact, inputs, sweep
 from fusegen.certify.enclosures import Enclosure
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Evidence, Function, Subject
-from fusegen.certify.judge import Judge, _at_zero
+from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen, Tally
 from fusegen.ops import FUNCTIONS
 from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
@@ -644,17 +644,3 @@ def test_a_sigmoid_that_is_as_good_as_one_is_decided() -> None:
     found = Screen(unary(X * call("sigmoid", Number(Fraction(17, 10)) * X)), {})
     intervals = found.enclose(doubles(20.0, 1e6, 1e30), least_normal=2.0**-126)[0]
     assert bool((intervals[:, 1] - intervals[:, 0] <= DECIDED / 4 * intervals[:, 0] * 2**-23).all())
-
-
-@pytest.mark.parametrize(
-    ("there", "beside", "expected"),
-    [
-        (0.0, -1e-30, "-0.0"),
-        (-0.0, 1e-30, "0.0"),
-        (-0.0, 0.0, "-0.0"),  # nothing is told by what is 0 itself
-        (0.0, math.nan, "0.0"),
-        (0.5, -1e-30, "0.5"),
-    ],
-)
-def test_a_zero_has_the_sign_of_what_is_next_to_it(there: float, beside: float, expected: str) -> None:
-    assert repr(_at_zero(there, beside)) == expected

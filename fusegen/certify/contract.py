@@ -84,13 +84,12 @@ def _same_everywhere(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def _in_range(evidence: Evidence, device: str) -> Iterator[str]:
-    """An integer that the function only tends to is not passed: no sigmoid is above 1."""
+    """An end of the range that the function only tends to is not passed: no sigmoid is above 1."""
     for output in evidence.outputs:
         if output.range is None:
             continue
         low, high, real_low, real_high = output.range
         limits = {float(special.real) for special in output.specials if "inf" in special.input}
-        limits = {limit for limit in limits if math.isinf(limit) or limit.is_integer()}
         if (low < real_low and real_low in limits) or (high > real_high and real_high in limits):
             ends = f"between {low!r} and {high!r}, the function between {real_low!r} and {real_high!r}"
             yield f"{output.name} is {ends}"
@@ -103,7 +102,7 @@ def _overflow_as_eager(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def _special(evidence: Evidence, device: str) -> Iterator[str]:
-    """NaN stays NaN, or goes where eager lets it go; a zero has eager's sign or its neighbours'."""
+    """NaN stays NaN, or goes where eager lets it go; a zero at a zero has eager's sign."""
     for output in evidence.outputs:
         for special in output.specials:
             tells = special.input == "nan" or (special.input in ZEROS and special.given in ZEROS)

@@ -20,7 +20,6 @@ from fusegen.certify.sweep import EVERY, Swept, alien, sweep, value_and_slopes
 Progress = Callable[[int], None]
 LENGTHS = (*range(1, 70), 127, 129, 1000, 1023, 1025)
 PLACES = (0, 1, 3)
-BESIDE = 2.0**-100  # from a zero, where the sign of what is next to it is read
 VECTORS = 64  # elements that are whole vectors on every CPU
 
 
@@ -183,20 +182,20 @@ class Judge:
         host = replace(self, device="cpu").results((x.double(),))[1]
         formula = Enclosure(self.subject.program, self.subject.params)
         limits = {v: formula.limit(v) for v in (math.inf, -math.inf)}
-        beside = {sign: formula(math.copysign(BESIDE, sign)) for sign in (1.0, -1.0)}
         found = []
         for k in range(2):
             rows = []
             for i, v in enumerate(x.tolist()):
                 real = limits[v][k].hi if v in limits else math.nan
-                if v == 0 and host:
-                    real = _at_zero(float(host[k][i]), beside[math.copysign(1.0, v)][k].hi)
+                zero = v == 0 and bool(host)
                 rows.append(
                     Special(
                         input=repr(v),
                         given=repr(float(given[k][i])),
                         eager=repr(float(eager[k][i])) if eager else "",
-                        real=repr(float(torch.tensor(real, dtype=torch.float64).to(dtype))),
+                        real=repr(
+                            float(host[k][i] if zero else torch.tensor(real, dtype=torch.float64).to(dtype))
+                        ),
                     )
                 )
             found.append(tuple(rows))
@@ -221,11 +220,6 @@ class Judge:
         return wrong + sum(
             int(exact.differing(a, b[1::3]).sum()) for a, b in zip(stepped, whole, strict=True)
         )
-
-
-def _at_zero(there: float, beside: float) -> float:
-    """A value at a zero; if that is a zero, with the sign of what is next to it, where that has one."""
-    return math.copysign(there, beside) if there == 0 and abs(beside) > 0 else there
 
 
 def _whole(output: Output, left: Output, found: Swept, k: int) -> Output:
