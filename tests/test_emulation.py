@@ -1,9 +1,4 @@
-"""The very CUDA text of generated modules, run on the CPU, element by element and thread by thread.
-
-Memory around every operand is guarded, outputs start out poisoned, so a wrong index, a write outside, an
-element written twice with another value or not at all is seen. What only a GPU knows is not shown here:
-its own exp and tanh, its speed, and threads that run at once.
-"""
+"""The very CUDA text of generated modules, run on the CPU (`emulated`)."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ import math
 import mmap
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -25,9 +19,25 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROOT
+from emulated import (
+    CHIPS,
+    MAX_RANK,
+    SCALAR_TYPES,
+    Emulated,
+    Guarded,
+    Kernel,
+    emulated,
+    fill_table,
+    last_part,
+    launched,
+    looked_up_by,
+    run,
+    shapes,
+    width,
+)
+from emulated import defined as defined
 from kernels import (
     DTYPES,
-    INTEGERS,
     NAMES,
     assert_same,
     compiled,
@@ -44,18 +54,7 @@ from torch import Tensor
 from fusegen.launch import shipped
 from fusegen.pipeline import compilation
 
-EMULATION = Path(__file__).resolve().parent / "emulation"
-FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-FLAGS += ["-pthread", "-fsanitize=undefined", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
-LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
-SHARED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
-TABLE = re.compile(r"(constexpr Launch \w+\[\] = )\{.*?\{\},\n\};", re.DOTALL)
-CHIPS = {70: (128, 1), 71: (128, 2), 72: (256, 4)}  # threads of a block, and vectors of a thread
-FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "rank", "size", "stride")
-SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
-MAX_RANK, GUARD, POISON = 25, 256, 0xA5
 NORESERVE = 0x4000  # MAP_NORESERVE, which Python names from 3.13 on
-STREAM = 0x1234
 SIXTH = 1 / 6
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -69,250 +68,6 @@ EAGER = """\
 numerics: eager
 formula: relu6((x + 3) * 0.1) / 7 - x * x
 """
-
-
-class State(ctypes.Structure):
-    """Emulation, as the header has it."""
-
-    _fields_ = [
-        ("first_block", ctypes.c_int64),
-        ("device", ctypes.c_int),
-        ("launch_error", ctypes.c_int),
-        ("launched_on", ctypes.c_int),
-        ("launched_stream", ctypes.c_void_p),
-        ("launches", ctypes.c_int64),
-        ("blocks", ctypes.c_int64),
-        ("chip", ctypes.c_int),
-        ("threads", ctypes.c_int),
-        ("shared", ctypes.c_int),
-        ("capturing", ctypes.c_int),
-        ("waits", ctypes.c_int64),
-    ]
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel of an emulated module."""
-
-    launch: Any
-    call: type[ctypes.Structure]
-    inputs: int
-    outputs: int
-    state: State
-
-    def block(self, dtype: torch.dtype, dense: bool = True) -> int:
-        """How many elements a block computes."""
-        threads, vectors = CHIPS[self.state.chip] if dense else (128, 1)
-        return vectors * threads * width(dtype)
-
-
-@dataclass(frozen=True)
-class Emulated:
-    """A module's CUDA text as a library of the CPU: forward, and backward."""
-
-    forward: Kernel
-    backward: Kernel
-
-
-def width(dtype: torch.dtype) -> int:
-    """How many elements a 16-byte vector holds."""
-    return 16 // dtype.itemsize
-
-
-def shapes(module: ModuleType) -> list[tuple[int, int]]:
-    """How many inputs and outputs the module's kernels have."""
-    found = re.findall(r"INPUTS = (\d+), OUTPUTS = (\d+);", module.CUDA_SOURCE)
-    return [(int(inputs), int(outputs)) for inputs, outputs in found]
-
-
-def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
-    """What a launch with so many tensors is given."""
-
-    class Call(ctypes.Structure):
-        _fields_ = [
-            ("data", ctypes.c_void_p * tensors),
-            ("numel", ctypes.c_int64),
-            ("dtype", ctypes.c_int),
-            ("device", ctypes.c_int),
-            ("stream", ctypes.c_void_p),
-            ("dense", ctypes.c_bool),
-            ("aligned", ctypes.c_bool),
-            ("rank", ctypes.c_int),
-            ("size", ctypes.c_int64 * MAX_RANK),
-            ("stride", (ctypes.c_int64 * MAX_RANK) * tensors),
-            *([("param", ctypes.c_double * params)] if params else []),
-        ]
-
-    return Call
-
-
-def emulated(
-    module: ModuleType, name: str, folder: Path, params: int = 0, *, own: bool = False
-) -> Emulated:
-    """The library that g++ makes of a module's CUDA text; only the launch is rewritten.
-
-    Args:
-        module: whose text it is.
-        name: of its operator.
-        folder: where to build.
-        params: how many scalars it is given.
-        own: launch by the module's own tables; else as `CHIPS` says, whatever the size.
-    """
-    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", module.CUDA_TEXT)
-    text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
-    # what is looked up is filled, and a table of results staged
-    assert (launches, staged) == (1 + ("filled" in text) + ("staged" in text), "staged" in text)
-    if not own:
-        rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}}}" for chip, by in CHIPS.items())
-        text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
-        assert tables
-    counts = shapes(module)
-    assert len(counts) == 2
-    layouts = [
-        f"sizeof(Call<{inputs + outputs}>)"
-        + "".join(f", offsetof(Call<{inputs + outputs}>, {field})" for field in FIELDS)
-        for inputs, outputs in counts
-    ]
-    text += f'\n#include <cstddef>\nextern "C" {{ size_t layout[] = {{{", ".join(layouts)}}}; }}\n'
-    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    source.write_text(text, encoding="utf-8")
-    done = subprocess.run(["g++", *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    loaded = ctypes.CDLL(str(library))
-    mirrored: list[int] = []
-    kernels = []
-    for which, (inputs, outputs) in zip(("forward", "backward"), counts, strict=True):
-        call = call_type(inputs + outputs, params)
-        mirrored += [ctypes.sizeof(call), *(getattr(call, field).offset for field in FIELDS)]
-        launch = getattr(loaded, f"{name}_{which}_launch")
-        launch.restype = ctypes.c_char_p
-        state = State.in_dll(loaded, "emulation")
-        state.chip = min(CHIPS)
-        kernels.append(Kernel(launch, call, inputs, outputs, state))
-    assert list((ctypes.c_size_t * len(mirrored)).in_dll(loaded, "layout")) == mirrored
-    return Emulated(*kernels)
-
-
-class Guarded:
-    """Room for some elements, `shift` elements off a 16-byte boundary, between guards of poison."""
-
-    def __init__(self, elements: int, dtype: torch.dtype, shift: int = 0) -> None:
-        """Poison everything."""
-        size = elements * dtype.itemsize
-        raw = torch.full((size + 2 * GUARD + 32,), POISON, dtype=torch.uint8)
-        start = GUARD + -(raw.data_ptr() + GUARD) % 16 + shift * dtype.itemsize
-        self.before, self.room, self.after = raw[:start], raw[start : start + size], raw[start + size :]
-        numpy = self.room.numpy()
-        self.values = torch.frombuffer(numpy, dtype=dtype) if size else torch.empty(0, dtype=dtype)
-        self.address = raw.data_ptr() + start
-
-    def check(self, view: Tensor | None = None) -> None:
-        """Nothing around it was written, and of it nothing but the elements of a view."""
-        assert bool((self.before == POISON).all())
-        assert bool((self.after == POISON).all())
-        if view is not None:
-            others = torch.ones(self.values.numel(), dtype=torch.bool)
-            others.as_strided(view.shape, view.stride()).fill_(False)
-            assert bool((self.room.view(-1, view.element_size())[others] == POISON).all())
-
-
-def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
-    """How many elements lie between the first and the last of a view, both included."""
-    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-
-
-def launched(kernel: Kernel, call: ctypes.Structure, launches: int = 1) -> None:
-    """Launch, and nothing may go wrong."""
-    before = kernel.state.launches
-    assert kernel.launch(ctypes.byref(call)) is None
-    assert kernel.state.launches == before + launches
-
-
-def last_part(length: int, row: int = 1) -> tuple[int, int]:
-    """Into how many parts a tensor of rows is cut for 32-bit indices, and how many rows the last has."""
-    if length * row < 2**31:
-        return 1, length
-    (first, _), (second, last) = last_part(length // 2, row), last_part(length - length // 2, row)
-    return first + second, last
-
-
-def run(
-    kernel: Kernel,
-    *inputs: Tensor,
-    params: tuple[float, ...] = (),
-    shift: int = 0,
-    dense: bool = True,
-    into: tuple[int, ...] | None = None,
-    over: dict[int, int] | None = None,
-) -> list[Tensor]:
-    """What the kernel makes of some tensors.
-
-    Args:
-        kernel: what is launched.
-        inputs: all of one shape.
-        params: the scalars.
-        shift: how many elements off a 16-byte boundary every tensor starts.
-        dense: copy them into guarded memory, in a row; else read them in place, by their strides.
-        into: the strides of the outputs; in the order of the dimensions, without gaps, if not given.
-        over: which outputs are written over which inputs, which are then copied.
-    """
-    first, over = inputs[0], over or {}
-    shape = (first.numel(),) if dense else tuple(first.shape)
-    row = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
-    call = kernel.call()
-    call.numel, call.rank, call.dense, call.stream = first.numel(), len(shape), dense, STREAM
-    call.dtype, call.device = SCALAR_TYPES[first.dtype], 0
-    call.size[: len(shape)] = shape
-    if params:
-        call.param[:] = params
-    rooms: list[Guarded] = []
-    tensors: list[Tensor] = []
-    outputs: dict[int, Tensor] = {}
-
-    def place(k: int, view: Tensor) -> None:
-        call.data[k] = view.data_ptr()
-        call.stride[k][: len(shape)] = view.stride()
-        tensors.append(view)
-
-    for k, values in enumerate(inputs):
-        if not dense and k not in over.values():
-            place(k, values)
-            continue
-        stride = row if dense else values.stride()
-        rooms.append(Guarded(extent(shape, stride) if first.numel() else 0, first.dtype, shift))
-        place(k, rooms[-1].values.as_strided(shape, stride))
-        tensors[-1].copy_(values.reshape(shape))
-    for k in range(kernel.outputs):
-        if k in over:
-            outputs[k] = tensors[over[k]]
-        else:
-            stride = into or row
-            rooms.append(Guarded(extent(shape, stride) if first.numel() else 0, first.dtype, shift))
-            outputs[k] = rooms[-1].values.as_strided(shape, stride)
-        place(kernel.inputs + k, outputs[k])
-    call.aligned = all(address % 16 == 0 for address in call.data)
-    copies = [tensor.clone() for tensor in tensors[: kernel.inputs]]
-    launched(kernel, call)
-    for k, copy in enumerate(copies):
-        if k not in over.values():
-            assert same_bits(tensors[k], copy)
-    for room in rooms:
-        own = next((view for view in tensors if view.data_ptr() == room.address), None)
-        room.check(own if first.numel() else None)
-    return [outputs[k].reshape(first.shape).clone() for k in range(kernel.outputs)]
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are equal, NaN by NaN."""
-    integer = INTEGERS[a.dtype]
-    return torch.equal(a.contiguous().view(integer), b.contiguous().view(integer))
-
-
-@pytest.fixture(autouse=True)
-def defined(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """Nothing a kernel did was undefined: no misaligned vector, no overflow of an index."""
-    yield
-    assert "runtime error" not in capfd.readouterr().err
 
 
 def in_math(formula: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
@@ -1062,30 +817,6 @@ def test_what_is_looked_up_is_the_real_value_rounded_once(looked_up: Emulated, d
     assert_same(y[ordinary], nearest(serf_in_double(x[ordinary]), dtype), x[ordinary])
     assert y[x.isnan()].isnan().all()
     assert y[x == torch.inf].item() == torch.inf
-
-
-def looked_up_by(
-    kernel: Kernel, *inputs: Tensor, params: tuple[float, ...] = (), **how: Any
-) -> list[Tensor]:
-    """What the kernel makes of some tensors, its table being filled before."""
-    for device in (0, 1):
-        fill_table(kernel, inputs[0].dtype, device, params)
-    return run(kernel, *inputs, params=params, **how)
-
-
-def fill_table(kernel: Kernel, dtype: torch.dtype, device: int, params: tuple[float, ...] = ()) -> int:
-    """How many launches one element takes on a device."""
-    x, before = torch.zeros(8, dtype=dtype), kernel.state.launches
-    call = kernel.call()
-    tensors = kernel.inputs + kernel.outputs
-    call.data[:], call.numel, call.rank = [x.data_ptr()] * tensors, 1, 1
-    call.dtype, call.device, call.dense, call.size[0] = SCALAR_TYPES[dtype], device, True, 1
-    if params:
-        call.param[:] = params
-    for k in range(tensors):
-        call.stride[k][0] = 1
-    assert kernel.launch(ctypes.byref(call)) is None
-    return int(kernel.state.launches - before)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
