@@ -40,10 +40,15 @@ class Unwatched:
         """Some inputs are done."""
 
 
+def drawn(seed: int) -> list[str]:
+    """The steps of a chain."""
+    choice = random.Random(seed).choice
+    return [choice(STEPS) for _ in range(5)]
+
+
 def certified(seed: int, folder: Path, device: str, sample: int) -> tuple[list[str], list[Evidence]]:
     """A chain, and what is found of it by dtype."""
-    drawn = random.Random(seed)
-    chain = [drawn.choice(STEPS) for _ in range(5)]
+    chain = drawn(seed)
     spec = folder / f"chain{seed}.yaml"
     spec.write_text(f"name: chain{seed}\nsummary: A random chain.\nchain: {json.dumps(chain)}\n")
     compiled = compilation(spec)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.cost import BUDGETS, CUBIC, TABLE, TESTED, weight
+from fusegen.cost import BUDGETS, TABLE, TESTED, weight
 from fusegen.elements import ELEMENTS
 from fusegen.interval import REALS
 from fusegen.ir import Device
@@ -19,7 +19,7 @@ from fusegen.printers import latex
 from fusegen.printers.cpp import wide
 from fusegen.printers.notation import term as plain
 from fusegen.render import Singles
-from fusegen.roundoff import TRUSTED, Roundoff
+from fusegen.roundoff import Roundoff
 from fusegen.term import Apply, Name, Program, Rewrite, Term, applied, walk
 
 PROOF = (
@@ -46,16 +46,22 @@ BY_PIECES = (
     "Where the class is cubic, results are cubic polynomials, fitted in double in 8,192 steps of |x| up to "
     "64 and around zeros, which takes less time than the formula and errs by less. Where none fits, the "
     "formula is computed, which takes longer: around a kink, where results are -0, next to zeros like that "
-    "of x²."
+    "of x². What it may err by elsewhere does not count."
 )
+PROMISED = 4  # units in the last place of a float
 DOUBLED = {
     Singles.CUBICS: "cubic polynomials of |x|, fitted in double in 31,748 pieces; where none fits, double "
     "computes",
     Singles.DOUBLE: "computed in double, which takes several times as long",
 }
-BY_DOUBLE = "On the CPU, in float32 and 16 bits, {} are {}: float loses more than the 4 units promised."
-MISSED = "On CUDA, in float32, {} may err by more than the 4 units promised, as the table says."
-WHERE_NONE_FITS = "On CUDA, in float32, {} may err by as much as the table says where no polynomial fits."
+BY_DOUBLE = "On {}, {} are {}."
+LOST = " In float {} would err by more than the 4 units promised."
+WHERE = {
+    (Device.CPU, Singles.CUBICS): "the CPU, in float32 and 16 bits",
+    (Device.CPU, Singles.DOUBLE): "the CPU, in float32 and 16 bits",
+    (Device.CUDA, Singles.CUBICS): "CUDA, in float32",
+    (Device.CUDA, Singles.DOUBLE): "CUDA, in float32, and in 16 bits where they are not looked up",
+}
 EXPECTED = (
     "Errors to expect of the formulas in float, by what each operation rounds, in units of the last place"
 )
@@ -159,6 +165,7 @@ class Explanation:
         words: whether they compute in two words.
         linked: whether functions of float give and take one word on the CPU.
         settled: whether double decides on the CPU how 16-bit results are rounded.
+        pieced: whether float32 results are cubic polynomials on CUDA as these take less time.
         costs: of each kernel in each dtype.
         expected: for each device without a certificate.
         doubts: what is to be said of the kernels that float is not enough for.
@@ -173,6 +180,7 @@ class Explanation:
     words: bool
     linked: bool
     settled: bool
+    pieced: bool
     costs: tuple[Cost, ...]
     expected: tuple[Expected, ...]
     doubts: tuple[str, ...]
@@ -201,7 +209,7 @@ def explained(
     expected = tuple(
         Expected(shown, dict(zip(KERNELS, errors, strict=True)))
         for device, shown in DEVICES.items()
-        if device not in known and (errors := compiled.roundoffs(Device(device)))
+        if device not in known and (errors := compiled.roundoffs.get(Device(device)))
     )
     return Explanation(
         name=spec.name,
@@ -212,9 +220,10 @@ def explained(
         words=any(map(wide, compiled.kernels(Device.CUDA))),
         linked=any(map(linked, compiled.kernels(Device.CPU))),
         settled=any(compiled.settled_by_double),
+        pieced=Singles.PIECES in compiled.singles[Device.CUDA],
         costs=costs,
         expected=expected,
-        doubts=(*_doubled(compiled), *_missed(expected, costs)),
+        doubts=tuple(_doubled(compiled)),
         accuracies=tuple(_accuracies(certificate, states)),
     )
 
@@ -242,21 +251,14 @@ def _costs(compiled: Compilation) -> Iterator[Cost]:
 
 
 def _doubled(compiled: Compilation) -> Iterator[str]:
-    """What the CPU does where float is not enough."""
-    for how, told in DOUBLED.items():
-        several = [name for name, single in zip(KERNELS, compiled.singles, strict=True) if single is how]
+    """What is done where float is not enough."""
+    for (device, how), where in WHERE.items():
+        kernels = zip(KERNELS, compiled.singles[device], compiled.trusted[device], strict=True)
+        several = {name: trusted for name, single, trusted in kernels if single is how}
+        lost = [name for name, trusted in several.items() if not trusted]
         if several:
-            yield BY_DOUBLE.format(_results(several), told)
-
-
-def _missed(expected: tuple[Expected, ...], costs: tuple[Cost, ...]) -> Iterator[str]:
-    """What CUDA does where float is not enough."""
-    cubic = {cost.kernel for cost in costs if cost.kind in CUBIC.values()}
-    errors = {name: e for of in expected if of.device == DEVICES["cuda"] for name, e in of.errors.items()}
-    missed = {name for name, error in errors.items() if error.units > TRUSTED}
-    for sentence, names in ((WHERE_NONE_FITS, missed & cubic), (MISSED, missed - cubic)):
-        if names:
-            yield sentence.format(_results(filter(names.__contains__, KERNELS)))
+            told = BY_DOUBLE.format(where, _results(several), DOUBLED[how])
+            yield told + (LOST.format(_results(lost)) if lost else "")
 
 
 def _results(kernels: Iterable[str]) -> str:
@@ -382,7 +384,7 @@ def written(found: Explanation, form: str) -> str:
     kinds = {cost.kind for cost in found.costs}
     lines += [style.word(BY_TEST)] if TESTED in kinds else []
     lines += [style.word(BY_TABLE)] if TABLE in kinds else []
-    lines += [style.word(BY_PIECES)] if kinds & set(CUBIC.values()) else []
+    lines += [style.word(BY_PIECES)] if found.pieced else []
     if found.expected:
         foreseen: list[tuple[str, ...]] = [("device", *KERNELS)]
         foreseen += [(of.device, *map(_foreseen, of.errors.values())) for of in found.expected]
@@ -409,7 +411,7 @@ def _foreseen(error: Roundoff) -> str:
     """What is to be expected, and whence, if it is more than is promised."""
     units = f"{error.units:.2g}" if math.isfinite(error.units) else "infinite"
     whence = f" at {error.at:.2g}" + (f", by {error.by}" if error.by else ", too large for a float")
-    return units + (whence if error.units > TRUSTED else "")
+    return units + (whence if error.units > PROMISED else "")
 
 
 def _written(part: Part, style: Format) -> list[str]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -148,9 +148,9 @@ class Compilation:
     def one_way(self, gradient: bool, device: Device) -> tuple[Kernel, ...]:
         """The kernels of forward or gradient on a device, one per math type."""
         own = maths(self.spec.dtypes)
-        only_double = device is Device.CPU and self.singles[gradient] is not Singles.COMPUTED
+        float_loses = not self.trusted[device][gradient]
         return tuple(
-            self.kernel(gradient, device, math) for math in ((Math.DOUBLE,) if only_double else own)
+            self.kernel(gradient, device, math) for math in ((Math.DOUBLE,) if float_loses else own)
         )
 
     def kernel(self, gradient: bool, device: Device, math: Math, settled: bool = False) -> Kernel:
@@ -173,83 +173,106 @@ class Compilation:
         """Whether kernels compute in two words: what approximates, if the spec is accurate."""
         return self.spec.numerics == "accurate" and not is_arithmetic(*self.programs)
 
-    def roundoffs(self, device: Device) -> tuple[Roundoff, ...]:
-        """What forward and gradient may err by in float on a device; nothing of what has PyTorch's bits."""
+    @cached_property
+    def roundoffs(self) -> dict[Device, tuple[Roundoff, ...]]:
+        """What forward and gradient may err by in float, by device; nothing of what has PyTorch's bits."""
         if not self.precise or Math.FLOAT not in maths(self.spec.dtypes):
-            return ()
+            return {}
         given = {param.name: float(param.default) for param in self.spec.params}
         for program in self.programs:
             for let in uniforms(program):
                 given[let.name] = evaluated(let.value, given)
-        found = []
-        for gradient, incoming in ((False, ""), (True, self.derived.inputs[0])):
-            single, double = (self.kernel(gradient, device, math) for math in Math)
-            found.append(roundoff(single, double, given, incoming))
-        return tuple(found)
+        found: dict[Device, tuple[Roundoff, ...]] = {}
+        for device in Device:
+            for gradient, incoming in ((False, ""), (True, self.derived.inputs[0])):
+                single, double = (self.kernel(gradient, device, math) for math in Math)
+                by_pieces = device is Device.CUDA and self.pieced[gradient]
+                error = roundoff(single, double, given, incoming, pieced=by_pieces)
+                found[device] = (*found.get(device, ()), error)
+        return found
 
     @cached_property
-    def singles(self) -> tuple[Singles, Singles]:
-        """How forward and gradient come by the results of what is no double on the CPU."""
-        found = []
-        for reads, expected in enumerate(self.roundoffs(Device.CPU), 1):
-            kernel = self.kernel(reads > 1, Device.CPU, Math.DOUBLE)
-            by_cubics = alone(kernel, reads) and not kernel.params
-            doubled = Singles.CUBICS if by_cubics else Singles.DOUBLE
-            found.append(Singles.COMPUTED if expected.units <= TRUSTED else doubled)
-        forward, backward = found or (Singles.COMPUTED, Singles.COMPUTED)
-        return forward, backward
+    def trusted(self) -> dict[Device, tuple[bool, bool]]:
+        """Whether float is enough for forward and gradient, by device."""
+        found = dict.fromkeys(Device, (True, True))
+        for device, (forward, backward) in self.roundoffs.items():
+            found[device] = forward.units <= TRUSTED[device], backward.units <= TRUSTED[device]
+        return found
+
+    @cached_property
+    def singles(self) -> dict[Device, tuple[Singles, Singles]]:
+        """How forward and gradient come by float32 results, by device; on the CPU by 16-bit ones, too."""
+        return {device: (self.single(device, False), self.single(device, True)) for device in Device}
+
+    def single(self, device: Device, gradient: bool) -> Singles:
+        """How forward or gradient comes by them on a device; a module has pieces of one kind."""
+        double = self.kernel(gradient, device, Math.DOUBLE)
+        if not self.trusted[device][gradient]:
+            return Singles.CUBICS if alone(double, 1 + gradient) and not double.params else Singles.DOUBLE
+        if device is Device.CPU or not self.pieced[gradient]:
+            return Singles.COMPUTED
+        all_trusted = all(itertools.chain(*self.trusted.values()))
+        return Singles.PIECES if all_trusted else Singles.CUBICS
+
+    @cached_property
+    def pieced(self) -> tuple[bool, bool]:
+        """Whether forward and gradient take less time in float32 on CUDA as cubic polynomials."""
+        forward, backward = (self.from_double(gradient, 32) for gradient in (False, True))
+        return bool(forward and pieced(forward[0], 1)), bool(backward and pieced(backward[0], 2))
 
     @cached_property
     def in_16_bits(self) -> tuple[str | None, str | None]:
         """How double makes 16-bit results of forward and gradient right on CUDA."""
         cheaper = approximates(self.kernels(Device.CUDA))
-        found = (
-            in_16_bits(kernel, double, reads, cheaper, cheaper and errs(kernel))
-            for reads, kernel, double in self.from_double(16)
-        )
-        return next(found, None), next(found, None)
-
-    @cached_property
-    def pieced(self) -> tuple[bool, bool]:
-        """Whether forward and gradient are cubic polynomials in float32 on CUDA."""
-        found = (pieced(kernel, reads) for reads, kernel, _ in self.from_double(32))
-        return next(found, False), next(found, False)
+        found: list[str | None] = []
+        for reads, trusted in enumerate(self.trusted[Device.CUDA], 1):
+            kernels = self.from_double(reads > 1, 16)
+            if not trusted:
+                double = self.kernel(reads > 1, Device.CUDA, Math.DOUBLE)
+                found.append(TABLE if alone(double, reads) and 16 in self.widths else None)
+            elif kernels:
+                found.append(in_16_bits(*kernels, reads, cheaper, cheaper and errs(kernels[0])))
+            else:
+                found.append(None)
+        forward, backward = found
+        return forward, backward
 
     @cached_property
     def settled_by_double(self) -> tuple[bool, bool]:
         """Whether double decides on the CPU how 16-bit results of forward and gradient are rounded."""
-        found = (
-            not TRANSCENDENTAL.isdisjoint(operations(kernel))
-            for _, kernel, _ in self.from_double(16, Device.CPU)
-        )
-        settles = next(found, False), next(found, False)
-        forward, backward = (
-            how is Singles.CUBICS or (how is Singles.COMPUTED and wanted)
-            for how, wanted in zip(self.singles, settles, strict=True)
-        )
+        found = []
+        for gradient, how in enumerate(self.singles[Device.CPU]):
+            kernels = self.from_double(bool(gradient), 16, Device.CPU)
+            approximate = kernels is not None and not TRANSCENDENTAL.isdisjoint(operations(kernels[0]))
+            found.append(how is Singles.CUBICS or (how is Singles.COMPUTED and approximate))
+        forward, backward = found
         return forward, backward
 
     @cached_property
     def short(self) -> tuple[Kernel | None, ...]:
         """What forward and gradient take on the CPU in 16 bits, if it is less than what float does."""
         found: list[Kernel | None] = []
-        for gradient, how, settles in zip((False, True), self.singles, self.settled_by_double, strict=True):
+        ways = zip((False, True), self.singles[Device.CPU], self.settled_by_double, strict=True)
+        for gradient, how, settles in ways:
             long, short = (self.kernel(gradient, Device.CPU, Math.FLOAT, less) for less in (False, True))
             taken = how is Singles.COMPUTED and settles and operations(short) != operations(long)
             found.append(short if taken else None)
         return tuple(found)
 
-    def from_double(self, bits: int, device: Device = Device.CUDA) -> Iterator[tuple[int, Kernel, Kernel]]:
-        """The kernels in float and in double on a device, if double may help elements of so many bits.
+    @property
+    def widths(self) -> set[int]:
+        """The bits of the elements."""
+        return {ELEMENTS[dtype].bits for dtype in self.spec.dtypes}
 
-        Each comes with the tensors that it reads if it is a function of one element, or its gradient.
-        """
-        widths = {ELEMENTS[dtype].bits for dtype in self.spec.dtypes}
+    def from_double(
+        self, gradient: bool, bits: int, device: Device = Device.CUDA
+    ) -> tuple[Kernel, Kernel] | None:
+        """A device's kernels in float and in double, if double may help elements of so many bits."""
         approximate = self.spec.numerics == "accurate" and not self.arithmetic
-        if approximate and {bits, 64} <= widths:
-            for reads, gradient in enumerate((False, True), 1):
-                single, double = (self.kernel(gradient, device, math) for math in Math)
-                yield reads, single, double
+        if not (approximate and {bits, 64} <= self.widths):
+            return None
+        single, double = (self.kernel(gradient, device, math) for math in Math)
+        return single, double
 
     @cached_property
     def cheaper(self) -> bool:
@@ -258,10 +281,15 @@ class Compilation:
 
     @cached_property
     def computed(self) -> tuple[Kernel, ...]:
-        """The kernels on CUDA whose 16-bit results are computed, if only with some scalars."""
+        """The kernels on CUDA that compute 16-bit results in float, if only with some scalars."""
         ways = (self.one_way(gradient, Device.CUDA) for gradient in (False, True))
-        passes = zip(ways, self.in_16_bits, strict=True)
-        return tuple(k for some, how in passes if how != TABLE or self.spec.params for k in some)
+        passes = zip(ways, self.in_16_bits, self.trusted[Device.CUDA], strict=True)
+        return tuple(
+            kernel
+            for some, how, trusted in passes
+            if trusted and (how != TABLE or self.spec.params)
+            for kernel in some
+        )
 
     @cached_property
     def texts(self) -> render.Texts:
@@ -309,8 +337,8 @@ class Compilation:
             for device, several in kernels.items()
         }
         said = says or (notation(self.spec),)
-        how, by_pieces = self.in_16_bits[gradient], self.pieced[gradient]
-        settles, singles = self.settled_by_double[gradient], self.singles[gradient]
+        how, settles = self.in_16_bits[gradient], self.settled_by_double[gradient]
+        singles = {device: both[gradient] for device, both in self.singles.items()}
         reads, by_double = len(program.inputs), {}
         short = [CppPrinter(kernel) for kernel in filter(None, (self.short[gradient],))]
         printers[Device.CPU] += short
@@ -318,12 +346,14 @@ class Compilation:
             by_double[16] = TABLE, LOOK_UP[reads]
         if how == TESTED:
             by_double[16] = TESTED, slots(kernels[Device.CUDA][0], True) + TEST
-        if by_pieces:
+        if singles[Device.CUDA] in (Singles.PIECES, Singles.CUBICS):
             by_double[32] = CUBIC[reads], PIECE[reads]
         cpu, cuda = (kernels[device][0] for device in (Device.CPU, Device.CUDA))
         remarked = {
-            Device.CPU: remarks.on_cpu(cpu, wide(cpu), singles, settles, bool(short)),
-            Device.CUDA: remarks.on_cuda(cuda, wide(cuda), HALVES[how], bool(self.spec.params), by_pieces),
+            Device.CPU: remarks.on_cpu(cpu, wide(cpu), singles[Device.CPU], settles, bool(short)),
+            Device.CUDA: remarks.on_cuda(
+                cuda, wide(cuda), HALVES[how], bool(self.spec.params), singles[Device.CUDA]
+            ),
         }
         return render.KernelText(
             name=f"{self.spec.name}_{functor.lower()}",
@@ -340,7 +370,6 @@ class Compilation:
             shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels[Device.CUDA], by_double),
             halves=HALVES[how],
             settled=settles,
-            pieced=by_pieces,
             singles=singles,
         )
 
@@ -358,7 +387,7 @@ class Compilation:
         by_math = {kernel.math: kernel for kernel in kernels}
         shares = []
         for bits, element in sorted(elements.items()):
-            kernel, cheap = by_math[element.compute], self.cheaper and element.halves
+            kernel, cheap = by_math.get(element.compute, kernels[-1]), self.cheaper and element.halves
             what, each = by_double.get(bits) or (cost(kernel, bits // 8, cheap), slots(kernel, cheap))
             shares.append(render.Share(bits, each, what, self.launches.chosen(name, what, bits)))
         return tuple(shares)

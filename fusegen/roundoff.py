@@ -12,22 +12,27 @@ Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref, held
 from fusegen.ops import ROWS, TRANSCENDENTAL
+from fusegen.pieces import fits
 from fusegen.singles import SINGLES
 from fusegen.values import DECIDED, value
 
-TRUSTED = 4.75  # units: of a kernel whose results err by 4 at most, as largest errors do not meet
+# units: of kernels whose results err by 4 at most, as largest errors do not meet; on CUDA they are many, of
+# single words
+TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
 FUNCTION, ROUNDING = 1.4, 0.5  # units that a function errs by, and other operations
 OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
 SMALLEST = math.ldexp(1.0, LEAST - 1)
 SECOND, GONE = 2.0**-49, 2.0**-102  # what two words err by, and where there is no room for a second
 POLYNOMIAL = 2.0**-27  # what the polynomials in functions of two words err by
+NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
     (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
@@ -75,7 +80,9 @@ class _Node:
         return not self.op and isinstance(self.leaf, float)
 
 
-def roundoff(kernel: Kernel, double: Kernel, params: Mapping[str, float], incoming: str = "") -> Roundoff:
+def roundoff(
+    kernel: Kernel, double: Kernel, params: Mapping[str, float], incoming: str = "", *, pieced: bool = False
+) -> Roundoff:
     """The largest of what a kernel's results may err by.
 
     Args:
@@ -83,12 +90,20 @@ def roundoff(kernel: Kernel, double: Kernel, params: Mapping[str, float], incomi
         double: the same in double.
         params: a value for each of their parameters.
         incoming: the input that is the incoming gradient, if there is one.
+        pieced: whether a piece gives the result where one fits.
     """
     graph, exact = _Graph(kernel), _Graph(double)
-    given = {**params, **dict.fromkeys(kernel.inputs, OTHERS), incoming: 1.0}
+    others = {**params, **dict.fromkeys(kernel.inputs, OTHERS), incoming: 1.0}
     moving = (name for name in kernel.inputs if name != incoming)
-    found = (error for name in moving for error in _errors(graph, exact, given, name))
-    return max(found, key=lambda error: error.units, default=Roundoff(0.0, 0.0, ""))
+    found = (error for name in moving for error in _errors(graph, exact, others, name))
+    largest = sorted(found, key=lambda error: -error.units)
+    if pieced:
+        *_, name = kernel.inputs
+        [end] = exact.results
+        largest = [*itertools.dropwhile(
+            lambda error: fits(lambda x: exact.values({**others, name: x}, float)[end], error.at), largest
+        )]  # fmt: skip
+    return largest[0] if largest else Roundoff(0.0, 0.0, "")
 
 
 def _errors(graph: _Graph, exact: _Graph, given: Mapping[str, float], moving: str) -> Iterator[Roundoff]:
@@ -199,6 +214,12 @@ class _Graph:
                 return max(self.size(a, values), self.size(b, values))
             case "mul", (a, b):
                 return max(self.size(a, values) * abs(values[b]), abs(values[a]) * self.size(b, values))
+            case "fma", (a, b, c):
+                return max(self.size(a, values) * abs(values[b]), self.size(c, values))
+            case "product_plus", (a, b, c, d):
+                return max(abs(values[a] * values[b] * values[c]), self.size(d, values))
+            case "scaled", (a, factor, _):
+                return self.size(a, values) * abs(values[factor])
             case "neg" | "narrow", (a,):
                 return self.size(a, values)
             case "where", (condition, a, b):
@@ -223,12 +244,15 @@ class _Graph:
                 return 0.0
             case "div" if _is_power(args[1]) and not gone:
                 return 0.0
-        if node.two and node.op in TRANSCENDENTAL:  # least where it is nearly its argument, or 1
-            return min(abs(result), abs(result - args[-1]), abs(abs(result) - 1)) * POLYNOMIAL + gone
+        if node.op in TRANSCENDENTAL:
+            size = abs(result)
+            apart = min(size, abs(size - 1), *(abs(result - arg) for arg in args))  # from 1 or an argument
+            if node.two:
+                return apart * POLYNOMIAL + gone
+            return OWN.get(node.op, FUNCTION) * _unit(result) if apart > NONE * size else 0.0
         if node.two:
             return abs(result) * SECOND + gone
-        usual = FUNCTION if node.op in TRANSCENDENTAL else ROUNDING
-        return OWN.get(node.op, usual) * _unit(result)
+        return OWN.get(node.op, ROUNDING) * _unit(result)
 
     def slopes(self, node: _Node, values: Sequence[float]) -> Iterator[float]:
         """How far an operation's result moves with each of its arguments."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -12,8 +13,10 @@ import pytest
 from conftest import ROOT
 from kernels import LIBRARY, NAMES, generated
 
+from fusegen import pipeline
 from fusegen.certify.screen import CUDA_FLAGS, Screen
 from fusegen.certify.subject import of_spec
+from fusegen.ir import Device
 from fusegen.pipeline import compilation
 
 
@@ -164,12 +167,48 @@ def test_every_module_compiles(group: int, tmp_path: Path) -> None:
     compiled(tmp_path, f"group{group}", grouped(texts), sum(map(vectors, texts)))
 
 
+DOUBLED = {  # and the registers that their kernels for floats may take
+    "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink]": (r"8ByCubicsI\w+ffLi[124]E", 64),
+    "params: {a: 0.7}\nchain: [softsign, silu, mish, quick_gelu, tanhshrink, a * x]": (r"8ByDoubleI", 80),
+    "inputs: {x: {}, y: {}}\nchain: [softsign, silu, mish, quick_gelu, x * y]": (r"8ByDoubleI", 80),
+}
+
+
+@pytest.mark.parametrize("body", DOUBLED)
+def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
+    """What double computes on its way keeps some values on the stack."""
+    spec = tmp_path / "lost.yaml"
+    spec.write_text(f"name: lost\nsummary: A test.\n{body}\n", encoding="utf-8")
+    chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in CHIPS]
+    told = nvcc(tmp_path, "lost", whole_text(spec), *CUDA_FLAGS, "-Xptxas=-v", "-c", *chips)
+    found = re.findall(f"{ENTRY.pattern}.*?{FRAME.pattern}.*?Used (\\d+) registers", told, re.DOTALL)
+    kernel, most = DOUBLED[body]
+    floats = [row for row in found if re.search(kernel, row[0])]
+    assert len(floats) >= 2 * len(CHIPS)
+    for entry, chip, _, stored, _, registers in floats:
+        assert int(registers) <= most, (entry, chip)
+        assert most > 64 or int(stored) <= 24, (entry, chip)
+
+
 @pytest.mark.parametrize("name", ["gelu", "relu6", "silu", "snake", "tanh_exp"])
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(compilation(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
     text = Screen(subject.program, subject.params).text
     told = nvcc(tmp_path, name, text, *CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c")
     assert name in SLOW_SINE or set(FRAME.findall(told)) == {("0", "0", "0")}
+
+
+def in_float(spec: Path) -> str:
+    """The CUDA text of a spec whose floats are computed in float, whatever that errs by."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "TRUSTED", dict.fromkeys(Device, math.inf))
+        return whole_text(spec)
+
+
+def whole_text(spec: Path) -> str:
+    """All that nvcc is given of a spec's module."""
+    sources = compilation(spec).sources
+    return "".join(sources[part] for part in ("call", "arithmetic", "launch", "cuda_prelude", "cuda"))
 
 
 @pytest.fixture(scope="module")
@@ -185,10 +224,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             f"dtypes: [{', '.join(SMALLER)}]\nformula: alpha + {formula}\n",
             encoding="utf-8",
         )
-        sources = compilation(spec).sources
-        texts[of] = "".join(
-            sources[part] for part in ("call", "arithmetic", "launch", "cuda_prelude", "cuda")
-        )
+        texts[of] = in_float(spec)
     nvcc(folder, "formulas", grouped(texts), "-O3", "--fmad=false", "-arch=compute_90", "-ptx")
     return kernels((folder / "formulas").read_text(encoding="utf-8"))
 
@@ -204,9 +240,7 @@ def test_any_function_compiles_within_a_chain(first: int, tmp_path: Path) -> Non
     )
     for name in steps:
         shutil.copy(ROOT / "specs" / f"{name}.yaml", tmp_path)
-    sources = compilation(spec).sources
-    text = "".join(sources[part] for part in ("call", "arithmetic", "launch", "cuda_prelude", "cuda"))
-    nvcc(tmp_path, "within", text, "-O3", "--fmad=false", "-arch=compute_90", "-ptx")
+    nvcc(tmp_path, "within", in_float(spec), "-O3", "--fmad=false", "-arch=compute_90", "-ptx")
 
 
 @pytest.mark.parametrize("of", FORMULAS)

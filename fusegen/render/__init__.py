@@ -24,6 +24,7 @@ __all__ = ["Binding", "Halves", "KernelText", "Share", "Singles", "Texts", "fill
 
 MODULE = "module.py.j2"
 BINDINGS = {Binding.STABLE: "binding.cpp.j2", Binding.PYBIND: "binding_pybind.cpp.j2"}
+SIMPLE = {Singles.COMPUTED, Singles.PIECES}  # what float computes, or could
 QUALIFIERS = {Device.CUDA: "__device__ __forceinline__", Device.CPU: "inline"}
 
 
@@ -48,37 +49,47 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
     }
     both = (texts.forward, texts.backward)
-    looked_up, tested = (
-        any(kernel.halves is how for kernel in both) for how in (Halves.LOOKED_UP, Halves.TESTED)
-    )
-    pieced = any(kernel.pieced for kernel in both)
-    parts = {
-        "filled": looked_up or pieced,
-        "settle": tested or pieced,
-        "tested": tested,
-        "table": looked_up,
-        "pieces": pieced,
-    }
-    shared["settled"] = any(kernel.settled for kernel in both)
-    shared["singles"] = any(kernel.singles is not Singles.COMPUTED for kernel in both)
-    shared["rounded_once"] = "stored<T>" if shared["singles"] else "T"
-    shared["by_double"] = looked_up or tested or shared["settled"] or shared["singles"]
+    halves = {kernel.halves for kernel in both}
+    tested, looked_up = Halves.TESTED in halves, Halves.LOOKED_UP in halves
+    ways = {device: {kernel.singles[device] for kernel in both} for device in Device}
+    singles = {device: not SIMPLE.issuperset(several) for device, several in ways.items()}
+    settled, cuda = any(kernel.settled for kernel in both), ways[Device.CUDA]
+    polynomials = not cuda.isdisjoint({Singles.PIECES, Singles.CUBICS})
+    # of a slope that reads no scalar, too, what is not looked up with other ones
+    by_double = Singles.DOUBLE in cuda or (Singles.CUBICS in cuda and bool(texts.declared))
+    shared |= {"table": looked_up, "tested": tested}
     shared["declared"] = texts.declared
     shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
-    shared |= {
-        part: fill(f"{part}.cu.j2", shared).rstrip("\n") if has else "" for part, has in parts.items()
+    shared["rounded_once"] = "stored<T>" if singles[Device.CPU] else "T"
+    shared["by_double"] = looked_up or tested or settled or any(singles.values())
+    by_cubics = any(Singles.CUBICS in several for several in ways.values())
+    shared["fitted"] = _part("cubics.h.j2", shared) if by_cubics else ""
+    parts = {
+        "filled": looked_up or polynomials,
+        "settle": tested or polynomials or by_double,
+        "tested": tested,
+        "table": looked_up,
+        "pieces": Singles.PIECES in cuda,
+        "cubics": Singles.CUBICS in cuda,
+        "doubles": by_double,
     }
-    by_cubics = any(kernel.singles is Singles.CUBICS for kernel in both)
-    shared["cubics"] = fill("cubics.cpp.j2", shared).rstrip("\n") if by_cubics else ""
+    on_cuda = {part: _part(f"{part}.cu.j2", shared | parts) if has else "" for part, has in parts.items()}
+    on_cpu = dict.fromkeys(parts, "")
+    if Singles.CUBICS in ways[Device.CPU]:
+        on_cpu["cubics"] = _part("cubics.cpp.j2", shared)
+    on = {
+        Device.CUDA: shared | on_cuda | {"settled": False, "singles": singles[Device.CUDA]},
+        Device.CPU: shared | on_cpu | {"settled": settled, "singles": singles[Device.CPU]},
+    }
     return {
         "call": fill("call.h.j2", shared),
         "arithmetic": fill("arithmetic.h.j2", shared),
         "layout": fill("layout.cpp.j2", shared),
-        "launch": fill("launch.cu.j2", _launches((texts.forward, texts.backward)) | {"table": looked_up}),
-        "cuda_prelude": fill("prelude.cu.j2", shared),
-        "cuda": _kernels(Device.CUDA, texts, shared),
-        "cpu_prelude": fill("prelude.cpp.j2", shared),
-        "cpu": _kernels(Device.CPU, texts, shared),
+        "launch": fill("launch.cu.j2", _launches(both) | {"table": looked_up}),
+        "cuda_prelude": fill("prelude.cu.j2", on[Device.CUDA]),
+        "cuda": _kernels(Device.CUDA, texts, on[Device.CUDA]),
+        "cpu_prelude": fill("prelude.cpp.j2", on[Device.CPU]),
+        "cpu": _kernels(Device.CPU, texts, on[Device.CPU]),
         "binding": fill(BINDINGS[binding], shared | {"kernels": _functions(spec, texts)}),
     }
 
@@ -114,6 +125,11 @@ def fill(template: str, context: dict[str, Any]) -> str:
     return environment.from_string(text).render(context)
 
 
+def _part(template: str, context: dict[str, Any]) -> str:
+    """A template filled in that is a part of another."""
+    return fill(template, context).rstrip("\n")
+
+
 def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
     """The functions, formulas and launchers of a device."""
     rows = [
@@ -125,8 +141,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "short": kernel.short if device is Device.CPU else "",
             "halves": kernel.halves.name,
             "settled": kernel.settled,
-            "pieced": kernel.pieced,
-            "singles": kernel.singles.name,
+            "singles": kernel.singles[device].name,
         }
         for kernel in (texts.forward, texts.backward)
     ]
@@ -137,8 +152,6 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "library": texts.approximations if device is Device.CUDA else texts.vectorised,
         "qualifier": QUALIFIERS[device],
         "launches": device is Device.CUDA,
-        **{part: shared[part] if device is Device.CUDA else "" for part in ("table", "tested", "pieces")},
-        **{part: device is Device.CPU and shared[part] for part in ("settled", "singles")},
     }
     return fill("kernel.j2", shared | own)
 

@@ -24,7 +24,11 @@ HALVES = {
     " longer.",
 }
 DECLARED = "With other scalars than the spec's they are computed."
-PIECED = "In float32 results are cubic polynomials, as computing takes longer than moving."
+SINGLES_ON_CUDA = {
+    Singles.PIECES: "In float32 results are cubic polynomials, as computing takes longer than moving.",
+    Singles.CUBICS: "In float32 results are cubics that are fitted in double; where none fits, double's.",
+    Singles.DOUBLE: DOUBLED[Singles.DOUBLE],
+}
 
 
 def on_cpu(kernel: Kernel, wide: bool, singles: Singles, settled: bool, short: bool) -> tuple[str, ...]:
@@ -47,7 +51,7 @@ def on_cpu(kernel: Kernel, wide: bool, singles: Singles, settled: bool, short: b
     return tuple(remark for remark, holds in said.items() if holds)
 
 
-def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, pieced: bool) -> tuple[str, ...]:
+def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, singles: Singles) -> tuple[str, ...]:
     """The remarks on a kernel of CUDA.
 
     Args:
@@ -55,12 +59,12 @@ def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, pieced: bo
         wide: whether it computes in two words anywhere.
         halves: how 16-bit results come about.
         params: whether the spec has parameters.
-        pieced: whether float32 results are cubic polynomials.
+        singles: how float32 results come about.
     """
     said = {
         WHOLE if SINGLES.keys().isdisjoint(operations(kernel)) else ARGUMENTS: wide,
         HALVES.get(halves, ""): halves is not Halves.COMPUTED,
         DECLARED: halves is Halves.LOOKED_UP and params,
-        PIECED: pieced,
+        SINGLES_ON_CUDA.get(singles, ""): singles is not Singles.COMPUTED,
     }
     return tuple(remark for remark, holds in said.items() if holds)

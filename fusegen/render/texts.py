@@ -47,11 +47,12 @@ class Halves(Enum):
 
 
 class Singles(Enum):
-    """How the CPU comes by the results of what is no double: of float32 and 16-bit tensors."""
+    """How a device comes by float32 results, and the CPU by 16-bit ones, too."""
 
     COMPUTED = "computed"  # in float
-    CUBICS = "cubics"  # polynomials that are fitted in double; where none fits, in double
-    DOUBLE = "double"
+    PIECES = "pieces"  # cubic polynomials that take less time; where none fits, in float; on CUDA only
+    CUBICS = "cubics"  # those of finer pieces, as float loses too much; where none fits, in double
+    DOUBLE = "double"  # which on CUDA computes 16-bit results, too, that are not looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,7 @@ class KernelText:
         shares: how dense tensors are shared out on CUDA, for each width of elements.
         halves: how 16-bit results come about on CUDA.
         settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
-        pieced: whether float32 results are cubic polynomials on CUDA, one for each step of the input.
-        singles: how the CPU comes by float32 and 16-bit results.
+        singles: per device, how float32 results come about.
     """
 
     name: str
@@ -84,8 +84,7 @@ class KernelText:
     shares: tuple[Share, ...]
     halves: Halves
     settled: bool
-    pieced: bool
-    singles: Singles
+    singles: dict[Device, Singles]
 
 
 @dataclass(frozen=True, slots=True)
