@@ -182,7 +182,7 @@ Computed = Callable[..., NDArray[np.float32]]
 
 
 PRELUDE = "#include <cmath>\n#include <cstdint>\nnamespace math { using namespace std; }\n"
-NO_DOUBLE = {"by_double": False, "table": "", "tested": ""}  # which settles nothing here
+NO_DOUBLE = {"by_double": False, "table": "", "tested": "", "fitted": ""}  # which settles nothing here
 
 
 @pytest.fixture(scope="module")
