@@ -531,7 +531,7 @@ ROWS = (
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("name", ROWS)
 def test_the_loop_over_a_row_becomes_vector_instructions(name: str, kernel: str, tmp_path: Path) -> None:
-    # the second such loop, in float: the library's own functions of double are calls
+    # the second such loop, in float; in double, tests/test_doubles.py
     _, row = loops(generated(name), kernel, tmp_path)
     assert row
 

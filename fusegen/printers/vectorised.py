@@ -1,7 +1,8 @@
 """What CPU kernels call in float for the math library, so that loops vectorise: a row a function.
 
 Branches are selections, so that a loop over them becomes vector instructions. Every function of a kernel is
-found in the namespace `math`: the ones below in float, the standard library's else.
+found in the namespace `math`: the ones below in float, those of `doubles` where double stands in for it,
+the standard library's else.
 
 Source: Cody and Waite 1980, Software Manual for the Elementary Functions, chapters 6 and 11; minimax
 polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
@@ -11,7 +12,17 @@ from __future__ import annotations
 
 from fusegen.ir import Device, Kernel, operations
 from fusegen.ops import ERF, EXPM1, MILLS, OPS, ROWS, TANH
-from fusegen.printers.cpp import reached
+from fusegen.printers.cpp import lines_of, reached
+from fusegen.printers.doubles import (
+    DOUBLES,
+    ERRORS,
+    EXPONENTIAL,
+    NEEDS,
+    NORMAL_TAIL,
+    POLYNOMIAL,
+    POWER,
+    WHOLLY,
+)
 
 _EXP = (
     1.0,
@@ -64,20 +75,49 @@ BODIES: dict[str, tuple[str, ...]] = {
 # fmt: on
 
 
-def vectorised(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
-    """The declarations in the namespace `math` that kernels need, each function's after those it calls."""
+def vectorised(kernels: tuple[Kernel, ...], doubled: bool) -> tuple[str, ...]:
+    """The declarations in the namespace `math` that kernels need, each function's after those it calls.
+
+    Args:
+        kernels: of a module.
+        doubled: whether double stands in for float, so that it has functions of its own.
+    """
     called = [(kernel.math, operations(kernel)) for kernel in kernels]
-    used = {name for kind, names in called for name in reached(names, Device.CPU, kind)}
+    used = {name for kind, names in called for name in reached(names, Device.CPU, kind, doubled)}
     found = {row.libm for row in OPS.values() if row.libm and row.name in used}
     found |= {row.libm for row in OPS.values() for name in used if f"{{m}}{row.libm}(" in ROWS[name].body}
     found -= {""}
     if found & set(BODIES):
         found.add("exp")
-    standard = tuple(f"using std::{name};" for name in sorted(found - set(BODIES)))
-    return (*standard, *(_definition(name) for name in BODIES if name in found))
+    if not doubled:
+        own = (
+            f"{_single(name)}\ninline double {name}(double x) {{ return std::{name}(x); }}"
+            for name in BODIES
+            if name in found
+        )
+        return (*(f"using std::{name};" for name in sorted(found - set(BODIES))), *own)
+    found |= {name for by in found for name in NEEDS.get(by, ())}
+    needed = {
+        POLYNOMIAL: any("{w}polynomial" in ROWS[name].body for name in used),
+        POWER: (powers := any("{w}exponential" in ROWS[name].body for name in used))
+        or not found.isdisjoint(DOUBLES),
+        ERRORS: (tail := "ndtr_tail" in used) or "erfc" in found,
+        EXPONENTIAL: powers,
+        NORMAL_TAIL: tail,
+    }
+    shared = (text for text, wanted in needed.items() if wanted)
+    defined = (f"{_single(name)}\n{_double(name)}" for name in DOUBLES if name in found)
+    standard = (f"using std::{name};" for name in sorted(found - set(DOUBLES)))
+    return (*standard, *(text.replace("WHOLLY", WHOLLY) for text in (*shared, *defined)))
 
 
-def _definition(name: str) -> str:
-    lines = "".join(f"  {line}\n" for line in BODIES[name])
-    double = f"inline double {name}(double x) {{ return std::{name}(x); }}"
-    return f"inline float {name}(float x) {{\n{lines}}}\n{double}"
+def _single(name: str) -> str:
+    """A function in float."""
+    lines = "".join(f"  {line}\n" for line in BODIES.get(name, (f"return std::{name}(x);",)))
+    return f"inline float {name}(float x) {{\n{lines}}}"
+
+
+def _double(name: str) -> str:
+    """A function in double."""
+    lines = (lines_of(line) if "{" in line else f"  {line}" for line in DOUBLES[name])
+    return "\n".join((f"WHOLLY double {name}(double x) {{", *lines, "}"))
