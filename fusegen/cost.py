@@ -17,7 +17,8 @@ from fusegen.launch import CLASSES
 from fusegen.ops import NESTED
 
 LIGHT, MEDIUM, HEAVY, TESTED, TABLE, *_CUBIC = CLASSES
-CUBIC = dict(enumerate(_CUBIC, 1))  # by the tensors that are read
+# by the tensors that are read
+CUBIC, FINE_CUBIC = dict(enumerate(_CUBIC[:2], 1)), dict(enumerate(_CUBIC[2:], 1))
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
 # Instructions issued while a byte is moved: processors x lanes x GHz, over the TB/s of a copy. An H200's
 # copy is measured, the others' are taken to be as near to what the memory has. An A100 computes floats in
@@ -25,7 +26,7 @@ MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
 BUDGETS = {80: 108 * 64 * 1.41 / 1790, 90: 132 * 128 * 1.98 / 4230, 100: 148 * 128 * 1.85 / 7050}
 BUDGET = BUDGETS[90]  # which decides, so that a module is the same for every chip
 LOOK_UP = {1: 7, 2: 12}  # instructions of an element that is looked up; by the tensors that are read
-PIECE = {1: 30, 2: 33}  # of one that a piece gives
+PIECE, FINE_PIECE = {1: 30, 2: 33}, {1: 39, 2: 41}  # of one that a piece gives
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
 IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times what a function takes in float; as do those with erf in them
 TEST = 5  # instructions of an element whose rounding is tested

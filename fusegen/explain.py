@@ -50,8 +50,7 @@ BY_PIECES = (
 )
 PROMISED = 4  # units in the last place of a float
 DOUBLED = {
-    Singles.CUBICS: "cubic polynomials of |x|, fitted in double in 31,748 pieces; where none fits, double "
-    "computes",
+    Singles.CUBICS: "cubic polynomials of |x|, fitted in double; where none fits, double computes",
     Singles.DOUBLE: "computed in double, which takes several times as long",
 }
 BY_DOUBLE = "On {}, {} are {}."

@@ -24,8 +24,11 @@ else:
 SHIPPED = Path(__file__).with_name("launch.toml")
 OWN = "launch.toml"  # a project's own, beside its specs
 BITS = (16, 32, 64)
-# by what an element computes, or that it is tested, looked up, or a cubic polynomial, or times one
-CLASSES = ("light", "medium", "heavy", "tested", "table", "cubic", "cubic_slope")
+# by what an element computes, or that it is tested, looked up, or a cubic polynomial, or times one; fine
+# ones are for what float would lose
+CLASSES = (
+    "light", "medium", "heavy", "tested", "table", "cubic", "cubic_slope", "fine_cubic", "fine_cubic_slope"
+)  # fmt: skip
 FEWEST_THREADS, MOST_THREADS = 32, 256
 VECTORS = (1, 2, 4)
 MOST_KIB = 2**40

@@ -26,7 +26,21 @@ from pathlib import Path
 
 from fusegen import render
 from fusegen.compose import compose, expanded
-from fusegen.cost import CUBIC, LOOK_UP, PIECE, TABLE, TEST, TESTED, alone, cost, in_16_bits, pieced, slots
+from fusegen.cost import (
+    CUBIC,
+    FINE_CUBIC,
+    FINE_PIECE,
+    LOOK_UP,
+    PIECE,
+    TABLE,
+    TEST,
+    TESTED,
+    alone,
+    cost,
+    in_16_bits,
+    pieced,
+    slots,
+)
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
@@ -350,8 +364,10 @@ class Compilation:
             by_double[16] = TABLE, LOOK_UP[reads]
         if how == TESTED:
             by_double[16] = TESTED, slots(kernels[Device.CUDA][0], True) + TEST
-        if singles[Device.CUDA] in (Singles.PIECES, Singles.CUBICS):
+        if singles[Device.CUDA] is Singles.PIECES:
             by_double[32] = CUBIC[reads], PIECE[reads]
+        if singles[Device.CUDA] is Singles.CUBICS:
+            by_double[32] = FINE_CUBIC[reads], FINE_PIECE[reads]
         cpu, cuda = (kernels[device][0] for device in (Device.CPU, Device.CUDA))
         remarked = {
             Device.CPU: remarks.on_cpu(cpu, wide(cpu), singles[Device.CPU], settles, bool(short)),

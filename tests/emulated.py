@@ -110,6 +110,16 @@ def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
     return Call
 
 
+def retold(module: ModuleType, *pieces: tuple[str, str]) -> Any:
+    """A module in whose CUDA text pieces, each there once, are others; the module itself stays as it is."""
+    other: Any = ModuleType(module.__name__)
+    vars(other).update(vars(module))
+    for old, new in pieces:
+        assert other.CUDA_TEXT.count(old) == 1, old
+        other.CUDA_TEXT = other.CUDA_TEXT.replace(old, new)
+    return other
+
+
 def emulated(
     module: ModuleType, name: str, folder: Path, params: int = 0, *, own: bool = False
 ) -> Emulated:

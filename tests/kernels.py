@@ -120,6 +120,29 @@ def assert_same(actual: Tensor, expected: Tensor, *inputs: Tensor) -> None:
         pytest.fail(f"{int(wrong.sum())} of {wrong.numel()} differ; inputs, actual, expected: {shown}")
 
 
+def assert_same_in_any_layout(module: ModuleType, name: str, x: Tensor) -> None:
+    """Results of a matrix are those of its transpose, of a part of it, and of it in place."""
+    grad = torch.randn_like(x)
+    y, slope = module.FORWARD(x), module.BACKWARD(grad, x)
+    assert_same(module.FORWARD(x.t()).t(), y, x)
+    assert_same(module.BACKWARD(grad.t(), x.t()).t(), slope, grad, x)
+    assert_same(module.FORWARD(x.view(-1)[1:]), y.view(-1)[1:], x.view(-1)[1:])
+    assert_same(module.FORWARD(x[:3, :5]), y[:3, :5], x[:3, :5])
+    assert_same(getattr(module, name)(x.clone(), inplace=True), y, x)
+
+
+def in_a_graph(module: ModuleType, x: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """A graph in which a module's function is used first, replayed once, and its result."""
+    module.FORWARD(x.double())  # builds it
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = module.FORWARD(x)
+    y.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph, y
+
+
 def ulps(actual: Tensor, expected: Tensor) -> int:
     """The largest distance between two tensors in units of the last place.
 

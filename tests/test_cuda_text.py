@@ -168,7 +168,7 @@ def test_every_module_compiles(group: int, tmp_path: Path) -> None:
 
 
 DOUBLED = {  # and the registers that their kernels for floats may take
-    "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink]": (r"8ByCubicsI\w+ffLi[124]E", 64),
+    "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink]": (r"8settlingI\w+8ByCubicsI", 40),
     "params: {a: 0.7}\nchain: [softsign, silu, mish, quick_gelu, tanhshrink, a * x]": (r"8ByDoubleI", 80),
     "inputs: {x: {}, y: {}}\nchain: [softsign, silu, mish, quick_gelu, x * y]": (r"8ByDoubleI", 80),
 }
@@ -176,7 +176,7 @@ DOUBLED = {  # and the registers that their kernels for floats may take
 
 @pytest.mark.parametrize("body", DOUBLED)
 def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
-    """What double computes on its way keeps some values on the stack."""
+    """What calls of double need keeps some values on the stack."""
     spec = tmp_path / "lost.yaml"
     spec.write_text(f"name: lost\nsummary: A test.\n{body}\n", encoding="utf-8")
     chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in CHIPS]
@@ -187,7 +187,7 @@ def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
     assert len(floats) >= 2 * len(CHIPS)
     for entry, chip, _, stored, _, registers in floats:
         assert int(registers) <= most, (entry, chip)
-        assert most > 64 or int(stored) <= 24, (entry, chip)
+        assert most > 40 or int(stored) <= (16 if chip == "100" else 0), (entry, chip)
 
 
 @pytest.mark.parametrize("name", ["gelu", "relu6", "silu", "snake", "tanh_exp"])

@@ -31,6 +31,7 @@ from emulated import (
     last_part,
     launched,
     looked_up_by,
+    retold,
     run,
     shapes,
     width,
@@ -670,12 +671,8 @@ SMOOTH = ["mish_mish", "softplus_tanh_mish_silu_hardtanh", "subtract_mish", "tan
 @pytest.mark.parametrize("name", SMOOTH)
 def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
     """Beyond the last step, too, and around a zero: the formula takes ten times as long."""
-    module: Any = ModuleType(name)
-    vars(module).update(vars(generated(name)))
     formula = "if (!given_around_zero(in, out)) F::template element<T>(in, out, p);"
-    assert module.CUDA_TEXT.count(formula) == 1
-    module.CUDA_TEXT = module.CUDA_TEXT.replace(formula, "given_around_zero(in, out);")
-    kernels = emulated(module, name, tmp_path)
+    kernels = emulated(retold(generated(name), (formula, "given_around_zero(in, out);")), name, tmp_path)
     x = torch.randn(50_000, generator=torch.Generator().manual_seed(3)) * 4
     far = torch.tensor([63.99, 64.0, 64.01, 1e3, 1e30, 3.4e38, 0.0])
     for kernel in (kernels.forward, kernels.backward):
@@ -689,11 +686,7 @@ def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gelu_gelu", "serf", "subtract_mish"])
 def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp_path: Path) -> None:
     """It is not read again, as what the formula computes is."""
-    module: Any = ModuleType(name)
-    vars(module).update(vars(generated(name)))
-    again = "if (left != 0) settle<F, T, VECTORS>(call, left, p);"
-    assert module.CUDA_TEXT.count(again) == 1
-    module.CUDA_TEXT = module.CUDA_TEXT.replace(again, "")
+    module = retold(generated(name), ("if (left != 0) settle<F, T, VECTORS>(call, left, p);", ""))
     x = PIECED[name][-1] + torch.linspace(-1 / 64, 1 / 64, 64 * 1024)  # whole blocks
     grad = torch.ones_like(x)
     [y] = looked_up_by(emulated(module, name, tmp_path).backward, grad, x)
@@ -992,11 +985,7 @@ def test_what_is_tested_is_the_real_value_rounded_once(
 def test_double_decides_what_is_in_doubt(
     tmp_path: Path, name: str, of: str, by: str, dtype: torch.dtype
 ) -> None:
-    module: Any = ModuleType(name)
-    vars(module).update(vars(generated(name)))
-    assert module.CUDA_TEXT.count(of) == 1
-    module.CUDA_TEXT = module.CUDA_TEXT.replace(of, by)
-    kernels = emulated(module, name, tmp_path)
+    kernels = emulated(retold(generated(name), (of, by)), name, tmp_path)
     x, expected = all_rounded(name, dtype)
     for which, kernel in kernels_of(kernels, name):
         for chip in CHIPS:

@@ -25,9 +25,11 @@ from kernels import (
     ROOT,
     arranged,
     assert_same,
+    assert_same_in_any_layout,
     compiled,
     function,
     generated,
+    in_a_graph,
     meaningful_strides,
     nearest,
     patterns,
@@ -394,14 +396,7 @@ def test_what_is_tested_is_rounded_as_double_is_wherever_a_tensor_lies(
 
 def test_a_polynomial_does_not_depend_on_where_a_tensor_lies() -> None:
     module = generated("mish_mish")
-    x = torch.randn(1001, 997, device="cuda").mul_(4)
-    grad = torch.randn_like(x)
-    y, slope = module.FORWARD(x), module.BACKWARD(grad, x)
-    assert_same(module.FORWARD(x.t()).t(), y, x)
-    assert_same(module.BACKWARD(grad.t(), x.t()).t(), slope, grad, x)
-    assert_same(module.FORWARD(x.view(-1)[1:]), y.view(-1)[1:], x.view(-1)[1:])
-    assert_same(module.FORWARD(x[:3, :5]), y[:3, :5], x[:3, :5])
-    assert_same(module.mish_mish(x.clone(), inplace=True), y, x)
+    assert_same_in_any_layout(module, "mish_mish", torch.randn(1001, 997, device="cuda").mul_(4))
 
 
 FIRST_USED = {torch.bfloat16: 2**-8, torch.float32: 2**-21}  # and how near that is to the real value
@@ -411,13 +406,7 @@ FIRST_USED = {torch.bfloat16: 2**-8, torch.float32: 2**-21}  # and how near that
 def test_what_is_first_used_in_a_graph_is_filled_there(tmp_path: Path, dtype: torch.dtype) -> None:
     module = compiled(tmp_path, "first_in_graph", "chain: [mish, mish, tanh]")
     x = torch.randn(100_003, device="cuda", dtype=dtype) * 4
-    module.FORWARD(x.double())  # builds it
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = module.FORWARD(x)
-    y.zero_()
-    graph.replay()
-    torch.cuda.synchronize()
+    graph, y = in_a_graph(module, x)
     exact = torch.tanh(F.mish(F.mish(x.double())))
     torch.testing.assert_close(y.double(), exact, rtol=FIRST_USED[dtype], atol=1e-38)
     captured = y.clone()

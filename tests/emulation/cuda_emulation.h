@@ -138,6 +138,27 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
   }
 }
 
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+struct uint4 {
+  unsigned x, y, z, w;
+};
+
+// Of two words the bytes that the last three digits of each hexadecimal digit of `which` tell.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
+  const uint64_t both = uint64_t(high) << 32 | low;
+  unsigned all = 0;
+  for (int k = 0; k < 4; ++k) all |= unsigned(both >> 8 * (which >> 4 * k & 7) & 0xff) << 8 * k;
+  return all;
+}
+// The lower half of two words, shifted right, and the higher one, shifted left.
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+  return unsigned((uint64_t(high) << 32 | low) >> (by & 31));
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
+  return unsigned((uint64_t(high) << 32 | low) << (by & 31) >> 32);
+}
+
 // The place of the lowest bit that is set, from 1.
 inline int __ffs(unsigned bits) { return __builtin_ffs(int(bits)); }
 
