@@ -51,6 +51,8 @@ BY_PIECES = (
 PROMISED = 4  # units in the last place of a float
 DOUBLED = {
     Singles.CUBICS: "cubic polynomials of |x|, fitted in double; where none fits, double computes",
+    Singles.DECLARED: "cubic polynomials of |x|, fitted in double for the spec's scalars; with others, in "
+    "16 bits, too, and where none fits, double computes",
     Singles.DOUBLE: "computed in double, which takes several times as long",
 }
 BY_DOUBLE = "On {}, {} are {}."
@@ -59,6 +61,7 @@ WHERE = {
     (Device.CPU, Singles.CUBICS): "the CPU, in float32 and 16 bits",
     (Device.CPU, Singles.DOUBLE): "the CPU, in float32 and 16 bits",
     (Device.CUDA, Singles.CUBICS): "CUDA, in float32",
+    (Device.CUDA, Singles.DECLARED): "CUDA, in float32",
     (Device.CUDA, Singles.DOUBLE): "CUDA, in float32, and in 16 bits where they are not looked up",
 }
 EXPECTED = (

@@ -222,7 +222,9 @@ class Compilation:
         """How forward or gradient comes by them on a device; a module has pieces of one kind."""
         double = self.kernel(gradient, device, Math.DOUBLE)
         if not self.trusted[device][gradient]:
-            return Singles.CUBICS if alone(double, 1 + gradient) and not double.params else Singles.DOUBLE
+            reads_scalars = Singles.DECLARED if device is Device.CUDA else Singles.DOUBLE
+            of_one = reads_scalars if double.params else Singles.CUBICS
+            return of_one if alone(double, 1 + gradient) else Singles.DOUBLE
         if device is Device.CPU or not self.pieced[gradient]:
             return Singles.COMPUTED
         all_trusted = all(itertools.chain(*self.trusted.values()))
@@ -366,7 +368,7 @@ class Compilation:
             by_double[16] = TESTED, slots(kernels[Device.CUDA][0], True) + TEST
         if singles[Device.CUDA] is Singles.PIECES:
             by_double[32] = CUBIC[reads], PIECE[reads]
-        if singles[Device.CUDA] is Singles.CUBICS:
+        if singles[Device.CUDA] in render.FITTED:
             by_double[32] = FINE_CUBIC[reads], FINE_PIECE[reads]
         cpu, cuda = (kernels[device][0] for device in (Device.CPU, Device.CUDA))
         remarked = {

@@ -187,7 +187,8 @@ def test_what_is_no_function_of_one_element_double_computes(
 ) -> None:
     name = "scaled" if scalars else "product"
     module = compiled(tmp_path, name, body)
-    assert module.CUDA_SOURCE.count("Singles::DOUBLE") == 2
+    how = "DECLARED" if scalars else "DOUBLE"
+    assert re.findall(r"SINGLES = Singles::(\w+)", module.CUDA_SOURCE) == [how, how]
     kernels = emulated(module, name, tmp_path, len(scalars))
     x = patterns(torch.float32, 4000, (3.0,)).to(dtype)
     x = x[x.isfinite()]
@@ -210,6 +211,17 @@ def test_what_is_no_function_of_one_element_double_computes(
             size = real.abs()  # next to 0, half of an input is a tie
             usual = (size > torch.finfo(torch.bfloat16).tiny) & (size < torch.finfo(dtype).max)
             assert not differences(found, nearest(real, dtype))[usual].any()
+
+
+def test_with_the_scalars_of_the_spec_they_are_polynomials(tmp_path: Path, extensions: Path) -> None:
+    module = retold(compiled(tmp_path, "scaled", SCALED), NOT_COMPUTED)
+    kernels = emulated(module, "scaled", tmp_path, 1)
+    x = torch.randn(100_000, generator=torch.Generator().manual_seed(5)) * 4
+    for kernel, inputs in ((kernels.forward, (x,)), (kernels.backward, (torch.ones_like(x), x))):
+        [given] = looked_up_by(kernel, *inputs, params=(0.7,))
+        [exact] = looked_up_by(kernel, *(value.double() for value in inputs), params=(0.7,))
+        assert given.isnan().float().mean() < 0.0002
+        assert units(given, exact)[~given.isnan()].max() < 3
 
 
 def test_with_the_scalars_of_the_spec_they_are_looked_up(tmp_path: Path, extensions: Path) -> None:
@@ -347,3 +359,15 @@ def test_what_is_no_function_of_one_element_double_computes_on_a_gpu(
     exact = module.FORWARD(*(v.double() if isinstance(v, Tensor) else v for v in given))
     usual = exact.abs() > torch.finfo(torch.bfloat16).tiny
     assert_same(module.FORWARD(*given)[usual], nearest(exact, dtype)[usual], x[usual])
+
+
+@pytest.mark.gpu
+@GPU
+def test_with_the_scalars_of_the_spec_they_are_polynomials_on_a_gpu(
+    tmp_path: Path, extensions: Path
+) -> None:
+    module = compiled(tmp_path, "scaled", SCALED)
+    x = torch.randn(100_003, device="cuda") * 4
+    agree(module.FORWARD(x, 0.7).cpu(), module.FORWARD(x.double(), 0.7).cpu(), 3)
+    slope = module.BACKWARD(torch.ones_like(x), x, 0.7)
+    agree(slope.cpu(), module.BACKWARD(torch.ones_like(x).double(), x.double(), 0.7).cpu(), 3)

@@ -20,11 +20,23 @@ from fusegen.render import python
 from fusegen.render.texts import Binding, Halves, KernelText, Share, Singles, Texts
 from fusegen.spec import Spec
 
-__all__ = ["Binding", "Halves", "KernelText", "Share", "Singles", "Texts", "fill", "module", "sources"]
+__all__ = [
+    "FITTED",
+    "Binding",
+    "Halves",
+    "KernelText",
+    "Share",
+    "Singles",
+    "Texts",
+    "fill",
+    "module",
+    "sources",
+]
 
 MODULE = "module.py.j2"
 BINDINGS = {Binding.STABLE: "binding.cpp.j2", Binding.PYBIND: "binding_pybind.cpp.j2"}
 SIMPLE = {Singles.COMPUTED, Singles.PIECES}  # what float computes, or could
+FITTED = {Singles.CUBICS, Singles.DECLARED}  # what double fits
 QUALIFIERS = {Device.CUDA: "__device__ __forceinline__", Device.CPU: "inline"}
 
 
@@ -54,23 +66,26 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     ways = {device: {kernel.singles[device] for kernel in both} for device in Device}
     singles = {device: not SIMPLE.issuperset(several) for device, several in ways.items()}
     settled, cuda = any(kernel.settled for kernel in both), ways[Device.CUDA]
-    polynomials = not cuda.isdisjoint({Singles.PIECES, Singles.CUBICS})
+    fitted = not cuda.isdisjoint(FITTED)
+    polynomials = fitted or Singles.PIECES in cuda
     # of a slope that reads no scalar, too, what is not looked up with other ones
-    by_double = Singles.DOUBLE in cuda or (Singles.CUBICS in cuda and bool(texts.declared))
+    by_double = Singles.DOUBLE in cuda or (fitted and bool(texts.declared))
     shared |= {"table": looked_up, "tested": tested}
     shared["declared"] = texts.declared
     shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
     shared["rounded_once"] = "stored<T>" if singles[Device.CPU] else "T"
     shared["by_double"] = looked_up or tested or settled or any(singles.values())
-    by_cubics = any(Singles.CUBICS in several for several in ways.values())
+    by_cubics = any(not several.isdisjoint(FITTED) for several in ways.values())
     shared["fitted"] = _part("cubics.h.j2", shared) if by_cubics else ""
+    shared["kept"] = Singles.DECLARED in cuda
     parts = {
         "filled": looked_up or polynomials,
         "settle": tested or polynomials or by_double,
         "tested": tested,
         "table": looked_up,
+        "as_declared": bool(texts.declared) and (looked_up or Singles.DECLARED in cuda),
         "pieces": Singles.PIECES in cuda,
-        "cubics": Singles.CUBICS in cuda,
+        "cubics": fitted,
         "doubles": by_double,
     }
     on_cuda = {part: _part(f"{part}.cu.j2", shared | parts) if has else "" for part, has in parts.items()}

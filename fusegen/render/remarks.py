@@ -27,6 +27,7 @@ DECLARED = "With other scalars than the spec's they are computed."
 SINGLES_ON_CUDA = {
     Singles.PIECES: "In float32 results are cubic polynomials, as computing takes longer than moving.",
     Singles.CUBICS: "In float32 results are cubics that are fitted in double; where none fits, double's.",
+    Singles.DECLARED: "In float32 results are cubics, fitted in double; with other scalars, double's.",
     Singles.DOUBLE: DOUBLED[Singles.DOUBLE],
 }
 

@@ -52,6 +52,7 @@ class Singles(Enum):
     COMPUTED = "computed"  # in float
     PIECES = "pieces"  # cubic polynomials that take less time; where none fits, in float; on CUDA only
     CUBICS = "cubics"  # those of finer pieces, as float loses too much; where none fits, in double
+    DECLARED = "declared"  # these with the spec's scalars, and double with others; on CUDA only
     DOUBLE = "double"  # which on CUDA computes 16-bit results, too, that are not looked up
 
 
