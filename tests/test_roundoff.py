@@ -163,7 +163,7 @@ LONG = "[softsign, silu, mish, quick_gelu, tanhshrink"
         ("chain: [silu, hardswish]", ("computed",) * 2, ("computed", "pieces")),
         ("chain: [gelu_tanh, squared_relu, tanh]", ("computed", "cubics"), ("cubics",) * 2),
         (f"chain: {LONG}]", ("cubics",) * 2, ("cubics",) * 2),
-        (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("double",) * 2),
+        (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("declared",) * 2),
         (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
         (f"dtypes: [float64]\nchain: {LONG}]", ("computed",) * 2, ("computed",) * 2),
         (f"dtypes: [float32]\nchain: {LONG}]", ("cubics",) * 2, ("cubics",) * 2),
