@@ -119,11 +119,11 @@ _INF = interval.INFINITY
 _X = ("x",)
 _ZERO, _SIX = between(0, 0), between(6, 6)
 
-_E = "const Wide<X> e = {w}exponential(minus_size(x)); "
+_E = "const Wide<X> e = {m}exponential(minus_size(x)); "
 # tanh(softplus(x)) is n / d, where n = u^2 + 2 u, u = e^x and d = n + 2; it is 1 soon
 _MOST = "const M most = sizeof(M) == 8 ? M(40) : M(20); "
 _U = _MOST + (
-    "const Two<M> u = {w}exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), "
+    "const Two<M> u = {m}exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), "
     "n = quadratic(u), d = plus_two(n); "
 )
 _FAR = _U.replace("plus_two(n)", "n + M(2)")  # also of an n that 2 is half a unit of
@@ -248,7 +248,7 @@ _ROWS = (
        body=_E + "const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e)); return e * r * r;",
        meaning="sigmoid'({0})", written=False, wide=True),
     Op("tanh_slope", _X, lambda x: 1 / sympy.cosh(x) ** 2, _always(0, 2),
-       body="const Wide<X> t = minus_size(x) * M(2), e = {w}exponential(lifted(t)); "
+       body="const Wide<X> t = minus_size(x) * M(2), e = {m}exponential(lifted(t)); "
        "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return e * r * r * lift_back(t);",
        meaning="tanh'({0})", written=False, wide=True),
     Op("soft_sign", _X, lambda x: x / (1 + sympy.Abs(x)), _always(-1, 1), written=False,
@@ -258,12 +258,12 @@ _ROWS = (
        meaning="{0} - tanh({0})",
        body="const M s = x * x, far = x - {m}tanh(x); "
        f"const M fine[] = {_constants(TANH_SHRINK)}; if constexpr (sizeof(M) == 8) "
-       "return s < M(1.5625) ? M(0) + x * (s * {w}polynomial(fine, s)) : far; "
+       "return s < M(1.5625) ? M(0) + x * (s * {m}polynomial(fine, s)) : far; "
        f"const M c[] = {_constants(_TANH_SHRINK_FLOAT)}; "
        "return s < M(1.5625) ? M(0) + x * (s * polynomial(c, s)) : far;"),
     Op("tanh_softplus", _X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), _always(0, 1), written=False,
        meaning="tanh(softplus({0}))",
-       body=_MOST + "const Wide<X> n = quadratic({w}exponential(x > most ? X(most) : x)); "
+       body=_MOST + "const Wide<X> n = quadratic({m}exponential(x > most ? X(most) : x)); "
        "return ratio(n, plus_two(n));", wide=True),
     Op("tanh_softplus_slope", _X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
        / ((1 + sympy.exp(x)) ** 2 + 1) ** 2, _always(0, 1),
@@ -273,18 +273,18 @@ _ROWS = (
        meaning="the slope of tanh(softplus({0}))", written=False, wide=True),
     Op("tanh_of_exp", _X, lambda x: sympy.tanh(sympy.exp(x)), _always(0, 1), written=False,
        meaning="tanh(exp({0}))",
-       body="return tanh_of_two({w}exponential(x > M(10) ? X(M(10)) : x));", wide=True),
+       body="return tanh_of_two({m}exponential(x > M(10) ? X(M(10)) : x));", wide=True),
     # above 10 it is 0 in every type, and exp(x) soon infinite
     Op("tanh_of_exp_slope", _X, lambda x: sympy.exp(x) / sympy.cosh(sympy.exp(x)) ** 2, _always(0, 1),
-       body="const Wide<X> t = {w}exponential(x > M(10) ? X(M(10)) : x), e = {w}exponential(t * M(-2)); "
+       body="const Wide<X> t = {m}exponential(x > M(10) ? X(M(10)) : x), e = {m}exponential(t * M(-2)); "
        "const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e)); return t * e * (r * r);",
        meaning="the slope of tanh(exp({0}))", written=False, wide=True),
     Op("gauss", _X, lambda x: sympy.exp(-(x**2)), _always(0, 1), written=False, wide=True,
        meaning="exp(-{0}²)",
-       body="const Wide<X> t = -product(x, x); return {w}exponential(lifted(t)) * lift_back(t);"),
+       body="const Wide<X> t = -product(x, x); return {m}exponential(lifted(t)) * lift_back(t);"),
     Op("normal", _X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(0, 1),
        body="const Wide<X> t = product(x, x) * M(-0.5); "
-       f"return {{w}}exponential(lifted(t)) * {_PER_ROOT_TAU} * lift_back(t);",
+       f"return {{m}}exponential(lifted(t)) * {_PER_ROOT_TAU} * lift_back(t);",
        meaning="exp(-{0}² / 2) / √(2π)", written=False, wide=True),
     # products with a tail that may be too small for a float
     Op("times_tanh_softplus", _X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
@@ -302,7 +302,7 @@ _ROWS = (
     Op("times_ndtr_slope", _X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), _always(-1, 2), written=False, wide=True,
        meaning="the slope of {0} Φ({0})",
-       body=_TAIL + f"const Wide<X> near = {{w}}exponential(lifted(t)) * {_PER_ROOT_TAU} * x; "
+       body=_TAIL + f"const Wide<X> near = {{m}}exponential(lifted(t)) * {_PER_ROOT_TAU} * x; "
        "return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;"),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
     Op("finite_below", _X, lambda x: x, lambda a: interval.maximum(a, between(-_INF, -(2**126))),
@@ -346,7 +346,7 @@ WORDS = {row.name: row for row in (
     _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)), wide=False,
           meaning="{0} sigmoid({1})",
           body="const X v = lifted(at_most(at_least(t, M(-126)), M(87))); "
-          "const Wide<X> d = one_plus({w}exponential<false>(-v)); "
+          "const Wide<X> d = one_plus({m}exponential<false>(-v)); "
           "const M r = inverse(d.hi), q = x * r, y = {m}fma({m}fma(-q, d.lo, {m}fma(-q, d.hi, x)), r, q); "
           "return (y < q || y > q ? y : q) * lift_back(t);"),  # a q of 0 or infinity leaves no rest
     # in singles only
@@ -391,7 +391,7 @@ WORDS = {row.name: row for row in (
           "return polynomial(c, (x - M(32)) * M(0.14285714285714286));"),
     _word("ndtr_tail", "x", range_=_always(0, _INF), meaning="Φ(-|{0}|), lifted as exp(-{0}² / 2) is",
           body="const M size = {m}fabs(M(x)), s = size > M(39) ? M(39) : size; "
-          "const Wide<X> bell = {w}exponential(lifted(product(x, x) * M(-0.5))); "
+          "const Wide<X> bell = {m}exponential(lifted(product(x, x) * M(-0.5))); "
           "if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s); "
           f"const double c[] = {{{{{', '.join(map(repr, MILLS))}}}}}; "
           "const double k = 1.0 / (1.0 + 0.25 * s), y = k * polynomial(c, k); "
@@ -407,14 +407,14 @@ WORDS = {row.name: row for row in (
     _word("tanh_of_two", "x", range_=_always(-1, 1),
           body="const M v = M(x), s = v * v; "
           f"const M c[] = {_constants(TANH)}, fine[] = {_constants(TANH_SHRINK)}; "
-          "const M bend = sizeof(M) == 8 ? -{w}polynomial(fine, s) : polynomial(c, s); "
+          "const M bend = sizeof(M) == 8 ? -{m}polynomial(fine, s) : polynomial(c, s); "
           "const Wide<X> near = ordered_sum(v, v * (s * bend)); "
-          "const Wide<X> e = {w}exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "
+          "const Wide<X> e = {m}exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e)); "
           "return s < M(0.36) ? near : x < M(0) ? -far : far;"),
     # of an argument that an earlier function has rounded; what comes of an infinity has one word
     _word("gate_of_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           meaning="{0} sigmoid({1})",
-          body="const Wide<X> e = {w}exponential(minus_size(lifted(t))), one = M(1); "
+          body="const Wide<X> e = {m}exponential(minus_size(lifted(t))), one = M(1); "
           "const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t); " + _SETTLED),
     _word("times_tanh_softplus_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
           meaning="{0} tanh(softplus({0}))",

@@ -318,7 +318,6 @@ class Compilation:
         forward, backward = (self.one_way(gradient, Device.CUDA)[0] for gradient in (False, True))
         grad, *saved = self.derived.inputs
         from_output = tuple(saved) != self.composed.inputs
-        doubled = not all(self.trusted[Device.CPU])
         return render.Texts(
             notation=notation(self.spec),
             counts=(f"Forward: {_counts(forward)}", f"Gradient: {_counts(backward)}"),
@@ -327,15 +326,12 @@ class Compilation:
                 "Backward", self.composed.inputs, self.gradient,
                 (_what_gradient(self.composed.inputs, grad, saved),),
             ),
-            functions={
-                device: support(several, doubled and device is Device.CPU)
-                for device, several in called.items()
-            },
+            functions={device: support(several) for device, several in called.items()},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
             declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
-            vectorised=vectorised(on_cpu, doubled),
+            vectorised=vectorised(on_cpu),
             two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),

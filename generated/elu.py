@@ -124,6 +124,42 @@ using std::fabs;
 
 using std::fma;
 
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -134,14 +170,23 @@ inline float exp(float x) {
   const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);
   return x == x ? y : x;
 }
-inline double exp(double x) { return std::exp(x); }
+__attribute__((always_inline)) inline double exp(double x) {
+  const Power e = power_of_e(x, 0.0);
+  return scaled_by(e.hi, e.n);
+}
 
 inline float expm1(float x) {
   constexpr float c[] = {1.0f, 0.5000000596046448f, 0.16666662693023682f, 0.041665319353342056f, 0.008333634585142136f, 0.0013997324276715517f, 0.00019841187167912722f};
   const float near = x * polynomial(c, x), far = exp(x) - 1.0f;
   return std::fabs(x) < 0.5f ? near : far;
 }
-inline double expm1(double x) { return std::expm1(x); }
+__attribute__((always_inline)) inline double expm1(double x) {
+  const Power e = power_of_e(x < -40.0 ? -40.0 : x, 0.0);
+  const double half = two_to(e.n - 1.0);  // of 2^n, which may be infinite
+  const double low = half - 0.5, high = half * (e.hi - 1.0);
+  const double y = low + high, rest = std::fma(half, e.lo, high - (y - low));
+  return std::fabs(x) < 0x1p-54 ? x : 2.0 * (y + rest);
+}
 
 }  // namespace math
 

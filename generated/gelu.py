@@ -192,56 +192,112 @@ extern "C" const char* gelu_backward_launch(const Call<3>& call) { return launch
 CPU_SOURCE = r"""
 namespace math {
 
-using std::erfc;
-
 using std::fabs;
 
 using std::fma;
 
-inline float exp(float x) {
-  constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
-  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
-  t = t < 89.0f ? t : 89.0f;
-  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
-  const float r = std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, t));  // ln 2 in two
-  const int k = int(n), half = k >> 1;  // 2^n in two factors, as it may be subnormal
-  const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);
-  return x == x ? y : x;
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
 }
-inline double exp(double x) { return std::exp(x); }
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// hi + lo
+struct Sum {
+  double hi, lo;
+};
+
+// erf(x), of an x up to 0.83
+__attribute__((always_inline)) inline Sum erf_next_to_0(double x) {
+  constexpr double c[] = {-0.37612638903183754, 0.11283791670955125, -0.026866170645131016, 0.005223977625435901,
+      -0.0008548327022582804, 0.00012055332911002013, -1.4925646694146769e-05, 1.6461989260757458e-06,
+      -1.636298642553057e-07, 1.4763825058824317e-08, -1.1868731920151609e-09, 7.00225355357979e-11};
+  const double s = x * x, line = x * 1.1283791670955126, rest = std::fma(x, 1.1283791670955126, -line);
+  const double bend = std::fma(x, std::fma(s, polynomial(c, s), 1.533545961316588e-17), rest);
+  const double hi = line + bend;
+  return {hi, bend - (hi - line)};
+}
+
+// e^(x^2) erfc(x), of an x from 0 to 28
+__attribute__((always_inline)) inline Sum scaled_erfc(double x) {
+  constexpr double a[] = {1.2375126308378275, -0.14024059858554702, 0.0035854154854629045, 0.08227673849015113,
+      -0.10880393014165805, 0.09230432116021522, -0.058693398591761654, 0.02836227742075386, -0.009746579532336114,
+      0.0017556258454484944, 0.0002937134832205404, -0.0002901540974049676};
+  constexpr double b[] = {5.164990829645606e-05, 2.2384550628489278e-05, -1.1446444882750146e-05,
+      -9.750133129744938e-07, 1.7557572419630805e-06, -5.361966556540493e-08, -2.630076084593476e-07,
+      1.8148051418292806e-08, 4.0773822695438946e-08, 2.0400958765405564e-10, -4.999295226477826e-09,
+      -9.749977861841957e-10};
+  const double t = (x - 3.75) / (x + 3.75), t4 = (t * t) * (t * t), t12 = t4 * t4 * t4;
+  const double p = std::fma(polynomial(b, t), t12, polynomial(a, t)), d = 1.0 + 2.0 * x, y = p / d;
+  return {y, (std::fma(-y, d, p) - y * (2.0 * x - (d - 1.0))) / d};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
+// Φ(-x), of an x from 0 and of bell, which is e^(-x^2 / 2); lifted as that is
+__attribute__((always_inline)) inline Two<double> normal_tail(Two<double> x, Two<double> bell) {
+  constexpr double ROOT = 0.70710678118654757, ROOT_REST = -4.83364665672645e-17;
+  const double v = x.hi > 39.0 ? 39.0 : x.hi, rest_of_v = v == x.hi ? x.lo : 0.0;  // it is 0 beyond
+  const double z = v * ROOT, lost = std::fma(v, ROOT, -z) + std::fma(v, ROOT_REST, rest_of_v * ROOT);
+  const Sum q = scaled_erfc(z), small = erf_next_to_0(z);
+  const double q_rest = q.lo + lost * (2.0 * z * q.hi - 1.1283791670955126);  // the slope is that
+  const Two<double> far = bell * words(0.5 * q.hi, 0.5 * q_rest);
+  const double half = 0.5 * small.hi, near = 0.5 - half;
+  const double rest = ((0.5 - near) - half) - std::fma(lost * 0.56418958354775628, bell.hi, 0.5 * small.lo);
+  return words(z < 0.83 ? near : far.hi, z < 0.83 ? rest : far.lo);
+}
 
 }  // namespace math
 
 namespace {
-
-// Φ(-|x|)
-template <typename X>
-inline Wide<X> half_erfc(X x) {
-  using M = Word<X>;
-  const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17));
-  const Wide<X> z = -minus_size(x) * root;
-  const M rest = M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi);
-  return {M(0.5) * math::erfc(z.hi), rest};
-}
-
-// Φ(-x) / exp(-x² / 2), of an x from 25 to 39
-template <typename M>
-inline M mills(M x) {
-  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156),
-      M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06),
-      M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09),
-      M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12),
-      M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
-  return polynomial(c, (x - M(32)) * M(0.14285714285714286));
-}
 
 // Φ(-|x|), lifted as exp(-x² / 2) is
 template <typename X>
 inline Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
   const M size = math::fabs(M(x)), s = size > M(39) ? M(39) : size;
-  const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
-  if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
+  const Wide<X> bell = math::exponential(lifted(product(x, x) * M(-0.5)));
+  if constexpr (sizeof(M) == 8) return math::normal_tail(-minus_size(x), bell);
   const double c[] = {0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
       0.08385130017995834, 0.017734583467245102, 0.02261105738580227, 0.05587935820221901, -0.06453712284564972,
       0.01689239591360092};
@@ -293,7 +349,7 @@ template <typename X>
 inline Wide<X> times_ndtr_slope(X x) {
   using M = Word<X>;
   const Wide<X> t = product(x, x) * M(-0.5), tail = ndtr_tail(x);
-  const Wide<X> near = exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ?
+  const Wide<X> near = math::exponential(lifted(t)) * words(M(0.39894228040143268), sizeof(M) == 8 ?
       M(-2.4923272022777433e-17) : M(-1.13351701e-08)) * x;
   return x < M(0) ? (tail + near) * lift_back(t) : one_plus(-tail) + near;
 }

@@ -139,7 +139,77 @@ extern "C" const char* logsigmoid_backward_launch(const Call<3>& call) { return 
 CPU_SOURCE = r"""
 namespace math {
 
-using std::log1p;
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
+inline float log1p(float x) {
+  return std::log1p(x);
+}
+__attribute__((always_inline)) inline double log1p(double x) {
+  constexpr double c[] = {0.6666666666666666, 0.4000000000000088, 0.28571428570803253, 0.22222222391794727,
+      0.18181795631498243, 0.15386240172447838, 0.13268760562036724, 0.1308675766695207};
+  const double u = 1.0 + x, v = u - 1.0, lost = (1.0 - (u - v)) + (x - v);
+  uint64_t bits;
+  memcpy(&bits, &u, sizeof(bits));
+  bits += 0x3ff0000000000000 - 0x3fe6a09e667f3bcd;  // for an m from root 1/2 to root 2
+  const uint64_t exponent = (bits >> 52) | 0x4330000000000000;
+  bits = (bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd;
+  double m, n;
+  memcpy(&m, &bits, sizeof(m));
+  memcpy(&n, &exponent, sizeof(n));
+  n -= 0x1p52 + 1023.0;
+  const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  const double small = std::fma(n, 1.9082149292705877e-10, lost / u);  // ln 2 in two
+  const double rest = s * std::fma(z, polynomial(c, z), half) + small;
+  const double y = std::fma(n, 0.69314718036912382, f - (half - rest));
+  const double special = x == -1.0 ? -INFINITY : x > 0.0 ? x : NAN;
+  return x == 0.0 ? x : x > -1.0 && x < INFINITY ? y : x == x ? special : x;
+}
 
 }  // namespace math
 
@@ -148,14 +218,14 @@ namespace {
 template <typename X>
 inline Wide<X> sigmoid(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
 template <typename X>
 inline Wide<X> softplus(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + math::log1p(s);

@@ -132,13 +132,65 @@ extern "C" const char* mish_backward_launch(const Call<3>& call) { return launch
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
+}  // namespace math
+
 namespace {
 
 // x tanh(softplus(x))
 template <typename M>
 inline M times_tanh_softplus(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+  const Two<M> u = math::exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
       plus_two(n);
   return M(x * ratio(n, d)) * lift_back(x);
 }
@@ -147,7 +199,7 @@ inline M times_tanh_softplus(M x) {
 template <typename M>
 inline M times_tanh_softplus_slope(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+  const Two<M> u = math::exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
       plus_two(n);
   const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
   return M(ratio(n + ratio(rise, d), d)) * lift_back(x);

@@ -166,6 +166,54 @@ namespace math {
 
 using std::fma;
 
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
 }  // namespace math
 
 namespace {
@@ -175,7 +223,7 @@ template <typename X>
 inline Word<X> gate(Word<X> x, X t) {
   using M = Word<X>;
   const X v = lifted(at_most(at_least(t, M(-126)), M(87)));
-  const Wide<X> d = one_plus(exponential<false>(-v));
+  const Wide<X> d = one_plus(math::exponential<false>(-v));
   const M r = inverse(d.hi), q = x * r, y = math::fma(math::fma(-q, d.lo, math::fma(-q, d.hi, x)), r, q);
   return (y < q || y > q ? y : q) * lift_back(t);
 }
@@ -183,7 +231,7 @@ inline Word<X> gate(Word<X> x, X t) {
 template <typename X>
 inline Wide<X> sigmoid(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
@@ -191,7 +239,7 @@ inline Wide<X> sigmoid(X x) {
 template <typename X>
 inline Wide<X> sigmoid_slope(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e));
   return e * r * r;
 }

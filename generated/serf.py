@@ -176,11 +176,98 @@ extern "C" const char* serf_backward_launch(const Call<3>& call) { return launch
 CPU_SOURCE = r"""
 namespace math {
 
-using std::erfc;
-
 using std::fabs;
 
-using std::log1p;
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// hi + lo
+struct Sum {
+  double hi, lo;
+};
+
+// erf(x), of an x up to 0.83
+__attribute__((always_inline)) inline Sum erf_next_to_0(double x) {
+  constexpr double c[] = {-0.37612638903183754, 0.11283791670955125, -0.026866170645131016, 0.005223977625435901,
+      -0.0008548327022582804, 0.00012055332911002013, -1.4925646694146769e-05, 1.6461989260757458e-06,
+      -1.636298642553057e-07, 1.4763825058824317e-08, -1.1868731920151609e-09, 7.00225355357979e-11};
+  const double s = x * x, line = x * 1.1283791670955126, rest = std::fma(x, 1.1283791670955126, -line);
+  const double bend = std::fma(x, std::fma(s, polynomial(c, s), 1.533545961316588e-17), rest);
+  const double hi = line + bend;
+  return {hi, bend - (hi - line)};
+}
+
+// e^(x^2) erfc(x), of an x from 0 to 28
+__attribute__((always_inline)) inline Sum scaled_erfc(double x) {
+  constexpr double a[] = {1.2375126308378275, -0.14024059858554702, 0.0035854154854629045, 0.08227673849015113,
+      -0.10880393014165805, 0.09230432116021522, -0.058693398591761654, 0.02836227742075386, -0.009746579532336114,
+      0.0017556258454484944, 0.0002937134832205404, -0.0002901540974049676};
+  constexpr double b[] = {5.164990829645606e-05, 2.2384550628489278e-05, -1.1446444882750146e-05,
+      -9.750133129744938e-07, 1.7557572419630805e-06, -5.361966556540493e-08, -2.630076084593476e-07,
+      1.8148051418292806e-08, 4.0773822695438946e-08, 2.0400958765405564e-10, -4.999295226477826e-09,
+      -9.749977861841957e-10};
+  const double t = (x - 3.75) / (x + 3.75), t4 = (t * t) * (t * t), t12 = t4 * t4 * t4;
+  const double p = std::fma(polynomial(b, t), t12, polynomial(a, t)), d = 1.0 + 2.0 * x, y = p / d;
+  return {y, (std::fma(-y, d, p) - y * (2.0 * x - (d - 1.0))) / d};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
+// Φ(-x), of an x from 0 and of bell, which is e^(-x^2 / 2); lifted as that is
+__attribute__((always_inline)) inline Two<double> normal_tail(Two<double> x, Two<double> bell) {
+  constexpr double ROOT = 0.70710678118654757, ROOT_REST = -4.83364665672645e-17;
+  const double v = x.hi > 39.0 ? 39.0 : x.hi, rest_of_v = v == x.hi ? x.lo : 0.0;  // it is 0 beyond
+  const double z = v * ROOT, lost = std::fma(v, ROOT, -z) + std::fma(v, ROOT_REST, rest_of_v * ROOT);
+  const Sum q = scaled_erfc(z), small = erf_next_to_0(z);
+  const double q_rest = q.lo + lost * (2.0 * z * q.hi - 1.1283791670955126);  // the slope is that
+  const Two<double> far = bell * words(0.5 * q.hi, 0.5 * q_rest);
+  const double half = 0.5 * small.hi, near = 0.5 - half;
+  const double rest = ((0.5 - near) - half) - std::fma(lost * 0.56418958354775628, bell.hi, 0.5 * small.lo);
+  return words(z < 0.83 ? near : far.hi, z < 0.83 ? rest : far.lo);
+}
 
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
@@ -192,7 +279,49 @@ inline float exp(float x) {
   const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);
   return x == x ? y : x;
 }
-inline double exp(double x) { return std::exp(x); }
+__attribute__((always_inline)) inline double exp(double x) {
+  const Power e = power_of_e(x, 0.0);
+  return scaled_by(e.hi, e.n);
+}
+
+inline float log1p(float x) {
+  return std::log1p(x);
+}
+__attribute__((always_inline)) inline double log1p(double x) {
+  constexpr double c[] = {0.6666666666666666, 0.4000000000000088, 0.28571428570803253, 0.22222222391794727,
+      0.18181795631498243, 0.15386240172447838, 0.13268760562036724, 0.1308675766695207};
+  const double u = 1.0 + x, v = u - 1.0, lost = (1.0 - (u - v)) + (x - v);
+  uint64_t bits;
+  memcpy(&bits, &u, sizeof(bits));
+  bits += 0x3ff0000000000000 - 0x3fe6a09e667f3bcd;  // for an m from root 1/2 to root 2
+  const uint64_t exponent = (bits >> 52) | 0x4330000000000000;
+  bits = (bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd;
+  double m, n;
+  memcpy(&m, &bits, sizeof(m));
+  memcpy(&n, &exponent, sizeof(n));
+  n -= 0x1p52 + 1023.0;
+  const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  const double small = std::fma(n, 1.9082149292705877e-10, lost / u);  // ln 2 in two
+  const double rest = s * std::fma(z, polynomial(c, z), half) + small;
+  const double y = std::fma(n, 0.69314718036912382, f - (half - rest));
+  const double special = x == -1.0 ? -INFINITY : x > 0.0 ? x : NAN;
+  return x == 0.0 ? x : x > -1.0 && x < INFINITY ? y : x == x ? special : x;
+}
+
+inline float erfc(float x) {
+  return std::erfc(x);
+}
+__attribute__((always_inline)) inline double erfc(double x) {
+  const double size = std::fabs(x), z = size > 28.0 ? 28.0 : size;  // it is 0 beyond
+  const double square = z * z;
+  const Power e = power_of_e(-square, -std::fma(z, z, -square));
+  const Sum q = scaled_erfc(z), small = erf_next_to_0(z);
+  const double y = e.hi * q.hi;
+  const double rest = std::fma(e.hi, q.hi, -y) + std::fma(e.lo, q.hi, e.hi * q.lo);
+  const double near = (1.0 - small.hi) - small.lo, far = scaled_by(y + rest, e.n);
+  const double tail = z < 0.83 ? near : far;
+  return x < 0.0 ? 2.0 - tail : x == x ? tail : x;
+}
 
 inline float erf(float x) {
   constexpr float c[] = {-0.37612637877464294f, 0.11283770948648453f, -0.026864048093557358f, 0.005214054137468338f, -0.0008310915436595678f, 9.185887029161677e-05f};
@@ -203,40 +332,24 @@ inline float erf(float x) {
   const float far = std::fma(-2.0f * exp(-s), k * polynomial(m, k), 1.0f);
   return std::copysign(s < 0.64f ? near : far, x);
 }
-inline double erf(double x) { return std::erf(x); }
+__attribute__((always_inline)) inline double erf(double x) {
+  const double size = std::fabs(x), far = 1.0 - erfc(size);
+  const Sum small = erf_next_to_0(size);
+  const double near = small.hi + small.lo;
+  return std::copysign(size < 0.83 ? near : far, x);
+}
 
 }  // namespace math
 
 namespace {
-
-// Φ(-|x|)
-template <typename X>
-inline Wide<X> half_erfc(X x) {
-  using M = Word<X>;
-  const Wide<X> root = words(M(0.70710678118654757), M(-4.83364665672645e-17));
-  const Wide<X> z = -minus_size(x) * root;
-  const M rest = M(0) - M(0.56418958354775628) * z.lo * math::exp(-z.hi * z.hi);
-  return {M(0.5) * math::erfc(z.hi), rest};
-}
-
-// Φ(-x) / exp(-x² / 2), of an x from 25 to 39
-template <typename M>
-inline M mills(M x) {
-  const M c[] = {M(0.012454807005573594), M(-0.002719193561543745), M(0.0005930927436513156),
-      M(-0.00012923664591724435), M(2.813393841730016e-05), M(-6.118688880279523e-06), M(1.3294450357627637e-06),
-      M(-2.885811037574175e-07), M(6.258234034284736e-08), M(-1.3558583736995122e-08), M(2.9347754604053426e-09),
-      M(-6.351735268968079e-10), M(1.3722459061959175e-10), M(-2.90408504117585e-11), M(6.26281968197227e-12),
-      M(-1.679465889571381e-12), M(3.6134757122700257e-13)};
-  return polynomial(c, (x - M(32)) * M(0.14285714285714286));
-}
 
 // Φ(-|x|), lifted as exp(-x² / 2) is
 template <typename X>
 inline Wide<X> ndtr_tail(X x) {
   using M = Word<X>;
   const M size = math::fabs(M(x)), s = size > M(39) ? M(39) : size;
-  const Wide<X> bell = exponential(lifted(product(x, x) * M(-0.5)));
-  if constexpr (sizeof(M) == 8) return s < M(25) ? half_erfc(x) : bell * mills(s);
+  const Wide<X> bell = math::exponential(lifted(product(x, x) * M(-0.5)));
+  if constexpr (sizeof(M) == 8) return math::normal_tail(-minus_size(x), bell);
   const double c[] = {0.09974633157253265, 0.0995214581489563, 0.09528786689043045, 0.07301277667284012,
       0.08385130017995834, 0.017734583467245102, 0.02261105738580227, 0.05587935820221901, -0.06453712284564972,
       0.01689239591360092};
@@ -262,14 +375,14 @@ inline Wide<X> erf_of_two(X x) {
 template <typename X>
 inline Wide<X> sigmoid(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
 template <typename X>
 inline Wide<X> softplus(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + math::log1p(s);
@@ -284,7 +397,7 @@ inline Wide<X> softplus(X x) {
 template <typename X>
 inline Wide<X> gauss(X x) {
   const Wide<X> t = -product(x, x);
-  return exponential(lifted(t)) * lift_back(t);
+  return math::exponential(lifted(t)) * lift_back(t);
 }
 
 // x, or the least number that times 3 is no infinity

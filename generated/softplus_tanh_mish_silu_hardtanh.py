@@ -251,7 +251,86 @@ extern "C" const char* softplus_tanh_mish_silu_hardtanh_backward_launch(const Ca
 CPU_SOURCE = r"""
 namespace math {
 
-using std::log1p;
+// That of up to 33 coefficients
+template <typename M, int N>
+inline M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#pragma GCC unroll 32
+  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
+inline float log1p(float x) {
+  return std::log1p(x);
+}
+__attribute__((always_inline)) inline double log1p(double x) {
+  constexpr double c[] = {0.6666666666666666, 0.4000000000000088, 0.28571428570803253, 0.22222222391794727,
+      0.18181795631498243, 0.15386240172447838, 0.13268760562036724, 0.1308675766695207};
+  const double u = 1.0 + x, v = u - 1.0, lost = (1.0 - (u - v)) + (x - v);
+  uint64_t bits;
+  memcpy(&bits, &u, sizeof(bits));
+  bits += 0x3ff0000000000000 - 0x3fe6a09e667f3bcd;  // for an m from root 1/2 to root 2
+  const uint64_t exponent = (bits >> 52) | 0x4330000000000000;
+  bits = (bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd;
+  double m, n;
+  memcpy(&m, &bits, sizeof(m));
+  memcpy(&n, &exponent, sizeof(n));
+  n -= 0x1p52 + 1023.0;
+  const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  const double small = std::fma(n, 1.9082149292705877e-10, lost / u);  // ln 2 in two
+  const double rest = s * std::fma(z, polynomial(c, z), half) + small;
+  const double y = std::fma(n, 0.69314718036912382, f - (half - rest));
+  const double special = x == -1.0 ? -INFINITY : x > 0.0 ? x : NAN;
+  return x == 0.0 ? x : x > -1.0 && x < INFINITY ? y : x == x ? special : x;
+}
 
 }  // namespace math
 
@@ -268,9 +347,9 @@ inline Wide<X> tanh_of_two(X x) {
       M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07),
       M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09),
       M(-6.355146496204461e-11)};
-  const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s);
+  const M bend = sizeof(M) == 8 ? -math::polynomial(fine, s) : polynomial(c, s);
   const Wide<X> near = ordered_sum(v, v * (s * bend));
-  const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
+  const Wide<X> e = math::exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
@@ -278,7 +357,7 @@ inline Wide<X> tanh_of_two(X x) {
 template <typename X>
 inline Wide<X> gate_of_two(Word<X> x, X t) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(lifted(t))), one = M(1);
+  const Wide<X> e = math::exponential(minus_size(lifted(t))), one = M(1);
   const Wide<X> y = x * ratio(t < M(0) ? e : one, one_plus(e)) * lift_back(t);
   return words(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
@@ -288,7 +367,8 @@ template <typename X>
 inline Wide<X> times_tanh_softplus_of_two(X x) {
   using M = Word<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n + M(2);
+  const Two<M> u = math::exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d = n +
+      M(2);
   const Wide<X> y = x * ratio(n, d) * lift_back(x);
   return words(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
@@ -298,7 +378,7 @@ template <typename X>
 inline Wide<X> times_tanh_softplus_slope_of_two(X x) {
   using M = Word<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
+  const Two<M> u = math::exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
       plus_two(n);
   const Two<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
   return ratio(n + ratio(rise, d), d) * lift_back(x);
@@ -314,14 +394,14 @@ inline M saturate(M x, M min, M max) {
 template <typename X>
 inline Wide<X> sigmoid(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   return ratio(x < M(0) ? e : Wide<X>(M(1)), one_plus(e));
 }
 
 template <typename X>
 inline Wide<X> softplus(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   const Wide<X> high = x < M(0) ? Wide<X>(M(0)) : Wide<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + math::log1p(s);
@@ -336,7 +416,7 @@ inline Wide<X> softplus(X x) {
 template <typename X>
 inline Wide<X> sigmoid_slope(X x) {
   using M = Word<X>;
-  const Wide<X> e = exponential(minus_size(x));
+  const Wide<X> e = math::exponential(minus_size(x));
   const Wide<X> r = ratio(Wide<X>(M(1)), one_plus(e));
   return e * r * r;
 }
@@ -345,7 +425,7 @@ inline Wide<X> sigmoid_slope(X x) {
 template <typename X>
 inline Wide<X> tanh_slope(X x) {
   using M = Word<X>;
-  const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
+  const Wide<X> t = minus_size(x) * M(2), e = math::exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
   return e * r * r * lift_back(t);
 }

@@ -125,6 +125,67 @@ extern "C" const char* subtract_tanh_subtract_backward_launch(const Call<3>& cal
 """
 
 CPU_SOURCE = r"""
+namespace math {
+
+// That of up to 33 coefficients
+template <typename M, int N>
+inline M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#pragma GCC unroll 32
+  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
+}  // namespace math
+
 namespace {
 
 template <typename X>
@@ -138,9 +199,9 @@ inline Wide<X> tanh_of_two(X x) {
       M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07),
       M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09),
       M(-6.355146496204461e-11)};
-  const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s);
+  const M bend = sizeof(M) == 8 ? -math::polynomial(fine, s) : polynomial(c, s);
   const Wide<X> near = ordered_sum(v, v * (s * bend));
-  const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
+  const Wide<X> e = math::exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
@@ -148,7 +209,7 @@ inline Wide<X> tanh_of_two(X x) {
 template <typename X>
 inline Wide<X> tanh_slope(X x) {
   using M = Word<X>;
-  const Wide<X> t = minus_size(x) * M(2), e = exponential(lifted(t));
+  const Wide<X> t = minus_size(x) * M(2), e = math::exponential(lifted(t));
   const Wide<X> r = ratio(Wide<X>(M(2)), one_plus(e));
   return e * r * r * lift_back(t);
 }

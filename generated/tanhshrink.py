@@ -135,6 +135,63 @@ extern "C" const char* tanhshrink_backward_launch(const Call<3>& call) { return 
 CPU_SOURCE = r"""
 namespace math {
 
+// That of up to 33 coefficients
+template <typename M, int N>
+inline M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+#pragma GCC unroll 32
+  for (int k = N - 2; k >= 0; --k) y = std::fma(y, x, c[k]);
+  return y;
+}
+
+constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
+
+// 2^n, of an n from -1022 to 1023
+inline double two_to(double n) {
+  const double shifted = n + TO_INTEGER;
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// v 2^n, rounded once: 2^n in two factors, as it may be subnormal
+inline double scaled_by(double v, double n) {
+  const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
+  return v * two_to(half) * two_to(n - half);
+}
+
+// e^(x + rest) as (hi + lo) 2^n
+struct Power {
+  double hi, lo, n;
+};
+__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
+  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
+      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
+      2.5105214474751413e-08, 2.0914685161418067e-09};
+  const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
+  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double lo = (r - (one - 1.0)) + more, hi = one + lo;
+  return {hi, lo - (hi - one), n};
+}
+
+// e^x, in double by that
+template <bool SUBNORMAL = true, typename X>
+inline Wide<X> exponential(X x) {
+  if constexpr (sizeof(Word<X>) == 8) {
+    const Two<double> t = x;
+    const Power e = power_of_e(t.hi, t.lo);
+    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+  } else {
+    return ::exponential<SUBNORMAL>(x);
+  }
+}
+
 inline float exp(float x) {
   constexpr float c[] = {1.0f, 1.0f, 0.49999991059303284f, 0.16666419804096222f, 0.041668228805065155f, 0.00837484560906887f, 0.0013836806174367666f};
   float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
@@ -145,7 +202,23 @@ inline float exp(float x) {
   const float y = polynomial(c, r) * power_of_two<float>(half) * power_of_two<float>(k - half);
   return x == x ? y : x;
 }
-inline double exp(double x) { return std::exp(x); }
+__attribute__((always_inline)) inline double exp(double x) {
+  const Power e = power_of_e(x, 0.0);
+  return scaled_by(e.hi, e.n);
+}
+
+inline float expm1(float x) {
+  constexpr float c[] = {1.0f, 0.5000000596046448f, 0.16666662693023682f, 0.041665319353342056f, 0.008333634585142136f, 0.0013997324276715517f, 0.00019841187167912722f};
+  const float near = x * polynomial(c, x), far = exp(x) - 1.0f;
+  return std::fabs(x) < 0.5f ? near : far;
+}
+__attribute__((always_inline)) inline double expm1(double x) {
+  const Power e = power_of_e(x < -40.0 ? -40.0 : x, 0.0);
+  const double half = two_to(e.n - 1.0);  // of 2^n, which may be infinite
+  const double low = half - 0.5, high = half * (e.hi - 1.0);
+  const double y = low + high, rest = std::fma(half, e.lo, high - (y - low));
+  return std::fabs(x) < 0x1p-54 ? x : 2.0 * (y + rest);
+}
 
 inline float tanh(float x) {
   constexpr float c[] = {-0.33333298563957214f, 0.13331958651542664f, -0.053786683827638626f, 0.02080538496375084f, -0.005905868019908667f};
@@ -153,7 +226,11 @@ inline float tanh(float x) {
   const float near = std::fma(t * s, polynomial(c, s), t), far = 1.0f - 2.0f / (exp(t + t) + 1.0f);
   return std::copysign(s < 0.36f ? near : far, x);
 }
-inline double tanh(double x) { return std::tanh(x); }
+__attribute__((always_inline)) inline double tanh(double x) {
+  const double e = expm1(-2.0 * std::fabs(x)), d = e + 2.0, q = -e / d;
+  const double rest = std::fma(-q, d, -e) - q * (e - (d - 2.0));
+  return std::copysign(std::fma(rest, 1.5 - 0.5 * d, q), x);  // about 1 / d, of a d from 1 to 2
+}
 
 }  // namespace math
 
@@ -175,9 +252,9 @@ inline Wide<X> tanh_of_two(X x) {
       M(-1.5734861799614973e-05), M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07),
       M(-2.3631394317179296e-07), M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09),
       M(-6.355146496204461e-11)};
-  const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s);
+  const M bend = sizeof(M) == 8 ? -math::polynomial(fine, s) : polynomial(c, s);
   const Wide<X> near = ordered_sum(v, v * (s * bend));
-  const Wide<X> e = exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
+  const Wide<X> e = math::exponential(minus_size(x) * M(2)), far = ratio(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
@@ -190,7 +267,7 @@ inline M tanh_shrink(M x) {
       M(0.00023911332841141452), M(-9.686926720553123e-05), M(3.9174286465576325e-05), M(-1.5734861799614973e-05),
       M(6.19352085593154e-06), M(-2.3250472081440946e-06), M(7.975228710658438e-07), M(-2.3631394317179296e-07),
       M(5.652480059872008e-08), M(-1.001293046608393e-08), M(1.1497985946032148e-09), M(-6.355146496204461e-11)};
-  if constexpr (sizeof(M) == 8) return s < M(1.5625) ? M(0) + x * (s * polynomial(fine, s)) : far;
+  if constexpr (sizeof(M) == 8) return s < M(1.5625) ? M(0) + x * (s * math::polynomial(fine, s)) : far;
   const M c[] = {M(0.3333333432674408), M(-0.1333332657814026), M(0.05396692827343941), M(-0.021858293563127518),
       M(0.008814364671707153), M(-0.0034663931000977755), M(0.00125079823192209), M(-0.0003682256501633674),
       M(7.378138980129734e-05), M(-7.177246970968554e-06)};

@@ -49,7 +49,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, str]:
     context = {"by_double": False, "table": "", "tested": "", "fitted": "", "two_words": True}
     each = "for (long i = 0; i < n; ++i)"
     text = ["#include <cmath>", "#include <cstdint>", fill("arithmetic.h.j2", context), "namespace math {"]
-    text += [*vectorised(kernels, True), "}"]
+    text += [*vectorised(kernels), "}"]
     text += [
         f'extern "C" void {name}_all(const double* __restrict x, double* __restrict y, long n) {{\n'
         f"  {each} y[i] = {within}::{function}(x[i]);\n}}"

@@ -42,7 +42,7 @@ LANGUAGES = {
 
 # in the order of their calls
 DEFINED = tuple(op for op in (*WORDS.values(), *OPS.values()) if op.body or op.name in SINGLES | LINKS)
-# what double computes by another function where it stands in for float on the CPU (`doubles`)
+# what double computes by another function on the CPU (`doubles`)
 TAIL_IN_DOUBLE = "return s < M(25) ? half_erfc(x) : bell * mills(s);"
 IN_DOUBLE = {"ndtr_tail": (TAIL_IN_DOUBLE, "return {m}normal_tail(-minus_size(x), bell);")}
 CALLS, WORD, OPEN = re.compile(r"(?<![}\w])(\w+)\("), re.compile(r"\bM\b"), re.compile(r"\bX\b")
@@ -144,23 +144,18 @@ def uniform(let: Let) -> str:
     return f"const double {let.name} = {printer.expr(let.value)};"
 
 
-def support(kernels: tuple[Kernel, ...], doubled: bool = False) -> tuple[str, ...]:
-    """The definitions of the table's own functions that kernels of one device call, in table order.
-
-    Args:
-        kernels: of a module.
-        doubled: whether double stands in for float, so that it has functions of its own (`doubles`).
-    """
+def support(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
+    """The definitions of the table's own functions that kernels of one device call, in table order."""
     device = kernels[0].device
     used = {
         kind: reached(
             (name for kernel in kernels if kernel.math is kind for name in operations(kernel)),
-            device, kind, doubled,
+            device, kind,
         )
         for kind in Math
     }  # fmt: skip
     kinds = {op: tuple(kind for kind in Math if op.name in used[kind]) for op in DEFINED}
-    return tuple(_functions(op, device, kinds[op], doubled) for op in DEFINED if kinds[op])
+    return tuple(_functions(op, device, kinds[op]) for op in DEFINED if kinds[op])
 
 
 def wide(kernel: Kernel) -> bool:
@@ -168,23 +163,22 @@ def wide(kernel: Kernel) -> bool:
     return any(ROWS[op].wide or op in WORDS or "Two<" in ROWS[op].body for op in operations(kernel))
 
 
-def reached(names: Iterable[str], device: Device, kind: Math, doubled: bool = False) -> frozenset[str]:
+def reached(names: Iterable[str], device: Device, kind: Math) -> frozenset[str]:
     """These operations, and those that their bodies call in kernels of a device and a math type."""
     found = frozenset(names)
-    more = {
-        name for op in found for name in CALLS.findall(_body(op, device, kind, doubled)) if name in ROWS
-    }
-    return found if more <= found else reached(found | more, device, kind, doubled)
+    more = {name for op in found for name in CALLS.findall(_body(op, device, kind)) if name in ROWS}
+    return found if more <= found else reached(found | more, device, kind)
 
 
-def _body(name: str, device: Device, kind: Math, doubled: bool) -> str:
+def _body(name: str, device: Device, kind: Math) -> str:
     single = SINGLES.get(name) if (device, kind) == (Device.CUDA, Math.FLOAT) else None
-    return single or LINKS.get(name) or _own(ROWS[name], doubled)
+    return single or LINKS.get(name) or _own(ROWS[name], device)
 
 
-def _own(op: Op, doubled: bool) -> str:
-    """The body of an operation, in which the CPU may have a function more in double."""
-    return op.body.replace(*IN_DOUBLE[op.name]) if doubled and op.name in IN_DOUBLE else op.body
+def _own(op: Op, device: Device) -> str:
+    """The body of an operation in the table; on the CPU double may take a function of `doubles` there."""
+    taken = device is Device.CPU and op.name in IN_DOUBLE
+    return op.body.replace(*IN_DOUBLE[op.name]) if taken else op.body
 
 
 def literal(value: float, kind: Math) -> str:
@@ -202,13 +196,12 @@ def literal(value: float, kind: Math) -> str:
     return repr(float(text)) + suffix
 
 
-def _functions(op: Op, device: Device, kinds: tuple[Math, ...], doubled: bool) -> str:
+def _functions(op: Op, device: Device, kinds: tuple[Math, ...]) -> str:
     """One function for every math type, or on CUDA one for float and one for double, under what it is."""
     language, open_ = LANGUAGES[device], op.wide or bool(OPEN.search(op.body))
     given = "X" if open_ else GENERIC
     returned = "Wide<X>" if op.wide else "Word<X>" if open_ else GENERIC
-    own = language.library if doubled else ""
-    body = LINKS.get(op.name) or _own(op, doubled).format(m=language.library, w=own)
+    body = LINKS.get(op.name) or _own(op, device).format(m=language.library)
     body = f"using M = Word<X>; {body}" if open_ and WORD.search(body) else body
     if device is Device.CPU or op.name not in SINGLES:
         texts = [_function(op, language, given, returned, body)]

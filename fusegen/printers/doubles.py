@@ -1,4 +1,4 @@
-"""What CPU kernels call for the math library where double stands in for float, so that loops vectorise.
+"""What CPU kernels call in double for the math library, so that loops vectorise.
 
 Branches are selections, and nothing is called: every function is inlined. exp, expm1, log1p and erf err by
 1.05 units in the last place at most, tanh by 1.7, erfc by 2.6 (`tests/test_doubles.py`).

@@ -1,8 +1,8 @@
 """What CPU kernels call in float for the math library, so that loops vectorise: a row a function.
 
 Branches are selections, so that a loop over them becomes vector instructions. Every function of a kernel is
-found in the namespace `math`: the ones below in float, those of `doubles` where double stands in for it,
-the standard library's else.
+found in the namespace `math`: the ones below in float, those of `doubles` in double, the standard library's
+else.
 
 Source: Cody and Waite 1980, Software Manual for the Elementary Functions, chapters 6 and 11; minimax
 polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
@@ -75,31 +75,17 @@ BODIES: dict[str, tuple[str, ...]] = {
 # fmt: on
 
 
-def vectorised(kernels: tuple[Kernel, ...], doubled: bool) -> tuple[str, ...]:
-    """The declarations in the namespace `math` that kernels need, each function's after those it calls.
-
-    Args:
-        kernels: of a module.
-        doubled: whether double stands in for float, so that it has functions of its own.
-    """
+def vectorised(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
+    """The declarations in the namespace `math` that kernels need, each function's after those it calls."""
     called = [(kernel.math, operations(kernel)) for kernel in kernels]
-    used = {name for kind, names in called for name in reached(names, Device.CPU, kind, doubled)}
+    used = {name for kind, names in called for name in reached(names, Device.CPU, kind)}
     found = {row.libm for row in OPS.values() if row.libm and row.name in used}
     found |= {row.libm for row in OPS.values() for name in used if f"{{m}}{row.libm}(" in ROWS[name].body}
     found -= {""}
-    if found & set(BODIES):
-        found.add("exp")
-    if not doubled:
-        own = (
-            f"{_single(name)}\ninline double {name}(double x) {{ return std::{name}(x); }}"
-            for name in BODIES
-            if name in found
-        )
-        return (*(f"using std::{name};" for name in sorted(found - set(BODIES))), *own)
     found |= {name for by in found for name in NEEDS.get(by, ())}
     needed = {
-        POLYNOMIAL: any("{w}polynomial" in ROWS[name].body for name in used),
-        POWER: (powers := any("{w}exponential" in ROWS[name].body for name in used))
+        POLYNOMIAL: any("{m}polynomial" in ROWS[name].body for name in used),
+        POWER: (powers := any("{m}exponential" in ROWS[name].body for name in used))
         or not found.isdisjoint(DOUBLES),
         ERRORS: (tail := "ndtr_tail" in used) or "erfc" in found,
         EXPONENTIAL: powers,
