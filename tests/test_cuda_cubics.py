@@ -38,7 +38,8 @@ from fusegen.pipeline import compilation
 from fusegen.render import Singles
 
 CROSSES = "chain: [mish, x * 1.3 - 0.4, exp(-x * x), silu, x - 0.5]\n"  # 0, and so does its slope
-BODIES = {"chained": CHAIN, "shrinks": SHRINKS, "crosses": CROSSES}
+BENDS = "chain: [x * 1.3 - 0.4, softsign, silu, mish, quick_gelu]\n"  # where it is 0, its slope has a kink
+BODIES = {"chained": CHAIN, "shrinks": SHRINKS, "crosses": CROSSES, "bends": BENDS}
 HALVES = (torch.float16, torch.bfloat16)
 GRAD = torch.tensor([1.0, -0.75, 1000.0])
 COMPUTES = "    double x[INPUTS], y[1];\n"  # begins what double does with what no polynomial gives
@@ -136,6 +137,14 @@ def test_double_computes_what_no_polynomial_gives(name: str, build: Callable[...
     [given] = looked_up_by(kernels.backward, grads, torch.ones(3))
     [exact] = looked_up_by(kernels.backward, grads.double(), torch.ones(3).double())
     assert not differences(given, exact.float()).any()
+
+
+def test_where_there_is_no_room_for_parts_double_computes(tmp_path: Path, extensions: Path) -> None:
+    module = compiled(tmp_path, "waves", "chain: [mish, sin(3000 * x), silu]\n")
+    assert module.CUDA_SOURCE.count("Singles::CUBICS") == 2
+    x = torch.linspace(-40, 40, 4001)
+    for given, exact in both(emulated(module, "waves", tmp_path), x):
+        agree(given, exact, 3)
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -66,10 +66,10 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     ways = {device: {kernel.singles[device] for kernel in both} for device in Device}
     singles = {device: not SIMPLE.issuperset(several) for device, several in ways.items()}
     settled, cuda = any(kernel.settled for kernel in both), ways[Device.CUDA]
-    fitted = not cuda.isdisjoint(FITTED)
-    polynomials = fitted or Singles.PIECES in cuda
+    cubics = not cuda.isdisjoint(FITTED)
+    polynomials = cubics or Singles.PIECES in cuda
     # of a slope that reads no scalar, too, what is not looked up with other ones
-    by_double = Singles.DOUBLE in cuda or (fitted and bool(texts.declared))
+    by_double = Singles.DOUBLE in cuda or (cubics and bool(texts.declared))
     shared |= {"table": looked_up, "tested": tested}
     shared["declared"] = texts.declared
     shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
@@ -85,7 +85,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "table": looked_up,
         "as_declared": bool(texts.declared) and (looked_up or Singles.DECLARED in cuda),
         "pieces": Singles.PIECES in cuda,
-        "cubics": fitted,
+        "cubics": cubics,
         "doubles": by_double,
     }
     on_cuda = {part: _part(f"{part}.cu.j2", shared | parts) if has else "" for part, has in parts.items()}
