@@ -3,8 +3,9 @@
     make measure            # on a GPU: writes the file, and this table into docs/cost.md
     python docs/predicted.py docs/library.json
 
-Both are shares of the speed of a copy of the same bytes. A kernel is predicted to be as fast as one unless
-its instructions take longer, what the chip's own functions wait included.
+Both are shares of the speed of a copy of what a formula reads and writes. A kernel is predicted to be as
+fast as one unless its instructions take longer, what the chip's own functions wait included, or unless a
+mask saves bytes.
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ def predicted(name: str, what: str, dtype: str) -> tuple[str, int, list[float]]:
     whole = share.slots
     if share.cost not in (TABLE, *CUBIC.values()) and bits == 16:
         whole += waits(kernel)
-    moved = bits / 8 * (len(text.inputs) + len(text.outputs))
-    return share.cost, share.slots, [min(1.0, budget * moved / whole) for budget in BUDGETS.values()]
+    moved = needed = bits / 8 * (len(text.inputs) + len(text.outputs))
+    if what == "backward" and compiled.mask:
+        needed = bits / 8 * (2 + 1 / 16)  # a byte for each vector in place of the elements
+    times = [max(needed, whole / budget) for budget in BUDGETS.values()]
+    return share.cost, share.slots, [moved / time for time in times]
 
 
 @click.command()

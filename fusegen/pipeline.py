@@ -50,6 +50,7 @@ from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import Table, beside, shipped
 from fusegen.library import Library, load
 from fusegen.lower import lower, notes, uniforms
+from fusegen.mask import masked
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
 from fusegen.printers import dump
@@ -308,6 +309,27 @@ class Compilation:
         )
 
     @cached_property
+    def masks(self) -> tuple[tuple[Kernel, Kernel], ...]:
+        """On CUDA the kernels of the bit that decides a gradient, and of what it decides; by math type.
+
+        None where a bit does not, or where results are not just computed.
+        """
+        if (*self.singles[Device.CUDA], *self.in_16_bits) != (Singles.COMPUTED,) * 2 + (None,) * 2:
+            return ()
+        found = tuple(filter(None, map(masked, self.one_way(True, Device.CUDA))))
+        return found if self.binding is Binding.STABLE else ()
+
+    @cached_property
+    def mask(self) -> render.MaskText | None:
+        """What the printers write of these."""
+        printers = [tuple(map(CppPrinter, pair)) for pair in self.masks]
+        if not printers:
+            return None
+        definitions = [printer.definition() for each in zip(*printers, strict=True) for printer in each]
+        bit, taken = printers[0]
+        return render.MaskText(tuple(definitions), bit.element(), taken.element())
+
+    @cached_property
     def texts(self) -> render.Texts:
         """What the printers write."""
         kernels = {device: self.kernels(device) for device in Device}
@@ -326,6 +348,7 @@ class Compilation:
                 "Backward", self.composed.inputs, self.gradient,
                 (_what_gradient(self.composed.inputs, grad, saved),),
             ),
+            mask=self.mask,
             functions={device: support(several) for device, several in called.items()},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
             declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),

@@ -83,6 +83,108 @@ extern "C" const char* softshrink_backward_launch(const Call<3>& call) { return 
 #endif
 """
 
+MASK_SOURCE = r"""
+// The gradient is one of two multiples of what comes in. Of a large tensor the forward pass keeps which, a bit an element
+// and a byte for each 16-byte vector, and the backward pass reads these instead of the elements.
+namespace {
+
+__device__ __forceinline__ float softshrink_mask(float x, float lambd) {
+  return x >= -lambd ? (x <= lambd ? 0.0f : 1.0f) : 1.0f;
+}
+
+__device__ __forceinline__ double softshrink_mask(double x, double lambd) {
+  return x >= -lambd ? (x <= lambd ? 0.0 : 1.0) : 1.0;
+}
+
+__device__ __forceinline__ float softshrink_backward_masked(float grad, float mask) {
+  return mask > 0.0f ? grad : 0.0f;
+}
+
+__device__ __forceinline__ double softshrink_backward_masked(double grad, double mask) {
+  return mask > 0.0 ? grad : 0.0;
+}
+
+constexpr int MASK_THREADS = 128;  // of a block; each computes a vector
+
+template <typename T, typename M>
+__global__ void __launch_bounds__(MASK_THREADS)
+    keep(const __grid_constant__ Call<2> call, int64_t vectors, uint8_t* mask, const Params<M> p) {
+  const int64_t i = int64_t(blockIdx.x) * MASK_THREADS + threadIdx.x;
+  if (i >= vectors) return;
+  Vector<T> v[2] = {static_cast<const Vector<T>*>(call.data[0])[i]};
+  uint32_t bits = 0;
+#pragma unroll
+  for (int e = 0; e < 16 / int(sizeof(T)); ++e) {
+    element<Forward>(v, e, p);
+    const M in[] = {load(v[0].at[e])};
+    M out[1];
+    out[0] = softshrink_mask(in[0], p.lambd);
+    bits |= uint32_t(out[0] > 0) << e;
+  }
+  static_cast<Vector<T>*>(call.data[1])[i] = v[1];
+  mask[i] = uint8_t(bits);
+}
+
+template <typename T, typename M>
+__global__ void __launch_bounds__(MASK_THREADS)
+    take(const __grid_constant__ Call<3> call, int64_t vectors, uint8_t* mask, const Params<M>) {
+  const int64_t i = int64_t(blockIdx.x) * MASK_THREADS + threadIdx.x;
+  if (i >= vectors) return;
+  Vector<T> v = static_cast<const Vector<T>*>(call.data[0])[i];
+  const uint32_t bits = mask[i];
+#pragma unroll
+  for (int e = 0; e < 16 / int(sizeof(T)); ++e) {
+    const M in[] = {load(v.at[e]), M(bits >> e & 1)};
+    M out[1];
+    out[0] = softshrink_backward_masked(in[0], in[1]);
+    store(v.at[e], out[0]);
+  }
+  static_cast<Vector<T>*>(call.data[2])[i] = v;
+}
+
+// The two of them, for the launch below.
+struct Keep {
+  template <typename T, typename M>
+  static constexpr auto kernel = keep<T, M>;
+};
+struct Take {
+  template <typename T, typename M>
+  static constexpr auto kernel = take<T, M>;
+};
+
+template <class Way, typename T, typename M, int N>
+cudaError_t launch_masked(const Call<N>& call, uint8_t* mask) {
+  const auto kernel = Way::template kernel<T, M>;
+  const int64_t vectors = call.numel / (16 / sizeof(T));
+  const unsigned blocks = unsigned((vectors + MASK_THREADS - 1) / MASK_THREADS);
+  kernel<<<blocks, MASK_THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, mask, params<M>(call));
+  return cudaGetLastError();
+}
+
+// Dense tensors in whole vectors, with their mask.
+template <class Way, int N>
+const char* launched_masked(const Call<N>& call, void* mask) {
+  const OnDevice here(call.device);
+  cudaError_t error = here.error;
+  if (error == cudaSuccess) switch (call.dtype) {
+      case 6: error = launch_masked<Way, float, float>(call, static_cast<uint8_t*>(mask)); break;  // float32
+      case 5: error = launch_masked<Way, __half, float>(call, static_cast<uint8_t*>(mask)); break;  // float16
+      case 15: error = launch_masked<Way, __nv_bfloat16, float>(call, static_cast<uint8_t*>(mask)); break;  // bfloat16
+      case 7: error = launch_masked<Way, double, double>(call, static_cast<uint8_t*>(mask)); break;  // float64
+    }
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+}  // namespace
+
+#ifndef WITHOUT_FORWARD
+extern "C" const char* softshrink_forward_masked_launch(const Call<2>& call, void* mask) { return launched_masked<Keep>(call, mask); }
+#endif
+#ifndef WITHOUT_BACKWARD
+extern "C" const char* softshrink_backward_masked_launch(const Call<3>& call, void* mask) { return launched_masked<Take>(call, mask); }
+#endif
+"""
+
 CPU_SOURCE = r"""
 namespace {
 
@@ -160,6 +262,8 @@ def softshrink(x, lambd=0.5, inplace=False, *, out=None):
     if are_transforms_active() or forward_ad._current_level >= 0:
         return Forward.apply(x, lambd)
     if x.requires_grad and torch.is_grad_enabled():
+        if x.is_cuda and x.numel() >= LARGE:
+            return Masked.apply(x, lambd)
         return WITH_GRADIENT(x, lambd)
     return FORWARD(x, lambd)
 
@@ -270,6 +374,26 @@ class Backward(torch.autograd.Function):
     @staticmethod
     def vmap(info, in_dims, *arguments):
         return batched(Backward.apply, in_dims, arguments)
+
+
+class Masked(torch.autograd.Function):
+    """The kernel on a large tensor, which keeps in a mask what a gradient needs to know of each element, a bit."""
+
+    @staticmethod
+    def forward(ctx, x, lambd):
+        output, mask = FORWARD_MASKED(x, lambd)
+        ctx.save_for_backward(x, mask)
+        ctx.params = (lambd,)
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):
+        saved, mask = ctx.saved_tensors
+        if torch.is_grad_enabled() or transformed():
+            gradient = Backward.apply(grad, saved, *ctx.params)
+        else:
+            gradient = BACKWARD_MASKED(grad, saved, *ctx.params, mask)
+        return gradient, None
 
 
 class InPlace(torch.autograd.Function):
@@ -942,12 +1066,16 @@ BINDING_SOURCE = r"""
 
 extern "C" const char* softshrink_forward_launch(const Call<2>& call);
 extern "C" const char* softshrink_backward_launch(const Call<3>& call);
+extern "C" const char* softshrink_forward_masked_launch(const Call<2>& call, void* mask);
+extern "C" const char* softshrink_backward_masked_launch(const Call<3>& call, void* mask);
 
 #ifdef ON_CUDA
 extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t device, void** stream);
 const auto device_type = aoti_torch_device_type_cuda;
+constexpr bool KEEPS_MASKS = true;
 #else
 const auto device_type = aoti_torch_device_type_cpu;
+constexpr bool KEEPS_MASKS = false;
 #endif
 
 namespace {
@@ -998,34 +1126,88 @@ int64_t describe(Call<N>& call, const Tensor* tensor, int count) {
   return int64_t(aoti_torch_dtype_element_size(call.dtype));
 }
 
-// A kernel as the dispatcher calls it: inputs, scalars and given outputs in, new outputs out; the tensors
-// on the stack are ours to release.
-template <int IN, int OUT, const char* (*LAUNCH)(const Call<IN + OUT>&), bool GIVEN>
-void boxed(StableIValue* stack, uint64_t, uint64_t) {
-  constexpr int N = IN + OUT, PARAMS = 1;
+Tensor new_tensor(int64_t dim, const int64_t* size, const int64_t* stride, int32_t dtype, int32_t device) {
+  AtenTensorHandle made = nullptr;
+  const int32_t type = device_type();
+  check(aoti_torch_empty_strided(dim, size, stride, dtype, type, device, &made) == 0, "out of memory");
+  return Tensor(made);
+}
+
+// What a kernel is called with: inputs, scalars and given outputs off the stack, whose tensors are ours to release,
+// and new outputs.
+template <int IN, int OUT, bool GIVEN>
+struct Operands {
+  static constexpr int N = IN + OUT, PARAMS = 1;
   Call<N> call{};
   Tensor tensor[N];
-  View view[N];
-  for (int k = 0; k < (GIVEN ? N : IN); ++k)
-    tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
-  std::memcpy(call.param, stack + IN, sizeof(call.param));
-  const int64_t bytes = describe(call, tensor, GIVEN ? N : IN);
-  for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
-  const Shape shape = plan<IN>(call, view, GIVEN, bytes);
-  for (int k = GIVEN ? N : IN; k < N; ++k) {
-    AtenTensorHandle made = nullptr;
-    const int32_t type = device_type();
-    check(aoti_torch_empty_strided(shape.dim, shape.size, shape.stride, call.dtype, type, call.device, &made) == 0,
-          "out of memory");
-    tensor[k].reset(made);
-    view[k] = view_of(tensor[k]);
-    expect_writes(view[k], call.numel * bytes);
+  int64_t bytes;  // of an element
+
+  explicit Operands(const StableIValue* stack) {
+    View view[N];
+    for (int k = 0; k < (GIVEN ? N : IN); ++k)
+      tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
+    std::memcpy(call.param, stack + IN, sizeof(call.param));
+    bytes = describe(call, tensor, GIVEN ? N : IN);
+    for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
+    const Shape shape = plan<IN>(call, view, GIVEN, bytes);
+    for (int k = GIVEN ? N : IN; k < N; ++k) {
+      tensor[k] = new_tensor(shape.dim, shape.size, shape.stride, call.dtype, call.device);
+      view[k] = view_of(tensor[k]);
+      expect_writes(view[k], call.numel * bytes);
+    }
+    point(call, view);
   }
-  point(call, view);
-  const char* error = call.numel > 0 ? LAUNCH(call) : nullptr;
+};
+
+void put(StableIValue* stack, Tensor& tensor) { *stack = reinterpret_cast<StableIValue>(tensor.release()); }
+
+// A kernel as the dispatcher calls it.
+template <int IN, int OUT, const char* (*LAUNCH)(const Call<IN + OUT>&), bool GIVEN>
+void boxed(StableIValue* stack, uint64_t, uint64_t) {
+  Operands<IN, OUT, GIVEN> of(stack);
+  const char* error = of.call.numel > 0 ? LAUNCH(of.call) : nullptr;
   check(error == nullptr, error);
-  for (int k = IN; k < N && !GIVEN; ++k) stack[k - IN] = reinterpret_cast<StableIValue>(tensor[k].release());
+  for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
 }
+
+// A mask has a byte for each 16-byte vector of dense tensors on a GPU, and none where these do not come in whole ones.
+template <int IN>
+int64_t mask_size(const Operands<IN, 1, false>& of) {
+  const int64_t bytes = of.call.numel * of.bytes;
+  return KEEPS_MASKS && of.call.dense && of.call.aligned && bytes % 16 == 0 ? bytes / 16 : 0;
+}
+
+// Launches the kernel with a mask, or the other where the mask is not one of such tensors.
+template <auto LAUNCH, auto MASKED_LAUNCH, int IN>
+void launch_with(const Operands<IN, 1, false>& of, const Tensor& mask) {
+  if (of.call.numel == 0) return;
+  const View bits = view_of(mask);
+  const char* error = nullptr;
+  const bool fits = bits.dim == 1 && bits.size[0] > 0 && bits.size[0] == mask_size(of);
+  if constexpr (KEEPS_MASKS) error = fits ? MASKED_LAUNCH(of.call, const_cast<void*>(bits.data)) : LAUNCH(of.call);
+  else error = LAUNCH(of.call);
+  check(error == nullptr, error);
+}
+
+#ifndef WITHOUT_FORWARD
+void forward_masked(StableIValue* stack, uint64_t, uint64_t) {
+  Operands<1, 1, false> of(stack);
+  const int64_t size = mask_size(of), stride = 1;
+  Tensor mask = new_tensor(1, &size, &stride, aoti_torch_dtype_uint8(), of.call.device);
+  launch_with<softshrink_forward_launch, softshrink_forward_masked_launch>(of, mask);
+  put(stack, of.tensor[1]);
+  put(stack + 1, mask);
+}
+#endif
+
+#ifndef WITHOUT_BACKWARD
+void backward_masked(StableIValue* stack, uint64_t, uint64_t) {
+  Operands<2, 1, false> of(stack);
+  const Tensor mask(reinterpret_cast<AtenTensorHandle>(stack[2 + of.PARAMS]));
+  launch_with<softshrink_backward_launch, softshrink_backward_masked_launch>(of, mask);
+  put(stack, of.tensor[2]);
+}
+#endif
 
 const bool registered = [] {
   TorchLibraryHandle library;
@@ -1037,6 +1219,12 @@ const bool registered = [] {
 #ifndef WITHOUT_BACKWARD
   aoti_torch_library_impl(library, "softshrink_backward", boxed<2, 1, softshrink_backward_launch, false>);
   aoti_torch_library_impl(library, "softshrink_backward_out", boxed<2, 1, softshrink_backward_launch, true>);
+#endif
+#ifndef WITHOUT_FORWARD
+  aoti_torch_library_impl(library, "softshrink_forward_masked", forward_masked);
+#endif
+#ifndef WITHOUT_BACKWARD
+  aoti_torch_library_impl(library, "softshrink_backward_masked", backward_masked);
 #endif
   return true;
 }();
@@ -1054,7 +1242,7 @@ CPU_ISA = {
 CUDA_FLAGS = ["-O3", "--fmad=false"]  # every operation rounds once, as written
 BINDING_TEXTS = [CALL_SOURCE, LAYOUT_SOURCE, BINDING_SOURCE]
 CPU_TEXTS = [*BINDING_TEXTS, ARITHMETIC_SOURCE, CPU_PRELUDE, CPU_SOURCE]
-CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + LAUNCH_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
+CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + LAUNCH_SOURCE + CUDA_PRELUDE + CUDA_SOURCE + MASK_SOURCE
 
 
 class Explained:
@@ -1177,6 +1365,12 @@ def register(namespace):
             library.impl(name, first_use(operator, inputs, kernel, namespace), "CompositeExplicitAutograd")
             torch.library.register_fake(operator, shaped_like(inputs, made, outputs - made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
+    library.define("softshrink_forward_masked(Tensor x, float lambd) -> (Tensor, Tensor)")
+    library.define("softshrink_backward_masked(Tensor grad, Tensor x, float lambd, Tensor mask) -> Tensor")
+    for kernel, inputs, fake in (("forward", 1, with_mask), ("backward", 2, shaped_like(2, 1, 0))):
+        operator = getattr(operators, f"softshrink_{kernel}_masked").default
+        library.impl(operator.name(), first_use(operator, inputs, kernel, namespace), "CompositeExplicitAutograd")
+        torch.library.register_fake(operator, fake, lib=library)
     torch.library.register_vmap(operators.softshrink.default, vectorized(operators.softshrink.default), lib=library)
     return operators
 
@@ -1207,6 +1401,11 @@ def shaped_like(inputs, outputs, given):
         return tuple(made) if outputs > 1 else made[0] if made else None
 
     return fake
+
+
+def with_mask(x, *params):
+    """What the forward pass with a mask returns, without the elements."""
+    return torch.empty_like(x), x.new_empty(x.numel() * x.element_size() // 16, dtype=torch.uint8)
 
 
 def vectorized(function):
@@ -1279,4 +1478,6 @@ OPERATORS = register(f"softshrink_{digest(repr((CPU_TEXTS, CUDA_TEXT)))}")
 OPERATOR = OPERATORS.softshrink.default
 FORWARD, FORWARD_OUT = OPERATORS.softshrink_forward.default._op, OPERATORS.softshrink_forward_out.default._op
 BACKWARD, BACKWARD_OUT = OPERATORS.softshrink_backward.default._op, OPERATORS.softshrink_backward_out.default._op
+FORWARD_MASKED, BACKWARD_MASKED = OPERATORS.softshrink_forward_masked.default._op, OPERATORS.softshrink_backward_masked.default._op
+LARGE = 4_194_304  # elements from which a mask gains more than it takes to allocate
 WITH_GRADIENT = super(torch.autograd.Function, Forward).apply  # for plain tensors, all that apply does

@@ -1761,32 +1761,47 @@ int64_t describe(Call<N>& call, const Tensor* tensor, int count) {
   return int64_t(aoti_torch_dtype_element_size(call.dtype));
 }
 
-// A kernel as the dispatcher calls it: inputs, scalars and given outputs in, new outputs out; the tensors
-// on the stack are ours to release.
-template <int IN, int OUT, const char* (*LAUNCH)(const Call<IN + OUT>&), bool GIVEN>
-void boxed(StableIValue* stack, uint64_t, uint64_t) {
-  constexpr int N = IN + OUT, PARAMS = 0;
+Tensor new_tensor(int64_t dim, const int64_t* size, const int64_t* stride, int32_t dtype, int32_t device) {
+  AtenTensorHandle made = nullptr;
+  const int32_t type = device_type();
+  check(aoti_torch_empty_strided(dim, size, stride, dtype, type, device, &made) == 0, "out of memory");
+  return Tensor(made);
+}
+
+// What a kernel is called with: inputs, scalars and given outputs off the stack, whose tensors are ours to release,
+// and new outputs.
+template <int IN, int OUT, bool GIVEN>
+struct Operands {
+  static constexpr int N = IN + OUT, PARAMS = 0;
   Call<N> call{};
   Tensor tensor[N];
-  View view[N];
-  for (int k = 0; k < (GIVEN ? N : IN); ++k)
-    tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
-  const int64_t bytes = describe(call, tensor, GIVEN ? N : IN);
-  for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
-  const Shape shape = plan<IN>(call, view, GIVEN, bytes);
-  for (int k = GIVEN ? N : IN; k < N; ++k) {
-    AtenTensorHandle made = nullptr;
-    const int32_t type = device_type();
-    check(aoti_torch_empty_strided(shape.dim, shape.size, shape.stride, call.dtype, type, call.device, &made) == 0,
-          "out of memory");
-    tensor[k].reset(made);
-    view[k] = view_of(tensor[k]);
-    expect_writes(view[k], call.numel * bytes);
+  int64_t bytes;  // of an element
+
+  explicit Operands(const StableIValue* stack) {
+    View view[N];
+    for (int k = 0; k < (GIVEN ? N : IN); ++k)
+      tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
+    bytes = describe(call, tensor, GIVEN ? N : IN);
+    for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
+    const Shape shape = plan<IN>(call, view, GIVEN, bytes);
+    for (int k = GIVEN ? N : IN; k < N; ++k) {
+      tensor[k] = new_tensor(shape.dim, shape.size, shape.stride, call.dtype, call.device);
+      view[k] = view_of(tensor[k]);
+      expect_writes(view[k], call.numel * bytes);
+    }
+    point(call, view);
   }
-  point(call, view);
-  const char* error = call.numel > 0 ? LAUNCH(call) : nullptr;
+};
+
+void put(StableIValue* stack, Tensor& tensor) { *stack = reinterpret_cast<StableIValue>(tensor.release()); }
+
+// A kernel as the dispatcher calls it.
+template <int IN, int OUT, const char* (*LAUNCH)(const Call<IN + OUT>&), bool GIVEN>
+void boxed(StableIValue* stack, uint64_t, uint64_t) {
+  Operands<IN, OUT, GIVEN> of(stack);
+  const char* error = of.call.numel > 0 ? LAUNCH(of.call) : nullptr;
   check(error == nullptr, error);
-  for (int k = IN; k < N && !GIVEN; ++k) stack[k - IN] = reinterpret_cast<StableIValue>(tensor[k].release());
+  for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
 }
 
 const bool registered = [] {

@@ -72,10 +72,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Emulated:
-    """A module's CUDA text as a library of the CPU: forward, and backward."""
+    """A module's CUDA text as a library of the CPU: forward, backward, and the launches with a mask."""
 
     forward: Kernel
     backward: Kernel
+    masked: tuple[Any, ...]
 
 
 def width(dtype: torch.dtype) -> int:
@@ -134,8 +135,9 @@ def emulated(
     """
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", module.CUDA_TEXT)
     text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
-    # what is looked up is filled, and a table of results staged
-    assert (launches, staged) == (1 + ("filled" in text) + ("staged" in text), "staged" in text)
+    # what is looked up is filled, a table of results staged, and a mask kept
+    more = sum(word in text for word in ("filled", "staged", "launch_masked"))
+    assert (launches, staged) == (1 + more, "staged" in text)
     if not own:
         rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}}}" for chip, by in CHIPS.items())
         text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
@@ -164,7 +166,11 @@ def emulated(
         state.chip = min(CHIPS)
         kernels.append(Kernel(launch, call, inputs, outputs, state))
     assert list((ctypes.c_size_t * len(mirrored)).in_dll(loaded, "layout")) == mirrored
-    return Emulated(*kernels)
+    masked = [f"{name}_{which}_masked_launch" for which in ("forward", "backward")]
+    found = tuple(getattr(loaded, launch) for launch in masked if "launch_masked" in text)
+    for launch in found:
+        launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
+    return Emulated(*kernels, found)
 
 
 class Guarded:

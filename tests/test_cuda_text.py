@@ -35,7 +35,7 @@ CHIPS = ("80", "90", "100")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 # how the names of what computes in double are mangled: an instance for it, and what fills a table
-DOUBLE = re.compile(r"(?:For|Back)wardEdd|4fillI|3fitI")
+DOUBLE = re.compile(r"(?:For|Back)wardEdd|4(?:keep|take)Idd|4fillI|3fitI")
 LOOKS_UP = re.compile(r"8LookedUpI|6stagedI")
 TESTED = re.compile(r"6TestedI")  # which hands scalars to the function that does
 HANDED = {"ld.param.f64", "st.param.f64"}
@@ -100,7 +100,7 @@ def vectors(name: str) -> int:
                 instances *= 2  # computed with other scalars
             instances += table in FILLED
             count += (2 if bits == "16" else 1) * instances + ((functor, table) in STAGED)
-    return count
+    return count + KERNELS * ELEMENTS * hasattr(generated(name), "MASK_SOURCE")
 
 
 def grouped(texts: dict[str, str]) -> str:

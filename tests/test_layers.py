@@ -19,7 +19,7 @@ GROUND, ROOM, LIBRARY, PIPELINE, BUILT, RUNS, CLI = 1, 2, 3, 4, 5, 6, 7
 FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten"), GROUND),
-    **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "pieces", "values"), GROUND),
+    **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces", "values"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
     "library": LIBRARY,

@@ -16,8 +16,9 @@ import jinja2.meta
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.launch import MOST_THREADS
+from fusegen.mask import LARGE
 from fusegen.render import python
-from fusegen.render.texts import Binding, Halves, KernelText, Share, Singles, Texts
+from fusegen.render.texts import Binding, Halves, KernelText, MaskText, Share, Singles, Texts
 from fusegen.spec import Spec
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Binding",
     "Halves",
     "KernelText",
+    "MaskText",
     "Share",
     "Singles",
     "Texts",
@@ -59,6 +61,8 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "dtypes": python.either(spec.dtypes),
         "most_threads": MOST_THREADS,
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
+        "mask": texts.mask,
+        "from_output": texts.from_output,
     }
     both = (texts.forward, texts.backward)
     halves = {kernel.halves for kernel in both}
@@ -103,6 +107,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "launch": fill("launch.cu.j2", _launches(both) | {"table": looked_up}),
         "cuda_prelude": fill("prelude.cu.j2", on[Device.CUDA]),
         "cuda": _kernels(Device.CUDA, texts, on[Device.CUDA]),
+        "mask": fill("mask.cu.j2", shared) if texts.mask else "",
         "cpu_prelude": fill("prelude.cpp.j2", on[Device.CPU]),
         "cpu": _kernels(Device.CPU, texts, on[Device.CPU]),
         "binding": fill(BINDINGS[binding], shared | {"kernels": _functions(spec, texts)}),
@@ -116,6 +121,7 @@ def module(spec: Spec, texts: Texts, binding: Binding) -> str:
         "digest": spec.digest,
         "build_options": binding.options,
         "classic": binding is Binding.PYBIND,
+        "large": LARGE,
         "summary": spec.summary,
         "source": spec.source,
         "notation": texts.notation,

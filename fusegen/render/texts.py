@@ -89,6 +89,21 @@ class KernelText:
 
 
 @dataclass(frozen=True, slots=True)
+class MaskText:
+    """What the printers wrote of a gradient that a bit of each element decides.
+
+    Attributes:
+        definitions: the functions of the bit and of the gradient in each math type.
+        bit: the statement that calls the first.
+        taken: the statement that calls the second.
+    """
+
+    definitions: tuple[str, ...]
+    bit: str
+    taken: str
+
+
+@dataclass(frozen=True, slots=True)
 class Texts:
     """What the printers wrote for one spec.
 
@@ -96,6 +111,7 @@ class Texts:
         notation: the formula in mathematical notation.
         counts: a line for each kernel that counts its operations.
         forward, backward: the kernels.
+        mask: what large tensors have in place of the gradient's kernel on CUDA, if a bit decides it.
         functions: per device, the functions of the table that the kernels call.
         scalars: the names of the scalars that the kernels read.
         declared: the values that the spec gives to its scalars, in C++.
@@ -114,6 +130,7 @@ class Texts:
     counts: tuple[str, ...]
     forward: KernelText
     backward: KernelText
+    mask: MaskText | None
     functions: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
     declared: tuple[str, ...]

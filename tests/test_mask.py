@@ -1,0 +1,274 @@
+"""Gradients that a bit of each element decides: in emulation, without a GPU, and on one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Workshop
+from emulated import Emulated, Guarded, Kernel, emulated, run, width
+from emulated import defined as defined
+from kernels import DTYPES, NAMES, assert_same, function, generated, patterns, scalars
+from kernels import extensions as extensions
+from torch import Tensor
+
+from fusegen.ir import Call, Const, Device, Let, Math, Ref
+from fusegen.ir import Kernel as Formula
+from fusegen.mask import masked
+from fusegen.pipeline import compilation
+
+MASKED = [name for name in NAMES if "MASK_SOURCE" in vars(generated(name))]
+KINKS = (-3.0, 3.0, -2.5, 2.5, -1.0, 1.0, 6.0, -0.5, 0.5, 20.0)
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.3, torch.inf, -torch.inf, torch.nan)
+EXPANDED = "chain: [relu, 'x * 3', 'clamp(x, 1, 2)']\n"
+LARGE = 2**22
+GPP = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+X, GRAD, A = Ref("x"), Ref("grad"), Ref("a")
+ZERO, ONE = Const(0.0), Const(1.0)
+POSITIVE = Call("gt", (X, ZERO))
+
+
+def where(condition: Call, value: Any, other: Any) -> Call:
+    return Call("where", (condition, value, other))
+
+
+def gradient(result: Any, *lets: Let) -> Formula:
+    return Formula("f_backward", Device.CUDA, Math.FLOAT, ("grad", "x"), ("a",), lets, (result,))
+
+
+def test_what_a_gradient_does_by_a_bit() -> None:
+    assert MASKED == [
+        "clamp_scale_clamp_divide", "hardshrink", "hardsigmoid", "hardsigmoid_keras", "hardtanh",
+        "leaky_relu", "relu", "relu6", "rrelu", "softshrink", "threshold",
+    ]  # fmt: skip
+
+
+def test_a_gradient_falls_in_two() -> None:
+    scaled = Let("scaled", Call("mul", (GRAD, A)))
+    inner = Let("inner", where(Call("lt", (X, A)), Ref("scaled"), ZERO))
+    found = masked(gradient(where(POSITIVE, Ref("inner"), ZERO), scaled, inner))
+    assert found is not None
+    bit, taken = found
+    assert (bit.name, bit.inputs, bit.params, bit.lets) == ("f_mask", ("x",), ("a",), ())
+    assert bit.results == (where(POSITIVE, where(Call("lt", (X, A)), ONE, ZERO), ZERO),)
+    assert (taken.name, taken.inputs, taken.lets) == ("f_backward_masked", ("grad", "mask"), (scaled,))
+    assert taken.results == (where(Call("gt", (Ref("mask"), ZERO)), Ref("scaled"), ZERO),)
+
+
+HALF = Call("mul", (GRAD, Const(0.5)))
+UNLIKE = {
+    "three multiples": where(POSITIVE, GRAD, where(Call("lt", (X, A)), HALF, ZERO)),
+    "one multiple": HALF,
+    "a multiple that reads the element": where(POSITIVE, Call("mul", (GRAD, X)), ZERO),
+    "a condition on what comes in": where(Call("gt", (GRAD, ZERO)), GRAD, ZERO),
+    "a product with the choice": Call("mul", (GRAD, where(POSITIVE, ONE, ZERO))),
+}
+
+
+@pytest.mark.parametrize("result", UNLIKE.values(), ids=UNLIKE)
+def test_what_a_bit_does_not_decide(result: Any) -> None:
+    assert masked(gradient(result)) is None
+
+
+def test_a_name_of_the_spec_is_no_mask() -> None:
+    taken = replace(gradient(where(POSITIVE, GRAD, Call("mul", (GRAD, Ref("mask"))))), params=("mask",))
+    assert masked(taken) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "formula: x * clamp(x, 0, 1)",  # the gradient reads x
+        "inputs: {x: {}, y: {}}\nformula: relu(x) + y",  # two tensors
+        "chain: [relu, sigmoid]",
+    ],
+)
+def test_other_modules_have_no_mask(body: str, workshop: Workshop) -> None:
+    assert "MASK_SOURCE" not in compilation(workshop.spec("other", body)).module
+
+
+def test_a_chain_may_have_one(workshop: Workshop) -> None:
+    assert "MASK_SOURCE" in compilation(workshop.spec("expanded", EXPANDED)).module
+
+
+# In emulation
+
+
+@pytest.fixture(scope="module")
+def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
+    """A function from the name of a committed module to its emulation, compiled once."""
+    folder, made = tmp_path_factory.mktemp("masked"), dict[str, Emulated]()
+
+    def get(name: str) -> Emulated:
+        if name not in made:
+            made[name] = emulated(generated(name), name, folder, len(scalars(name)[0]))
+        return made[name]
+
+    return get
+
+
+def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:
+    """A kernel that is launched with a mask."""
+    return replace(kernel, launch=lambda call: launch(call, mask.values.data_ptr()))
+
+
+@GPP
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("vectors", [1, 127, 129, 1000])
+def test_the_gradient_is_what_it_is_without_a_mask(
+    name: str, dtype: torch.dtype, vectors: int, emulate: Callable[[str], Emulated]
+) -> None:
+    """And the element is not read again: NaN stands in its place."""
+    both = emulate(name)
+    keep, take = both.masked
+    every = patterns(dtype, 2**14, KINKS)
+    torch.manual_seed(vectors)
+    x = every[torch.randint(len(every), (vectors * width(dtype),))]
+    special = torch.tensor(SPECIAL, dtype=dtype)
+    grad = special[torch.randint(len(special), x.shape)]
+    mask = Guarded(vectors, torch.uint8)
+    for params in scalars(name):
+        [y] = run(with_mask(both.forward, keep, mask), x, params=params)
+        assert_same(y, run(both.forward, x, params=params)[0], x)
+        saved = y if generated(name).OPERATORS.__name__.startswith("relu_") else x
+        unread = torch.full_like(x, torch.nan)
+        [given] = run(with_mask(both.backward, take, mask), grad, unread, params=params)
+        assert_same(given, run(both.backward, grad, saved, params=params)[0], grad, x)
+        mask.check()
+
+
+# On the CPU, which keeps no mask
+
+
+@pytest.mark.parametrize("name", ["relu", "hardtanh"])
+def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> None:
+    module, [params, *_] = generated(name), scalars(name)
+    x = torch.randn(64)
+    y, mask = module.FORWARD_MASKED(x, *params)
+    assert_same(y, module.FORWARD(x, *params), x)
+    assert mask.numel() == 0
+    saved, grad = y if name == "relu" else x, torch.randn(64)
+    ours = module.BACKWARD_MASKED(grad, saved, *params, mask)
+    assert_same(ours, module.BACKWARD(grad, saved, *params), grad, x)
+
+
+# On a GPU
+
+
+def both_gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Through autograd, as large tensors have it, and without a mask."""
+    module, [params, *_] = generated(name), scalars(name)
+    leaf = x.detach().requires_grad_()
+    y = function(name)(leaf)
+    assert (y.grad_fn.name() == "MaskedBackward") == (x.numel() >= LARGE)
+    [ours] = torch.autograd.grad(y, leaf, grad)
+    saved = y.detach() if name == "relu" else x
+    return ours, module.BACKWARD(grad, saved, *params)
+
+
+@pytest.mark.gpu
+@GPU
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", MASKED)
+def test_a_large_gradient_is_what_it_is_without_a_mask_on_a_gpu(
+    name: str, dtype: torch.dtype, extensions: Path
+) -> None:
+    every = patterns(dtype, LARGE, KINKS, "cuda")
+    x = every[: len(every) // 16 * 16]
+    special = torch.tensor(SPECIAL, dtype=dtype, device="cuda")
+    grad = special[torch.randint(len(special), x.shape, device="cuda")]
+    assert_same(*both_gradients(name, x, grad), grad, x)
+
+
+LAID: dict[str, Callable[[Tensor], Tensor]] = {
+    "not in whole vectors": lambda x: x[: LARGE + 1],
+    "unaligned": lambda x: x[1:],
+    "transposed": lambda x: x[: 2**24].view(2**10, 2**14).t(),
+    "every other": lambda x: x[::2],
+    "channels last": lambda x: x[: 2**24].view(2**5, 2**10, 2**9).transpose(1, 2),
+    "overlapping": lambda x: x[: LARGE // 2].expand(2, -1),
+}
+
+
+@pytest.mark.gpu
+@GPU
+@pytest.mark.parametrize("kind", LAID)
+@pytest.mark.parametrize("name", ["relu", "leaky_relu"])
+def test_tensors_of_any_layout_have_their_gradient_on_a_gpu(kind: str, name: str, extensions: Path) -> None:
+    x = LAID[kind](torch.randn(2**24 + 4, device="cuda"))
+    for grad in (torch.randn(x.shape, device="cuda"), torch.ones(1, device="cuda").expand_as(x)):
+        assert_same(*both_gradients(name, x, grad), grad, x)
+    across = torch.randn(x.shape[::-1], device="cuda").permute(*reversed(range(x.dim())))
+    assert_same(*both_gradients(name, x, across), across, x)
+
+
+@pytest.mark.gpu
+@GPU
+def test_a_bit_of_each_element_is_what_is_kept_on_a_gpu(extensions: Path) -> None:
+    module = generated("relu6")
+    for dtype in DTYPES:
+        x = torch.randn(LARGE, device="cuda").to(dtype)
+        y, mask = module.FORWARD_MASKED(x)
+        assert mask.numel() == LARGE // width(dtype)
+        bits = (mask[:, None] >> torch.arange(width(dtype), device="cuda")) & 1
+        assert torch.equal(bits.flatten().bool(), (x > 0) & (x < 6))
+        assert_same(y, module.FORWARD(x), x)
+
+
+@pytest.mark.gpu
+@GPU
+def test_a_mask_of_another_stream_on_a_gpu(extensions: Path) -> None:
+    x = torch.randn(LARGE, device="cuda", requires_grad=True)
+    grad = torch.randn(LARGE, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        y = function("relu")(x)
+    torch.cuda.current_stream().wait_stream(stream)
+    [given] = torch.autograd.grad(y, x, grad)
+    assert_same(given, torch.where(x > 0, grad, 0), x)
+
+
+@pytest.mark.gpu
+@GPU
+def test_a_mask_in_a_graph_on_a_gpu(extensions: Path) -> None:
+    x = torch.randn(LARGE, device="cuda", requires_grad=True)
+    grad = torch.randn(LARGE, device="cuda")
+    both_gradients("relu", x, grad)  # builds them
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        [captured] = torch.autograd.grad(function("relu")(x), x, grad)
+    with torch.no_grad():
+        x.neg_()
+    graph.replay()
+    assert_same(captured, torch.where(x > 0, grad, 0), x)
+
+
+@pytest.mark.gpu
+@GPU
+def test_second_derivatives_beside_a_mask_on_a_gpu(extensions: Path) -> None:
+    x = torch.randn(LARGE, device="cuda", requires_grad=True)
+    grad = torch.randn(LARGE, device="cuda", requires_grad=True)
+    [first] = torch.autograd.grad(function("relu6")(x), x, grad, create_graph=True)
+    by_grad, by_x = torch.autograd.grad(first.sum(), (grad, x))
+    assert torch.equal(by_grad, ((x > 0) & (x < 6)).float())
+    assert not by_x.any()
+
+
+@pytest.mark.gpu
+@GPU
+def test_a_tensor_that_changed_is_told_of_on_a_gpu(extensions: Path) -> None:
+    x = torch.randn(LARGE, device="cuda")
+    y = function("relu6")(x.requires_grad_())
+    with torch.no_grad():
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
