@@ -255,6 +255,18 @@ class Compilation:
         return forward, backward
 
     @cached_property
+    def halves(self) -> tuple[Halves, Halves]:
+        """How forward and gradient come by 16-bit results on CUDA."""
+        found = []
+        for gradient, how in enumerate(self.in_16_bits):
+            kernels = self.from_double(bool(gradient), 16)
+            in_doubt = self.cheaper and kernels is not None and errs(kernels[0])
+            tested = in_doubt and bool(self.spec.params) and self.trusted[Device.CUDA][gradient]
+            found.append(Halves.DECLARED if how == TABLE and tested else HALVES[how])
+        forward, backward = found
+        return forward, backward
+
+    @cached_property
     def settled_by_double(self) -> tuple[bool, bool]:
         """Whether double decides on the CPU how 16-bit results of forward and gradient are rounded."""
         found = []
@@ -393,7 +405,7 @@ class Compilation:
         remarked = {
             Device.CPU: remarks.on_cpu(cpu, wide(cpu), singles[Device.CPU], settles, bool(short)),
             Device.CUDA: remarks.on_cuda(
-                cuda, wide(cuda), HALVES[how], bool(self.spec.params), singles[Device.CUDA]
+                cuda, wide(cuda), self.halves[gradient], bool(self.spec.params), singles[Device.CUDA]
             ),
         }
         return render.KernelText(
@@ -409,7 +421,7 @@ class Compilation:
             elements={device: printers[device][0].element() for device in Device},
             short=next((p.element() for p in short), ""),
             shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels[Device.CUDA], by_double),
-            halves=HALVES[how],
+            halves=self.halves[gradient],
             settled=settles,
             singles=singles,
         )

@@ -65,7 +65,7 @@ __device__ __forceinline__ OfFloat<X> exp_of_two(X x) {
 
 // y = x if x > 0 else alpha · expm1(x)
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
-// With other scalars than the spec's they are computed.
+// With other scalars than the spec's, double decides where it is in doubt how a result is rounded.
 template <typename M>
 __device__ __forceinline__ M elu_forward(M x, M alpha) {
   return x > 0.0f ? x : alpha * expm1(x);
@@ -90,7 +90,7 @@ __device__ __forceinline__ double elu_backward(double grad, double x, double alp
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
-  static constexpr Halves HALVES = Halves::LOOKED_UP;
+  static constexpr Halves HALVES = Halves::DECLARED;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
     out[0] = elu_forward(in[0], p.alpha);
@@ -934,8 +934,9 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 __device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
 __device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
 
-// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
-enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are; or the latter with
+// the spec's scalars and tested with others.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP, DECLARED };
 
 // The bits of a number in one type as a number of another.
 template <typename To, typename From>
@@ -1455,10 +1456,10 @@ bool as_declared(const Call<N>& call) {
 
 template <class F, typename T, typename M, int N>
 cudaError_t launch_16(const Call<N>& call) {
-  if constexpr (F::HALVES == Halves::LOOKED_UP) {
+  if constexpr (F::HALVES == Halves::LOOKED_UP || F::HALVES == Halves::DECLARED) {
     if (as_declared(call)) return look_up<F, T>(call);
   }
-  if constexpr (F::HALVES == Halves::TESTED) return launch<Tested<F>, T, M>(call);
+  if constexpr (F::HALVES == Halves::TESTED || F::HALVES == Halves::DECLARED) return launch<Tested<F>, T, M>(call);
   else return launch<F, T, M>(call);
 }
 

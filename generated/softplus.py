@@ -105,7 +105,7 @@ __device__ __forceinline__ M quotient(M a, M b) {
 // y = x if x · beta > threshold else softplus(x · beta) / beta
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
-// With other scalars than the spec's they are computed.
+// With other scalars than the spec's, double decides where it is in doubt how a result is rounded.
 template <typename M>
 __device__ __forceinline__ M softplus_forward(M x, M beta, M threshold) {
   return x * beta > threshold ? x : quotient(softplus(product(x, beta)), beta);
@@ -132,7 +132,7 @@ __device__ __forceinline__ double softplus_backward(double grad, double x, doubl
 struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
-  static constexpr Halves HALVES = Halves::LOOKED_UP;
+  static constexpr Halves HALVES = Halves::DECLARED;
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
     out[0] = softplus_forward(in[0], p.beta, p.threshold);
@@ -981,8 +981,9 @@ __device__ __forceinline__ void store(double& y, double v) { y = v; }
 __device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
 __device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
 
-// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
-enum class Halves { COMPUTED, TESTED, LOOKED_UP };
+// How 16-bit results come about: as the formula says, so and tested, or found among all that there are; or the latter with
+// the spec's scalars and tested with others.
+enum class Halves { COMPUTED, TESTED, LOOKED_UP, DECLARED };
 
 // The bits of a number in one type as a number of another.
 template <typename To, typename From>
@@ -1502,10 +1503,10 @@ bool as_declared(const Call<N>& call) {
 
 template <class F, typename T, typename M, int N>
 cudaError_t launch_16(const Call<N>& call) {
-  if constexpr (F::HALVES == Halves::LOOKED_UP) {
+  if constexpr (F::HALVES == Halves::LOOKED_UP || F::HALVES == Halves::DECLARED) {
     if (as_declared(call)) return look_up<F, T>(call);
   }
-  if constexpr (F::HALVES == Halves::TESTED) return launch<Tested<F>, T, M>(call);
+  if constexpr (F::HALVES == Halves::TESTED || F::HALVES == Halves::DECLARED) return launch<Tested<F>, T, M>(call);
   else return launch<F, T, M>(call);
 }
 

@@ -119,6 +119,7 @@ EXACT = {
 KINKS = (-3.0, 3.0, -2.5, 2.5, 1.0, 6.0)
 NEAR = ("softplus", "swiglu")
 PARAMS = {name: exact.params for name, exact in EXACT.items()} | {"softplus": (1.5, 20.0)}
+PARAMS |= {"elu": (0.3,), "celu": (1.7,)}
 
 
 @pytest.fixture(scope="module")
@@ -922,7 +923,7 @@ def test_what_is_looked_up_is_filled_once_a_device_and_waited_for(
 def test_with_the_scalars_of_the_spec_results_are_looked_up(
     emulate: Callable[[str], Emulated], dtype: torch.dtype
 ) -> None:
-    """With others they are computed, and nothing is filled."""
+    """With others they are tested, and nothing is filled."""
     kernel, x = emulate("softplus").forward, every(dtype)
     x = x[x.isfinite()]
     assert [fill_table(kernel, dtype, 0, (1.5, 20.0)) for _ in range(2)] == [1, 1]
@@ -931,7 +932,7 @@ def test_with_the_scalars_of_the_spec_results_are_looked_up(
     assert fill_table(kernel, dtype, 0, (1.0, 20.0)) == 1
     for beta, threshold in ((1.5, 20.0), (1.0, 5.0)):
         [y] = run(kernel, x, params=(beta, threshold))
-        assert ulps(y, F.softplus(x.double(), beta, threshold).to(dtype)) <= 1
+        assert_same(y, nearest(F.softplus(x.double(), beta, threshold), dtype), x)
 
 
 # --- results that are tested ----------------------------------------------------------------------------
@@ -940,6 +941,8 @@ TESTED: dict[str, tuple[float, ...]] = {  # and their scalars
     "sigmoid": (),
     "silu": (),
     "softplus": (0.3, 20.0),  # 0.3 is no float, and the nearest one gives other results
+    "elu": (0.3,),
+    "celu": (1.7,),
 }
 
 
@@ -953,10 +956,8 @@ def all_rounded(name: str, dtype: torch.dtype) -> tuple[Tensor, dict[str, Tensor
     return x, {"forward": nearest(y, dtype), "backward": nearest(slope, dtype)}
 
 
-def kernels_of(kernels: Emulated, name: str) -> Iterator[tuple[str, Kernel]]:
-    yield "backward", kernels.backward
-    if name != "softplus":  # which is looked up
-        yield "forward", kernels.forward
+def both_of(kernels: Emulated) -> tuple[tuple[str, Kernel], ...]:
+    return ("forward", kernels.forward), ("backward", kernels.backward)
 
 
 def given(kernel: Kernel, x: Tensor) -> list[Tensor]:
@@ -968,10 +969,11 @@ def given(kernel: Kernel, x: Tensor) -> list[Tensor]:
 def test_what_is_tested_is_the_real_value_rounded_once(
     emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype
 ) -> None:
+    """But for one of softplus, where 0.3 x, rounded, is far from 0."""
     x, expected = all_rounded(name, dtype)
-    for which, kernel in kernels_of(emulate(name), name):
+    for which, kernel in both_of(emulate(name)):
         [y] = run(kernel, *given(kernel, x), params=TESTED[name])
-        assert torch.equal(y, expected[which])
+        assert int((y != expected[which]).sum()) <= ((name, which) == ("softplus", "forward"))
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -987,7 +989,7 @@ def test_double_decides_what_is_in_doubt(
 ) -> None:
     kernels = emulated(retold(generated(name), (of, by)), name, tmp_path)
     x, expected = all_rounded(name, dtype)
-    for which, kernel in kernels_of(kernels, name):
+    for which, kernel in both_of(kernels):
         for chip in CHIPS:
             kernel.state.chip = chip
             for n in (len(x), 8192 + 8, 4095, 7, 1):
@@ -1002,7 +1004,7 @@ def test_what_is_tested_is_the_same_wherever_a_tensor_lies(
     """And when it is written over what it is computed from."""
     x, expected = all_rounded("silu", dtype)
     x = x[: len(x) // 512 * 512]
-    for which, kernel in kernels_of(emulate("silu"), "silu"):
+    for which, kernel in both_of(emulate("silu")):
         inputs, wanted = given(kernel, x), expected[which][: len(x)]
         for shift in (1, 3):
             assert torch.equal(run(kernel, *inputs, shift=shift)[0], wanted)

@@ -359,13 +359,13 @@ def test_what_is_looked_up_does_not_depend_on_how_many_there_are(dtype: torch.dt
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["silu", "softplus", "glu"])
+@pytest.mark.parametrize("name", ["silu", "softplus", "elu", "celu", "glu"])
 def test_what_is_tested_is_rounded_as_double_is_wherever_a_tensor_lies(
     name: str, dtype: torch.dtype
 ) -> None:
     """All of them with an incoming gradient of 1, and nearly all with others."""
     module = generated(name)
-    params = {"softplus": (0.1, 20.0)}.get(name, ())
+    params = {"softplus": (0.1, 20.0), "elu": (0.3,), "celu": (1.7,)}.get(name, ())
     every = torch.arange(-(2**15), 2**15, dtype=torch.int16, device="cuda").view(dtype)
     x = every[every.isfinite() & (every.abs() > 2.0**-60) & (every.abs() < 60)]
     x = x[: len(x) // 512 * 512].repeat(40)
@@ -382,15 +382,14 @@ def test_what_is_tested_is_rounded_as_double_is_wherever_a_tensor_lies(
             wrong = int((slope != real).sum())
             assert wrong <= max(int((eager != real).sum()), 1e-5 * len(x))
             assert wrong == 0 or name == "glu" or grad[0] != 1
-    if name == "softplus":  # whose function is looked up
-        return
-    y, real = module.FORWARD(*inputs), nearest(module.FORWARD(*(t.double() for t in inputs)), dtype)
-    assert int((y != real).sum()) <= (1e-4 * len(x) if name == "glu" else 0)
+    y = module.FORWARD(*inputs, *params)
+    real = nearest(module.FORWARD(*(t.double() for t in inputs), *params), dtype)
+    assert int((y != real).sum()) <= (1e-4 * len(x) if name in ("glu", "softplus") else 0)
     turned = [t.view(-1, 512).t() for t in inputs]
-    assert torch.equal(module.FORWARD(*turned).t().reshape(-1), y)
-    assert torch.equal(module.FORWARD(*(t[3:] for t in inputs)), y[3:])
+    assert torch.equal(module.FORWARD(*turned, *params).t().reshape(-1), y)
+    assert torch.equal(module.FORWARD(*(t[3:] for t in inputs), *params), y[3:])
     over = inputs[-1].clone()
-    module.FORWARD_OUT(*inputs[:-1], over, over)
+    module.FORWARD_OUT(*inputs[:-1], over, *params, over)
     assert torch.equal(over, y)
 
 

@@ -66,7 +66,8 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     }
     both = (texts.forward, texts.backward)
     halves = {kernel.halves for kernel in both}
-    tested, looked_up = Halves.TESTED in halves, Halves.LOOKED_UP in halves
+    tested = not halves.isdisjoint({Halves.TESTED, Halves.DECLARED})
+    looked_up = not halves.isdisjoint({Halves.LOOKED_UP, Halves.DECLARED})
     ways = {device: {kernel.singles[device] for kernel in both} for device in Device}
     singles = {device: not SIMPLE.issuperset(several) for device, several in ways.items()}
     settled, cuda = any(kernel.settled for kernel in both), ways[Device.CUDA]
@@ -76,6 +77,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     by_double = Singles.DOUBLE in cuda or (cubics and bool(texts.declared))
     shared |= {"table": looked_up, "tested": tested}
     shared["declared"] = texts.declared
+    shared["halves_declared"] = Halves.DECLARED in halves
     shared["scalars_of"] = "Scalars" if tested and texts.scalars else "Params"
     shared["rounded_once"] = "stored<T>" if singles[Device.CPU] else "T"
     shared["by_double"] = looked_up or tested or settled or any(singles.values())

@@ -18,12 +18,14 @@ DOUBLED = {
     Singles.CUBICS: "But for doubles, results are cubics that are fitted in double: float loses too much.",
     Singles.DOUBLE: "Double computes it for every dtype: float loses too much.",
 }
+LOOKED_UP = "In 16 bits results are looked up among all there are: to compute them right takes longer."
 HALVES = {
     Halves.TESTED: SETTLED,
-    Halves.LOOKED_UP: "In 16 bits results are looked up among all there are: to compute them right takes"
-    " longer.",
+    Halves.LOOKED_UP: LOOKED_UP,
+    Halves.DECLARED: LOOKED_UP,
 }
 DECLARED = "With other scalars than the spec's they are computed."
+TESTED = "With other scalars than the spec's, double decides where it is in doubt how a result is rounded."
 SINGLES_ON_CUDA = {
     Singles.PIECES: "In float32 results are cubic polynomials, as computing takes longer than moving.",
     Singles.CUBICS: "In float32 results are cubics that are fitted in double; where none fits, double's.",
@@ -66,6 +68,7 @@ def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, singles: S
         WHOLE if SINGLES.keys().isdisjoint(operations(kernel)) else ARGUMENTS: wide,
         HALVES.get(halves, ""): halves is not Halves.COMPUTED,
         DECLARED: halves is Halves.LOOKED_UP and params,
+        TESTED: halves is Halves.DECLARED,
         SINGLES_ON_CUDA.get(singles, ""): singles is not Singles.COMPUTED,
     }
     return tuple(remark for remark, holds in said.items() if holds)

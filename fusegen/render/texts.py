@@ -43,7 +43,8 @@ class Halves(Enum):
 
     COMPUTED = "computed"
     TESTED = "tested"  # and computed in double where it is in doubt how they are rounded
-    LOOKED_UP = "looked up"  # among all that there are
+    LOOKED_UP = "looked up"  # among all that there are; with other scalars than the spec's, computed
+    DECLARED = "declared"  # looked up with the spec's scalars, and tested with others
 
 
 class Singles(Enum):
