@@ -84,8 +84,8 @@ extern "C" const char* hardsigmoid_keras_backward_launch(const Call<3>& call) { 
 """
 
 MASK_SOURCE = r"""
-// The gradient is one of two multiples of what comes in. Of a large tensor the forward pass keeps which, a bit an element
-// and a byte for each 16-byte vector, and the backward pass reads these instead of the elements.
+// The gradient is one of two multiples of what comes in. Of a large tensor the forward kernel keeps which, a bit an
+// element and a byte for each 16-byte vector, and the backward kernel reads these instead of the elements.
 namespace {
 
 __device__ __forceinline__ float hardsigmoid_keras_mask(float x) {
@@ -392,6 +392,48 @@ class Masked(torch.autograd.Function):
         else:
             gradient = BACKWARD_MASKED(grad, saved, *ctx.params, mask)
         return gradient
+
+
+class MaskedInPlace(torch.autograd.Function):
+    """The kernel that writes over a large tensor, after which the mask is all that is left of it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        mask = FORWARD_MASKED_OUT(x, x)
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x, mask)
+        ctx.params = ()
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params)
+
+
+class ByMask(torch.autograd.Function):
+    """A gradient from a mask. It is linear in what comes in: differentiated again, it is itself."""
+
+    @staticmethod
+    def forward(grad, output, mask):
+        return BACKWARD_BY_MASK(grad, output, mask)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[1:3])
+        ctx.save_for_forward(*inputs[1:3])
+        ctx.params = inputs[3:]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), torch.zeros_like(grad), None
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        return ByMask.apply(tangents[0], *ctx.saved_tensors, *ctx.params)
+
+    @staticmethod
+    def vmap(info, in_dims, grad, *others):
+        return torch.stack([ByMask.apply(row, *others) for row in grad.unbind(in_dims[0])]), 0
 
 
 class InPlace(torch.autograd.Function):
@@ -1165,15 +1207,15 @@ void boxed(StableIValue* stack, uint64_t, uint64_t) {
 }
 
 // A mask has a byte for each 16-byte vector of dense tensors on a GPU, and none where these do not come in whole ones.
-template <int IN>
-int64_t mask_size(const Operands<IN, 1, false>& of) {
+template <class Operands>
+int64_t mask_size(const Operands& of) {
   const int64_t bytes = of.call.numel * of.bytes;
   return KEEPS_MASKS && of.call.dense && of.call.aligned && bytes % 16 == 0 ? bytes / 16 : 0;
 }
 
 // Launches the kernel with a mask, or the other where the mask is not one of such tensors.
-template <auto LAUNCH, auto MASKED_LAUNCH, int IN>
-void launch_with(const Operands<IN, 1, false>& of, const Tensor& mask) {
+template <auto LAUNCH, auto MASKED_LAUNCH, class Operands>
+void launch_with(const Operands& of, const Tensor& mask) {
   if (of.call.numel == 0) return;
   const View bits = view_of(mask);
   const char* error = nullptr;
@@ -1184,22 +1226,45 @@ void launch_with(const Operands<IN, 1, false>& of, const Tensor& mask) {
 }
 
 #ifndef WITHOUT_FORWARD
+template <bool GIVEN>
 void forward_masked(StableIValue* stack, uint64_t, uint64_t) {
-  Operands<1, 1, false> of(stack);
+  Operands<1, 1, GIVEN> of(stack);
   const int64_t size = mask_size(of), stride = 1;
   Tensor mask = new_tensor(1, &size, &stride, aoti_torch_dtype_uint8(), of.call.device);
   launch_with<hardsigmoid_keras_forward_launch, hardsigmoid_keras_forward_masked_launch>(of, mask);
-  put(stack, of.tensor[1]);
-  put(stack + 1, mask);
+  if (!GIVEN) put(stack++, of.tensor[1]);
+  put(stack, mask);
 }
 #endif
 
 #ifndef WITHOUT_BACKWARD
+// Copies what comes in, unless it lies as the tensor beside it does.
+void lay_alike(StableIValue* stack) {
+  Tensor grad(reinterpret_cast<AtenTensorHandle>(stack[0])), tensor(reinterpret_cast<AtenTensorHandle>(stack[1]));
+  const View from = view_of(grad), to = view_of(tensor);
+  const bool aligned = reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
+  if (from.dim != to.dim || !std::equal(to.stride, to.stride + to.dim, from.stride) || !aligned) {
+    int32_t dtype, device;
+    aoti_torch_get_dtype(tensor.get(), &dtype);
+    aoti_torch_get_device_index(tensor.get(), &device);
+    Tensor copy = new_tensor(to.dim, to.size, to.stride, dtype, device);
+    check(aoti_torch_copy_(copy.get(), grad.get(), 0) == 0, "the incoming gradient cannot be copied");
+    grad = std::move(copy);
+  }
+  put(stack, grad);
+  put(stack + 1, tensor);
+}
+
+// ALONE where the tensor has been written over, so that the mask is all there is.
+template <bool ALONE>
 void backward_masked(StableIValue* stack, uint64_t, uint64_t) {
-  Operands<2, 1, false> of(stack);
-  const Tensor mask(reinterpret_cast<AtenTensorHandle>(stack[2 + of.PARAMS]));
+  constexpr int INPUTS = 2;
+  const Tensor mask(reinterpret_cast<AtenTensorHandle>(stack[INPUTS + 0]));
+  if (ALONE) lay_alike(stack);
+  Operands<INPUTS, 1, false> of(stack);
+  check(!ALONE || view_of(mask).size[0] == mask_size(of), "the mask is of another tensor");
   launch_with<hardsigmoid_keras_backward_launch, hardsigmoid_keras_backward_masked_launch>(of, mask);
-  put(stack, of.tensor[2]);
+  put(stack, of.tensor[INPUTS]);
 }
 #endif
 
@@ -1215,10 +1280,12 @@ const bool registered = [] {
   aoti_torch_library_impl(library, "hardsigmoid_keras_backward_out", boxed<2, 1, hardsigmoid_keras_backward_launch, true>);
 #endif
 #ifndef WITHOUT_FORWARD
-  aoti_torch_library_impl(library, "hardsigmoid_keras_forward_masked", forward_masked);
+  aoti_torch_library_impl(library, "hardsigmoid_keras_forward_masked", forward_masked<false>);
+  aoti_torch_library_impl(library, "hardsigmoid_keras_forward_masked_out", forward_masked<true>);
 #endif
 #ifndef WITHOUT_BACKWARD
-  aoti_torch_library_impl(library, "hardsigmoid_keras_backward_masked", backward_masked);
+  aoti_torch_library_impl(library, "hardsigmoid_keras_backward_masked", backward_masked<false>);
+  aoti_torch_library_impl(library, "hardsigmoid_keras_backward_by_mask", backward_masked<true>);
 #endif
   return true;
 }();
@@ -1306,6 +1373,8 @@ def overwrite(x):
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
         return copied(x, KERNELS.hardsigmoid_keras_cpu(x.clone() if graded else x))
+    if graded and x.is_cuda and x.numel() >= LARGE and in_vectors(x):
+        return MaskedInPlace.apply(x)
     if graded:
         return InPlace.apply(x, x.clone())
     FORWARD_OUT(x, x)
@@ -1359,8 +1428,12 @@ def register(namespace):
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
     library.define("hardsigmoid_keras_forward_masked(Tensor x) -> (Tensor, Tensor)")
     library.define("hardsigmoid_keras_backward_masked(Tensor grad, Tensor x, Tensor mask) -> Tensor")
-    for kernel, inputs, fake in (("forward", 1, with_mask), ("backward", 2, shaped_like(2, 1, 0))):
-        operator = getattr(operators, f"hardsigmoid_keras_{kernel}_masked").default
+    masked = {"forward_masked": (1, with_mask), "backward_masked": (2, shaped_like(2, 1, 0))}
+    library.define("hardsigmoid_keras_forward_masked_out(Tensor x, Tensor(a!) OUT0) -> Tensor")
+    library.define("hardsigmoid_keras_backward_by_mask(Tensor grad, Tensor x, Tensor mask) -> Tensor")
+    masked |= {"forward_masked_out": (1, mask_of), "backward_by_mask": masked["backward_masked"]}
+    for which, (inputs, fake) in masked.items():
+        operator, kernel = getattr(operators, f"hardsigmoid_keras_{which}").default, which.split("_")[0]
         library.impl(operator.name(), first_use(operator, inputs, kernel, namespace), "CompositeExplicitAutograd")
         torch.library.register_fake(operator, fake, lib=library)
     torch.library.register_vmap(operators.hardsigmoid_keras.default, vectorized(operators.hardsigmoid_keras.default), lib=library)
@@ -1395,9 +1468,20 @@ def shaped_like(inputs, outputs, given):
     return fake
 
 
+def in_vectors(x):
+    """Whether a mask goes with a tensor: it has no gaps, and comes in whole 16-byte vectors."""
+    dense = x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)
+    return dense and x.numel() * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
+
+
+def mask_of(x, *others):
+    """A mask without its bits, a byte for each vector."""
+    return x.new_empty(x.numel() * x.element_size() // 16, dtype=torch.uint8)
+
+
 def with_mask(x, *params):
-    """What the forward pass with a mask returns, without the elements."""
-    return torch.empty_like(x), x.new_empty(x.numel() * x.element_size() // 16, dtype=torch.uint8)
+    """What the forward kernel with a mask returns, without the elements."""
+    return torch.empty_like(x), mask_of(x)
 
 
 def vectorized(function):
@@ -1470,6 +1554,8 @@ OPERATORS = register(f"hardsigmoid_keras_{digest(repr((CPU_TEXTS, CUDA_TEXT)))}"
 OPERATOR = OPERATORS.hardsigmoid_keras.default
 FORWARD, FORWARD_OUT = OPERATORS.hardsigmoid_keras_forward.default._op, OPERATORS.hardsigmoid_keras_forward_out.default._op
 BACKWARD, BACKWARD_OUT = OPERATORS.hardsigmoid_keras_backward.default._op, OPERATORS.hardsigmoid_keras_backward_out.default._op
-FORWARD_MASKED, BACKWARD_MASKED = OPERATORS.hardsigmoid_keras_forward_masked.default._op, OPERATORS.hardsigmoid_keras_backward_masked.default._op
+FORWARD_MASKED, BACKWARD_MASKED = (getattr(OPERATORS, f"hardsigmoid_keras_{which}_masked").default._op for which in ("forward", "backward"))
+FORWARD_MASKED_OUT = OPERATORS.hardsigmoid_keras_forward_masked_out.default._op
+BACKWARD_BY_MASK = OPERATORS.hardsigmoid_keras_backward_by_mask.default._op
 LARGE = 4_194_304  # elements from which a mask gains more than it takes to allocate
 WITH_GRADIENT = super(torch.autograd.Function, Forward).apply  # for plain tensors, all that apply does

@@ -170,7 +170,8 @@ def emulated(
     found = tuple(getattr(loaded, launch) for launch in masked if "launch_masked" in text)
     for launch in found:
         launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
-    return Emulated(*kernels, found)
+    forward, backward = kernels
+    return Emulated(forward, backward, found)
 
 
 class Guarded:

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from fusegen.ir import Call, Const, Device, Let, Math, Ref
 from fusegen.ir import Kernel as Formula
-from fusegen.mask import masked
+from fusegen.mask import LARGE, masked
 from fusegen.pipeline import compilation
 
 MASKED = [name for name in NAMES if "MASK_SOURCE" in vars(generated(name))]
 KINKS = (-3.0, 3.0, -2.5, 2.5, -1.0, 1.0, 6.0, -0.5, 0.5, 20.0)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.3, torch.inf, -torch.inf, torch.nan)
 EXPANDED = "chain: [relu, 'x * 3', 'clamp(x, 1, 2)']\n"
-LARGE = 2**22
+CUDA: Any = torch.cuda  # which declares no types for streams
 GPP = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -163,12 +163,18 @@ def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> N
 # On a GPU
 
 
+def behind(y: Tensor) -> str:
+    """The name of autograd's node that gave a tensor."""
+    assert y.grad_fn is not None
+    return y.grad_fn.name()
+
+
 def both_gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Through autograd, as large tensors have it, and without a mask."""
     module, [params, *_] = generated(name), scalars(name)
     leaf = x.detach().requires_grad_()
     y = function(name)(leaf)
-    assert (y.grad_fn.name() == "MaskedBackward") == (x.numel() >= LARGE)
+    assert (behind(y) == "MaskedBackward") == (x.numel() >= LARGE)
     [ours] = torch.autograd.grad(y, leaf, grad)
     saved = y.detach() if name == "relu" else x
     return ours, module.BACKWARD(grad, saved, *params)
@@ -228,11 +234,11 @@ def test_a_bit_of_each_element_is_what_is_kept_on_a_gpu(extensions: Path) -> Non
 def test_a_mask_of_another_stream_on_a_gpu(extensions: Path) -> None:
     x = torch.randn(LARGE, device="cuda", requires_grad=True)
     grad = torch.randn(LARGE, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+    stream = CUDA.Stream()
+    stream.wait_stream(CUDA.current_stream())
+    with CUDA.stream(stream):
         y = function("relu")(x)
-    torch.cuda.current_stream().wait_stream(stream)
+    CUDA.current_stream().wait_stream(stream)
     [given] = torch.autograd.grad(y, x, grad)
     assert_same(given, torch.where(x > 0, grad, 0), x)
 
@@ -263,6 +269,83 @@ def test_second_derivatives_beside_a_mask_on_a_gpu(extensions: Path) -> None:
     assert not by_x.any()
 
 
+IN_PLACE = ("relu", "relu6", "leaky_relu", "hardtanh", "threshold")
+
+
+@pytest.mark.gpu
+@GPU
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place_the_mask_is_all_that_is_kept_on_a_gpu(
+    name: str, dtype: torch.dtype, extensions: Path
+) -> None:
+    """Of what was there before; whatever layout the incoming gradient has, and differentiated again."""
+    module, [params, *_] = generated(name), scalars(name)
+    every = patterns(dtype, LARGE, KINKS, "cuda")
+    x = every[: len(every) // 2**10 * 2**10].view(-1, 2**10)
+    grads = {
+        "alike": torch.randn_like(x, dtype=torch.float32).to(dtype),
+        "expanded": torch.ones(1, dtype=dtype, device="cuda").expand_as(x),
+        "transposed": torch.ones(2**10, len(x), dtype=dtype, device="cuda").cumsum(0).t(),
+        "unaligned": torch.ones(x.numel() + 1, dtype=dtype, device="cuda")[1:].view_as(x),
+    }
+    leaf = x.clone().requires_grad_()
+    before = torch.cuda.memory_allocated()
+    y = function(name)(leaf * 1, inplace=True)
+    assert behind(y) == "MaskedInPlaceBackward"
+    assert torch.cuda.memory_allocated() - before <= 1.25 * y.nbytes
+    assert_same(y.detach(), module.FORWARD(x, *params), x)
+    saved = y.detach() if name == "relu" else x
+    for grad in grads.values():
+        [given] = torch.autograd.grad(y, leaf, grad, retain_graph=True)
+        assert_same(given, module.BACKWARD(grad, saved, *params), grad, x)
+    grad = grads["alike"].requires_grad_()
+    [first] = torch.autograd.grad(y, leaf, grad, create_graph=True)
+    by_grad, by_x = torch.autograd.grad(first, (grad, leaf), grads["transposed"])
+    assert_same(by_grad, module.BACKWARD(grads["transposed"], saved, *params), x)
+    assert not by_x.any()
+
+
+@pytest.mark.gpu
+@GPU
+def test_gradients_of_a_batch_in_place_on_a_gpu(extensions: Path) -> None:
+    leaf = torch.randn(LARGE, device="cuda", requires_grad=True)
+    y = function("leaky_relu")(leaf * 1, inplace=True)
+    grads = torch.randn(3, LARGE, device="cuda")
+    [given] = torch.autograd.grad(y, leaf, grads, retain_graph=True, is_grads_batched=True)
+    assert_same(given, torch.where(leaf > 0, grads, grads * 0.01))
+    [again] = torch.func.vmap(lambda grad: torch.autograd.grad(y, leaf, grad))(grads)
+    assert_same(again, given)
+
+
+def nodes(node: Any) -> set[str]:
+    """The names of all there is behind a node of autograd's."""
+    return {node.name()}.union(*(nodes(other) for other, _ in node.next_functions if other))
+
+
+@pytest.mark.gpu
+@GPU
+@pytest.mark.parametrize(
+    "laid",
+    [
+        lambda x: x[::2],
+        lambda x: x[1:],
+        lambda x: x[: LARGE + 1],
+        lambda x: x[: 4 * LARGE].view(2**12, -1).t(),
+    ],
+    ids=["every other", "unaligned", "not in whole vectors", "transposed"],
+)
+def test_what_no_mask_goes_with_is_copied_in_place_on_a_gpu(
+    laid: Callable[[Tensor], Tensor], extensions: Path
+) -> None:
+    whole = torch.randn(4 * LARGE + 4, device="cuda")
+    x, leaf = laid(whole), torch.zeros(1, device="cuda", requires_grad=True)
+    y = function("relu6")(laid(whole + leaf), inplace=True)
+    assert "MaskedInPlaceBackward" not in nodes(y.grad_fn)
+    [given] = torch.autograd.grad(y, leaf, torch.ones_like(y))
+    assert given.item() == ((x > 0) & (x < 6)).sum().item()
+
+
 @pytest.mark.gpu
 @GPU
 def test_a_tensor_that_changed_is_told_of_on_a_gpu(extensions: Path) -> None:
@@ -271,4 +354,4 @@ def test_a_tensor_that_changed_is_told_of_on_a_gpu(extensions: Path) -> None:
     with torch.no_grad():
         x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.sum().backward()
+        torch.autograd.grad(y.sum(), x)

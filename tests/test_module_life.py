@@ -138,10 +138,12 @@ def test_a_model_is_copied_pickled_and_saved(cache: Path) -> None:
 # The text
 
 CLASSES = {"Kernels", "Explained", "Forward", "Backward", "InPlace", "Split"}
+CLASSES |= {"Masked", "MaskedInPlace", "ByMask"}
 HELPERS = {
     *("call", "eager", "eager_gradient", "write", "overwrite", "halves", "copied", "changed"),
     *("batched", "spread", "scalar", "transformed", "differentiable", "without_kernel", "require"),
     *("register", "first_use", "shaped_like", "vectorized", "load", "digest"),
+    *("in_vectors", "mask_of", "with_mask"),
 }
 
 
