@@ -168,6 +168,20 @@ class Compilation:
             self.kernel(gradient, device, math) for math in ((Math.DOUBLE,) if float_loses else own)
         )
 
+    def printed(self, gradient: bool, device: Device) -> tuple[Kernel, ...]:
+        """Those of them that are called, and that of double if it helps elements of another type."""
+        called = {kernel.math: kernel for kernel in self.one_way(gradient, device)}
+        in_16_bits = self.in_16_bits if device is Device.CUDA else self.settled_by_double
+        if in_16_bits[gradient] or self.singles[device][gradient] is not Singles.COMPUTED:
+            called.setdefault(Math.DOUBLE, self.kernel(gradient, device, Math.DOUBLE))
+        if device is Device.CUDA and self.all_looked_up(gradient) and 32 not in self.widths:
+            called.pop(Math.FLOAT, None)
+        return tuple(called.values())
+
+    def all_looked_up(self, gradient: bool) -> bool:
+        """Whether no 16-bit result of forward or gradient is computed on CUDA, whatever the scalars are."""
+        return self.halves[gradient] is Halves.LOOKED_UP and not self.spec.params
+
     def kernel(self, gradient: bool, device: Device, math: Math, settled: bool = False) -> Kernel:
         """The kernel of forward or gradient, checked; in one word where double settles its results."""
         which, incoming = ("backward", self.derived.inputs[0]) if gradient else ("forward", None)
@@ -221,6 +235,9 @@ class Compilation:
 
     def single(self, device: Device, gradient: bool) -> Singles:
         """How forward or gradient comes by them on a device; a module has pieces of one kind."""
+        if device is Device.CUDA and 32 not in self.widths:
+            known = self.trusted[device][gradient] or self.all_looked_up(gradient)
+            return Singles.COMPUTED if known else Singles.DOUBLE
         double = self.kernel(gradient, device, Math.DOUBLE)
         if not self.trusted[device][gradient]:
             reads_scalars = Singles.DECLARED if device is Device.CUDA else Singles.DOUBLE
@@ -298,7 +315,7 @@ class Compilation:
     ) -> tuple[Kernel, Kernel] | None:
         """A device's kernels in float and in double, if double may help elements of so many bits."""
         approximate = self.spec.numerics == "accurate" and not self.arithmetic
-        if not (approximate and {bits, 64} <= self.widths):
+        if not approximate or bits not in self.widths:
             return None
         single, double = (self.kernel(gradient, device, math) for math in Math)
         return single, double
@@ -344,7 +361,7 @@ class Compilation:
     @cached_property
     def texts(self) -> render.Texts:
         """What the printers write."""
-        kernels = {device: self.kernels(device) for device in Device}
+        kernels = {device: (*self.printed(False, device), *self.printed(True, device)) for device in Device}
         read = {name for kernel in kernels[Device.CUDA] for name in kernel.params}
         hosted = {let.name: let for program in self.programs for let in uniforms(program)}
         on_cpu = (*kernels[Device.CPU], *filter(None, self.short))
@@ -382,7 +399,7 @@ class Compilation:
         """What the printers write for one kernel."""
         program, rewrites = simplified
         gradient = functor == "Backward"
-        kernels = {device: self.one_way(gradient, device) for device in Device}
+        kernels = {device: self.printed(gradient, device) for device in Device}
         printers = {
             device: [CppPrinter(kernel, self.cheaper and device is Device.CUDA) for kernel in several]
             for device, several in kernels.items()

@@ -99,7 +99,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
         ("chain: [exp(x * x), x / (1 + x), silu]", "too large for a float"),
         (
             f"dtypes: [float32]\n{HARD}",
-            "On CUDA, in float32, backward results are cubic polynomials of |x|",
+            "On CUDA, in float32, forward results and backward results are cubic polynomials of |x|",
         ),
         (
             f"params: {{a: 1}}\n{HARD[:-1]}, a * x]",

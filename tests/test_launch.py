@@ -211,13 +211,13 @@ SLOW = "x * tanh(softplus(x * tanh(softplus(x * tanh(softplus(x))))))"
         (f"formula: {SLOW}", TABLE, TABLE),
         (f"formula: {SLOW}\ndtypes: [bfloat16, float64]", TABLE, TABLE),
         (f"formula: {SLOW}\ndtypes: [float32, float64]", None, None),  # no 16 bits
-        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", TABLE, TABLE),  # for which float is not enough
-        ("formula: x * sigmoid(x)\ndtypes: [bfloat16, float32]", None, None),  # no double
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", TABLE, TABLE),
+        ("formula: x * sigmoid(x)\ndtypes: [bfloat16, float32]", TESTED, TESTED),
         (f"formula: {SLOW}\nnumerics: eager", None, None),  # rounded between operations
         (f"params: {{a: 2.0}}\nformula: {SLOW} * a", TABLE, TABLE),
         (f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SLOW} * y", None, None),  # too many results
         ("formula: x * sigmoid(x)", TESTED, TESTED),
-        ("formula: x * sigmoid(x)\ndtypes: [float16]", None, None),
+        ("formula: x * sigmoid(x)\ndtypes: [float16]", TESTED, TESTED),
         ("formula: x * sigmoid(x)\nnumerics: eager", None, None),
         ("inputs: {x: {}, y: {}}\nformula: y * sigmoid(x)", TESTED, TESTED),
         ("inputs: {x: {}, y: {}}\nformula: y * gelu(x)", None, None),  # takes too long in double
@@ -238,7 +238,7 @@ def test_what_double_does_for_16_bits(
         (f"formula: {SLOW}", True, True),
         (f"formula: {SLOW}\ndtypes: [float32, float64]", True, True),
         (f"formula: {SLOW}\ndtypes: [bfloat16, float64]", False, False),  # no float32
-        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", False, False),  # nothing to fit them to
+        (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", True, True),
         (f"formula: {SLOW}\nnumerics: eager", False, False),
         (f"params: {{a: 2.0}}\nformula: {SLOW} * a", False, False),
         (f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SLOW} * y", False, False),

@@ -97,7 +97,7 @@ def test_results_do_not_depend_on_where_the_tensor_lies(dtype: torch.dtype) -> N
         ("formula: relu(x) / 6", False),  # rounds as PyTorch does
         ("formula: sigmoid(x)\nnumerics: eager", False),
         ("formula: sigmoid(x)\ndtypes: [float32, float64]", False),  # has no 16 bits
-        ("formula: sigmoid(x)\ndtypes: [float32, float16]", False),  # has no double
+        ("formula: sigmoid(x)\ndtypes: [float16]", True),
     ],
 )
 def test_double_settles_where_there_is_something_to_settle(
