@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +44,16 @@ class Standing(torch.autograd.Function):
         return grads[0], None
 
 
+STANDING: Any = Standing  # whose `apply` declares no types
+
+
 def functions(name: str, inplace: bool, compiled: bool) -> dict[str, Function]:
     """The competitors, with the parameters that the spec declares."""
     module: Any = importlib.import_module(f"generated.{name}")
-    ours = module.ModelNew(*module.get_init_inputs(), **({"inplace": True} if inplace else {}))
+    ours = module.ModelNew(*module.get_init_inputs(), inplace=inplace)
     params = {k: v for k, v in vars(ours).items() if isinstance(v, float)}
-
-    def eager(x: Tensor) -> Tensor:
-        written: Tensor = (
-            getattr(torch.nn.functional, name)(x, **params, inplace=True)
-            if inplace
-            else module.eager(x, **params)
-        )
-        return written
-
+    theirs = partial(getattr(torch.nn.functional, name), inplace=True) if inplace else module.eager
+    eager = partial(theirs, **params)
     found: dict[str, Function] = {"eager": eager, "fusegen": ours}
     if compiled:
         torch.compiler.reset()
@@ -68,7 +65,7 @@ def step(function: Function, x: Tensor, grad: Tensor, written: Tensor | None) ->
     """Forward and backward; the gradient."""
 
     def run() -> Tensor:
-        before: Any = x if written is None else Standing.apply(x, written.detach())  # type: ignore[no-untyped-call]
+        before = x if written is None else STANDING.apply(x, written.detach())
         [found] = torch.autograd.grad(function(before), x, grad)
         return found
 

@@ -383,37 +383,42 @@ class Masked(torch.autograd.Function):
 
 
 class MaskedInPlace(torch.autograd.Function):
-    """The kernel that writes over a large tensor, after which the mask is all that is left of it."""
+    """The kernel that writes over a large tensor; a part of that without elements comes along, for its history.
+
+    The mask is all that is left of what was there. Where that lay is read off the tensor, which may be written over
+    again: `data` is the tensor without autograd's watch over it.
+    """
 
     @staticmethod
-    def forward(ctx, x, negative_slope):
+    def forward(ctx, x, before, negative_slope):
         mask = FORWARD_MASKED_OUT(x, negative_slope, x)
         ctx.mark_dirty(x)
-        ctx.save_for_backward(x, mask)
+        ctx.save_for_backward(before, x.data, mask)
         ctx.params = (negative_slope,)
         return x
 
     @staticmethod
     def backward(ctx, grad):
-        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), None
+        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), None, None
 
 
 class ByMask(torch.autograd.Function):
     """A gradient from a mask. It is linear in what comes in: differentiated again, it is itself."""
 
     @staticmethod
-    def forward(grad, output, mask, negative_slope):
-        return BACKWARD_BY_MASK(grad, output, negative_slope, mask)
+    def forward(grad, before, like, mask, negative_slope):
+        return BACKWARD_BY_MASK(grad, like, negative_slope, mask)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[1:3])
-        ctx.save_for_forward(*inputs[1:3])
-        ctx.params = inputs[3:]
+        ctx.save_for_backward(*inputs[1:4])
+        ctx.save_for_forward(*inputs[1:4])
+        ctx.params = inputs[4:]
 
     @staticmethod
     def backward(ctx, grad):
-        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), torch.zeros_like(grad), None, None
+        before, *_ = ctx.saved_tensors
+        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), torch.zeros_like(before), None, None, None
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -1368,7 +1373,7 @@ def overwrite(x, negative_slope):
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
         return copied(x, KERNELS.leaky_relu_cpu(x.clone() if graded else x, negative_slope))
     if graded and x.is_cuda and x.numel() >= LARGE and in_vectors(x):
-        return MaskedInPlace.apply(x, negative_slope)
+        return MaskedInPlace.apply(x, x[:0].clone(), negative_slope)
     if graded:
         return InPlace.apply(x, x.clone(), negative_slope)
     FORWARD_OUT(x, negative_slope, x)

@@ -386,37 +386,42 @@ class Masked(torch.autograd.Function):
 
 
 class MaskedInPlace(torch.autograd.Function):
-    """The kernel that writes over a large tensor, after which the mask is all that is left of it."""
+    """The kernel that writes over a large tensor; a part of that without elements comes along, for its history.
+
+    The mask is all that is left of what was there. Where that lay is read off the tensor, which may be written over
+    again: `data` is the tensor without autograd's watch over it.
+    """
 
     @staticmethod
-    def forward(ctx, x, threshold, value):
+    def forward(ctx, x, before, threshold, value):
         mask = FORWARD_MASKED_OUT(x, threshold, value, x)
         ctx.mark_dirty(x)
-        ctx.save_for_backward(x, mask)
+        ctx.save_for_backward(before, x.data, mask)
         ctx.params = (threshold, value)
         return x
 
     @staticmethod
     def backward(ctx, grad):
-        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), None, None
+        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), None, None, None
 
 
 class ByMask(torch.autograd.Function):
     """A gradient from a mask. It is linear in what comes in: differentiated again, it is itself."""
 
     @staticmethod
-    def forward(grad, output, mask, threshold, value):
-        return BACKWARD_BY_MASK(grad, output, threshold, value, mask)
+    def forward(grad, before, like, mask, threshold, value):
+        return BACKWARD_BY_MASK(grad, like, threshold, value, mask)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[1:3])
-        ctx.save_for_forward(*inputs[1:3])
-        ctx.params = inputs[3:]
+        ctx.save_for_backward(*inputs[1:4])
+        ctx.save_for_forward(*inputs[1:4])
+        ctx.params = inputs[4:]
 
     @staticmethod
     def backward(ctx, grad):
-        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), torch.zeros_like(grad), None, None, None
+        before, *_ = ctx.saved_tensors
+        return ByMask.apply(grad, *ctx.saved_tensors, *ctx.params), torch.zeros_like(before), None, None, None, None
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -1373,7 +1378,7 @@ def overwrite(x, threshold, value):
     if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
         return copied(x, KERNELS.threshold_cpu(x.clone() if graded else x, threshold, value))
     if graded and x.is_cuda and x.numel() >= LARGE and in_vectors(x):
-        return MaskedInPlace.apply(x, threshold, value)
+        return MaskedInPlace.apply(x, x[:0].clone(), threshold, value)
     if graded:
         return InPlace.apply(x, x.clone(), threshold, value)
     FORWARD_OUT(x, threshold, value, x)

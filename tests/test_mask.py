@@ -28,6 +28,7 @@ EMULATED = ("relu", "leaky_relu", "hardtanh", "clamp_scale_clamp_divide")
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.3, torch.inf, -torch.inf, torch.nan)
 EXPANDED = "chain: [relu, 'x * 3', 'clamp(x, 1, 2)']\n"
 CUDA: Any = torch.cuda  # which declares no types for streams
+DUAL: Any = torch.autograd.forward_ad  # nor does this
 GPP = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -159,6 +160,34 @@ def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> N
     saved, grad = y if name == "relu" else x, torch.randn(64)
     ours = module.BACKWARD_MASKED(grad, saved, *params, mask)
     assert_same(ours, module.BACKWARD(grad, saved, *params), grad, x)
+
+
+@pytest.mark.parametrize("name", ["relu6", "leaky_relu", "hardtanh"])
+def test_in_place_a_tensor_may_be_written_over_again(name: str, extensions: Path) -> None:
+    """As in eager, which saves a copy; and what autograd does with a gradient is what it does with any."""
+    module, [params, *_] = generated(name), scalars(name)
+    leaf = torch.randn(64, requires_grad=True)
+    tensor = leaf * 1
+    y = module.MaskedInPlace.apply(tensor, tensor[:0].clone(), *params)
+    y.mul_(1)
+    grads = torch.randn(3, 64)
+    expected = torch.stack([module.BACKWARD(grad, leaf.detach(), *params) for grad in grads])
+    [one] = torch.autograd.grad(y, leaf, grads[0], retain_graph=True)
+    assert_same(one, expected[0], leaf)
+    for batched in (
+        torch.autograd.grad(y, leaf, grads, retain_graph=True, is_grads_batched=True),
+        torch.func.vmap(lambda g: torch.autograd.grad(y, leaf, g, retain_graph=True))(grads),
+    ):
+        assert_same(batched[0], expected)
+    grad = grads[0].clone().requires_grad_()
+    [first] = torch.autograd.grad(y, leaf, grad, create_graph=True)
+    by_grad, by_x = torch.autograd.grad(first, (grad, leaf), grads[1], retain_graph=True)
+    assert_same(by_grad, expected[1], leaf)
+    assert_same(by_x, torch.zeros(64))
+    with DUAL.dual_level():
+        dual = DUAL.make_dual(grads[0], grads[2])
+        [given] = torch.autograd.grad(y, leaf, dual, retain_graph=True)
+        assert_same(DUAL.unpack_dual(given).tangent, expected[2], leaf)
 
 
 # On a GPU
