@@ -65,7 +65,7 @@ MEASURED = {  # with 2^28 elements; docs/architecture.md has the table
     "processor's first cache gives no more of them.",
     Singles.DECLARED: " An H200 runs them at 0.88 of a copy's speed, gradients at 0.95; with other scalars "
     "at a tenth.",
-    Singles.DOUBLE: " An H200 runs them at 0.13 to 0.15 of a copy's speed.",
+    Singles.DOUBLE: " An H200 runs them at 0.3 to 1.0 of a copy's speed in float32.",
 }
 BY_DOUBLE = "On {}, {} are {}."
 LOST = " In float {} would err by more than the 4 units promised."

@@ -53,14 +53,14 @@ from fusegen.lower import lower, notes, uniforms
 from fusegen.mask import masked
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
-from fusegen.printers import dump
+from fusegen.printers import ample, dump
 from fusegen.printers.approximations import approximates, approximations, errs
 from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform, wide
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
 from fusegen.render import Binding, Halves, Singles, remarks
-from fusegen.roundoff import TRUSTED, Roundoff, evaluated, roundoff
+from fusegen.roundoff import AMPLE, TRUSTED, Roundoff, evaluated, roundoff
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
@@ -207,17 +207,22 @@ class Compilation:
         """What forward and gradient may err by in float, by device; nothing of what has PyTorch's bits."""
         if not self.precise or Math.FLOAT not in maths(self.spec.dtypes):
             return {}
-        given = {param.name: float(param.default) for param in self.spec.params}
+        return {device: (self.roundoff(device, False), self.roundoff(device, True)) for device in Device}
+
+    def roundoff(self, device: Device, gradient: bool, ranged: bool = True) -> Roundoff:
+        """What forward or gradient may err by in float, or where only its digits are float's."""
+        single, double = (self.kernel(gradient, device, math) for math in Math)
+        incoming = self.derived.inputs[0] if gradient else ""
+        by_pieces = ranged and device is Device.CUDA and self.pieced[gradient]
+        return roundoff(single, double, self.given, incoming, pieced=by_pieces, ranged=ranged)
+
+    @cached_property
+    def given(self) -> dict[str, float]:
+        """The values that the spec gives to its scalars."""
+        found = {param.name: float(param.default) for param in self.spec.params}
         for program in self.programs:
             for let in uniforms(program):
-                given[let.name] = evaluated(let.value, given)
-        found: dict[Device, tuple[Roundoff, ...]] = {}
-        for device in Device:
-            for gradient, incoming in ((False, ""), (True, self.derived.inputs[0])):
-                single, double = (self.kernel(gradient, device, math) for math in Math)
-                by_pieces = device is Device.CUDA and self.pieced[gradient]
-                error = roundoff(single, double, given, incoming, pieced=by_pieces)
-                found[device] = (*found.get(device, ()), error)
+                found[let.name] = evaluated(let.value, found)
         return found
 
     @cached_property
@@ -227,6 +232,17 @@ class Compilation:
         for device, (forward, backward) in self.roundoffs.items():
             found[device] = forward.units <= TRUSTED[device], backward.units <= TRUSTED[device]
         return found
+
+    @cached_property
+    def ample(self) -> tuple[bool, bool]:
+        """Whether one word of double computes on CUDA what float would lose of forward and gradient."""
+        found = []
+        for gradient, trusted in enumerate(self.trusted[Device.CUDA]):
+            computed = self.singles[Device.CUDA][gradient] is Singles.DOUBLE or bool(self.spec.params)
+            taken = computed and not trusted
+            found.append(taken and self.roundoff(Device.CUDA, bool(gradient), ranged=False).units <= AMPLE)
+        forward, backward = found
+        return forward, backward
 
     @cached_property
     def singles(self) -> dict[Device, tuple[Singles, Singles]]:
@@ -383,6 +399,7 @@ class Compilation:
             declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
+            ample=ample.AMPLE if any(self.ample) else "",
             vectorised=vectorised(on_cpu),
             two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
@@ -399,9 +416,10 @@ class Compilation:
         """What the printers write for one kernel."""
         program, rewrites = simplified
         gradient = functor == "Backward"
+        open_ = {Math.FLOAT: self.cheaper, Math.DOUBLE: self.ample[gradient]}
         kernels = {device: self.printed(gradient, device) for device in Device}
         printers = {
-            device: [CppPrinter(kernel, self.cheaper and device is Device.CUDA) for kernel in several]
+            device: [CppPrinter(kernel, device is Device.CUDA and open_[kernel.math]) for kernel in several]
             for device, several in kernels.items()
         }
         said = says or (notation(self.spec),)
@@ -441,6 +459,7 @@ class Compilation:
             halves=self.halves[gradient],
             settled=settles,
             singles=singles,
+            ample=self.ample[gradient],
         )
 
     def shares(

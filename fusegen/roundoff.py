@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,10 +27,10 @@ from fusegen.values import DECIDED, value
 # units: of kernels whose results err by 4 at most, as largest errors do not meet; on CUDA they are many, of
 # single words
 TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
+AMPLE = 2.0**22  # units of what one word of double computes: it has 29 digits more, which leaves seven
 FUNCTION, ROUNDING = 1.4, 0.5  # units that a function errs by, and other operations
 OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
-SMALLEST = math.ldexp(1.0, LEAST - 1)
 SECOND, GONE = 2.0**-49, 2.0**-102  # what two words err by, and where there is no room for a second
 POLYNOMIAL = 2.0**-27  # what the polynomials in functions of two words err by
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
@@ -66,6 +67,28 @@ class Roundoff:
 
 
 @dataclass(frozen=True, slots=True)
+class _Range:
+    """Numbers of float's digits from 2^least to the largest one."""
+
+    least: int
+    largest: float
+
+    def __call__(self, number: float) -> float:
+        """A number, infinite or 0 where it is too large or too small."""
+        if abs(number) > self.largest:
+            return math.copysign(math.inf, number)
+        return math.copysign(0.0, number) if abs(number) < math.ldexp(0.5, self.least) else number
+
+    def unit(self, size: float) -> float:
+        """The last place of a number; of one too large, that of the largest."""
+        _, exponent = math.frexp(min(abs(size), self.largest))
+        return math.ldexp(1.0, max(exponent - DIGITS, self.least) if size else self.least)
+
+
+FLOAT, DOUBLE = _Range(LEAST, LARGEST), _Range(-1074, sys.float_info.max)
+
+
+@dataclass(frozen=True, slots=True)
 class _Node:
     """An operation on earlier nodes, or a leaf: a number, or the name of what is given."""
 
@@ -81,7 +104,13 @@ class _Node:
 
 
 def roundoff(
-    kernel: Kernel, double: Kernel, params: Mapping[str, float], incoming: str = "", *, pieced: bool = False
+    kernel: Kernel,
+    double: Kernel,
+    params: Mapping[str, float],
+    incoming: str = "",
+    *,
+    pieced: bool = False,
+    ranged: bool = True,
 ) -> Roundoff:
     """The largest of what a kernel's results may err by.
 
@@ -91,8 +120,10 @@ def roundoff(
         params: a value for each of their parameters.
         incoming: the input that is the incoming gradient, if there is one.
         pieced: whether a piece gives the result where one fits.
+        ranged: whether values on the way have float's range; else only as many digits, and what cancels
+            counts in the last place of the result throughout.
     """
-    graph, exact = _Graph(kernel), _Graph(double)
+    graph, exact = _Graph(kernel, ranged), _Graph(double)
     others = {**params, **dict.fromkeys(kernel.inputs, OTHERS), incoming: 1.0}
     moving = (name for name in kernel.inputs if name != incoming)
     found = (error for name in moving for error in _errors(graph, exact, others, name))
@@ -131,7 +162,8 @@ def evaluated(expr: Expr, given: Mapping[str, float]) -> float:
 class _Graph:
     """A kernel as a list of operations, each after what it takes."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, ranged: bool = True) -> None:
+        self.range = FLOAT if ranged else DOUBLE
         self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else {}
         self.nodes: list[_Node] = []
         self.known: dict[Expr, int] = {}
@@ -184,12 +216,13 @@ class _Graph:
             moving: the name of the input.
             real: the result as it should be.
         """
-        at, values = given[moving], self.values(given, _in_range)
+        at, values = given[moving], self.values(given, self.range)
         if math.isnan(real) or abs(real) > LARGEST:
             return Roundoff(0.0, at, "")
         if not math.isfinite(values[end]):
             return Roundoff(math.inf, at, "")
-        unit = _unit(max(abs(values[end]), self.size(end, values) if abs(at) >= AWAY else 0.0))
+        cancels = self.range is FLOAT and abs(at) >= AWAY
+        unit = FLOAT.unit(max(abs(values[end]), self.size(end, values) if cancels else 0.0))
         parts = [(lost / unit, node.op) for node, lost in self.losses(end, values)]
         stored = ROUNDING if self.nodes[end].two else 0.0
         whole = abs(values[end] - real) / unit + stored + sum(lost for lost, _ in parts)
@@ -231,7 +264,7 @@ class _Graph:
         args = [values[arg] for arg in node.args]
         if node.op in EXACT or result == 0 or not math.isfinite(result):
             return 0.0
-        gone = math.ldexp(1.0, LEAST - 1) if abs(result) < GONE else 0.0
+        gone = math.ldexp(0.5, self.range.least) if abs(result) < GONE else 0.0
         match node.op:
             case "product":
                 return gone
@@ -239,7 +272,8 @@ class _Graph:
                 return max(map(abs, args)) * SECOND
             case "add" | "sub":
                 grains = [_grain(values[arg], self.nodes[arg]) for arg in node.args]
-                return 0.0 if abs(result) <= math.ldexp(min(grains), DIGITS) else ROUNDING * _unit(result)
+                exact = abs(result) <= math.ldexp(min(grains), DIGITS)
+                return 0.0 if exact else ROUNDING * self.range.unit(result)
             case "mul" if any(map(_is_power, args)) and not gone:
                 return 0.0
             case "div" if _is_power(args[1]) and not gone:
@@ -249,10 +283,11 @@ class _Graph:
             apart = min(size, abs(size - 1), *(abs(result - arg) for arg in args))  # from 1 or an argument
             if node.two:
                 return apart * POLYNOMIAL + gone
-            return OWN.get(node.op, FUNCTION) * _unit(result) if apart > NONE * size else 0.0
+            own = OWN.get(node.op, FUNCTION)
+            return own * self.range.unit(result) if apart > NONE * size else 0.0
         if node.two:
             return abs(result) * SECOND + gone
-        return OWN.get(node.op, ROUNDING) * _unit(result)
+        return OWN.get(node.op, ROUNDING) * self.range.unit(result)
 
     def slopes(self, node: _Node, values: Sequence[float]) -> Iterator[float]:
         """How far an operation's result moves with each of its arguments."""
@@ -281,25 +316,12 @@ def _slope(op: str, args: Sequence[float], k: int) -> float:
     return (above - below) / (2 * step)
 
 
-def _in_range(number: float) -> float:
-    """A number, infinite or 0 where a float would be."""
-    if abs(number) > LARGEST:
-        return math.copysign(math.inf, number)
-    return math.copysign(0.0, number) if abs(number) < SMALLEST else number
-
-
-def _unit(size: float) -> float:
-    """The last place of a float; of a larger one, that of the largest."""
-    _, exponent = math.frexp(min(abs(size), LARGEST))
-    return math.ldexp(1.0, max(exponent - DIGITS, LEAST)) if size else math.ldexp(1.0, LEAST)
-
-
 def _grain(number: float, node: _Node) -> float:
     """A power of two that a value is a multiple of: of a number its own, else its last place."""
     if number == 0:
         return math.inf
     if not node.is_number:
-        return _unit(number)
+        return FLOAT.unit(number)
     numerator, denominator = number.as_integer_ratio()
     return (numerator & -numerator) / denominator
 

@@ -310,7 +310,7 @@ def test_a_generic_definition_is_a_template_over_the_math_type() -> None:
     )
     assert CppPrinter(value, generic=True).element() == CppPrinter(value).element()
     double = Kernel("gate", Device.CUDA, Math.DOUBLE, ("x",), ("a",), STEP, (PRODUCT,))
-    assert CppPrinter(double, generic=True).definition() == CppPrinter(double).definition()
+    assert "  const M u = x + 3.0;\n" in CppPrinter(double, generic=True).definition()
 
 
 def test_the_functions_of_the_table_that_kernels_call_are_defined_once_in_its_order() -> None:

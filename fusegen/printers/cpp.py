@@ -18,7 +18,7 @@ from fusegen.links import LINKS
 from fusegen.ops import ATOM, COMPARE, OPS, ROWS, SELECT, UNARY, WORDS, Op
 from fusegen.singles import SINGLES
 
-GENERIC = "M"  # float, or Approximate where the tensor's elements have 16 bits
+GENERIC = "M"  # float, or Approximate where the tensor's elements have 16 bits; double, or Ample
 ROUNDED = "rounded"  # eager's rounding between two operations
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
 NARROW = "narrow"  # two words added up
@@ -53,9 +53,9 @@ class CppPrinter:
     """Prints expressions of one kernel; each visit returns a text and how tightly it binds."""
 
     def __init__(self, kernel: Kernel, generic: bool = False) -> None:
-        """Print in float or double; `generic` prints a float kernel for any type like float."""
+        """Print in float or double; `generic` prints for any type like it."""
         self.kernel, self.language = kernel, LANGUAGES[kernel.device]
-        self.kind = GENERIC if generic and kernel.math is Math.FLOAT else kernel.math.value
+        self.kind = GENERIC if generic else kernel.math.value
 
     def expr(self, expr: Expr, place: int = SELECT) -> str:
         """The text of an expression for a place that needs at least the strength `place`."""

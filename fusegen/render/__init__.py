@@ -84,6 +84,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     by_cubics = any(not several.isdisjoint(FITTED) for several in ways.values())
     shared["fitted"] = _part("cubics.h.j2", shared) if by_cubics else ""
     shared["kept"] = Singles.DECLARED in cuda
+    shared["ample"] = texts.ample if by_double else ""
     parts = {
         "filled": looked_up or polynomials,
         "settle": tested or polynomials or by_double,
@@ -165,6 +166,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "halves": kernel.halves.name,
             "settled": kernel.settled,
             "singles": kernel.singles[device].name,
+            "enough": "Ample" if kernel.ample else "double",
         }
         for kernel in (texts.forward, texts.backward)
     ]

@@ -73,6 +73,7 @@ class KernelText:
         halves: how 16-bit results come about on CUDA.
         settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
         singles: per device, how float32 results come about.
+        ample: whether one word of double computes, on CUDA, what float would lose; else two do.
     """
 
     name: str
@@ -87,6 +88,7 @@ class KernelText:
     halves: Halves
     settled: bool
     singles: dict[Device, Singles]
+    ample: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Texts:
         declared: the values that the spec gives to its scalars, in C++.
         uniforms: C++ statements for those of them that are computed from parameters.
         approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
+        ample: one word of double, and the functions of it, if a kernel takes it on CUDA.
         vectorised: the functions of the math library on the CPU.
         two_words: whether kernels compute in two words.
         rounds: whether operations are followed by eager's rounding.
@@ -137,6 +140,7 @@ class Texts:
     declared: tuple[str, ...]
     uniforms: tuple[str, ...]
     approximations: tuple[str, ...]
+    ample: str
     vectorised: tuple[str, ...]
     two_words: bool
     rounds: bool

@@ -1,0 +1,159 @@
+"""One word of double for what no double is kept of: its functions, where it is taken, and what it gives."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import mpmath
+import pytest
+import torch
+from emulated import defined as defined
+from emulated import emulated, run
+from kernels import compiled, differences, nearest, patterns, ulps
+from kernels import extensions as extensions
+
+from fusegen.pipeline import compilation
+from fusegen.printers.ample import AMPLE
+from fusegen.render import fill
+
+UNITS = {"exp": 1.0, "log1p": 2.6, "erfc": 7.8}  # of double's last place
+BETWEEN = {"exp": (-707.0, 709.0), "log1p": (-0.999999, 1e300), "erfc": (-6.0, 26.0)}
+SPECIAL = {
+    "exp": ((0.0, 1.0), (math.inf, math.inf), (-math.inf, 0.0), (710.0, math.inf), (-1e300, 0.0)),
+    "log1p": ((0.0, 0.0), (-0.0, -0.0), (math.inf, math.inf), (-1.0, -math.inf), (-2.0, math.nan)),
+    "erfc": ((math.inf, 0.0), (-math.inf, 2.0), (27.3, 0.0), (-28.0, 2.0)),
+}
+TWO = "inputs: {x: {}, y: {}}\nformula: "
+BODIES = {  # which of forward and gradient double computes on CUDA, in how many words
+    "highway": (f"{TWO}sigmoid(x) * y + (1 - sigmoid(x)) * x * y", (1, 1)),
+    "tail": (f"{TWO}softplus(x) * silu(y)", (1, None)),
+    "softcap": (f"{TWO}50 * tanh(x / 50) * y", (1, 1)),
+    "modulated": (f"{TWO}gelu(x * (1 + y))", (None, 1)),
+    "focal": (f"{TWO}(1 - sigmoid(x * y)) * (1 - sigmoid(x * y)) * softplus(-x * y)", (None, 2)),
+    "normed": (f"{TWO}x / sqrt(1 + x * x) * silu(y)", (None, 2)),
+    "gate": (f"{TWO}silu(x) * y", (None, None)),
+}
+SAME = {"tail": "forward", "softcap": "backward", "modulated": "backward"}
+WORDS = {"Ample": 1, "double": 2}
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """Its functions, of doubles."""
+    nothing = ("__device__", "__host__", "__constant__")
+    context = {"by_double": False, "table": "", "tested": "", "fitted": "", "two_words": True}
+    text = [f"#define {word}" for word in nothing]
+    text += ["#define __forceinline__ inline", fill("arithmetic.h.j2", context), AMPLE]
+    text += [f'extern "C" double of_{name}(double x) {{ return {name}(Ample(x)); }}' for name in UNITS]
+    text += ['extern "C" double of_gate(double x, double t) { return gate(Ample(x), Ample(t)); }']
+    source = tmp_path_factory.mktemp("ample") / "ample.cpp"
+    source.write_text("#include <cmath>\n#include <cstdint>\n" + "\n".join(text) + "\n", encoding="utf-8")
+    library = source.with_suffix(".so")
+    flags = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra"]
+    flags += ["-Wno-unused-function", "-Werror"]
+    subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    for name, count in (*((name, 1) for name in UNITS), ("gate", 2)):
+        function = getattr(loaded, f"of_{name}")
+        function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double] * count
+    return loaded
+
+
+def numbers(low: float, high: float) -> list[float]:
+    """Of every size in between, of both signs where there are two."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.rand(3000, generator=generator, dtype=torch.float64)
+    spread = torch.cat(
+        [low + (high - low) * sizes, 10 ** (sizes * 600 - 300), -(10 ** (sizes * 300 - 300))]
+    )
+    return [x for x in spread.tolist() if low < x < high]
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_function_errs_by_few_units_of_double(name: str, functions: ctypes.CDLL) -> None:
+    function, worst = getattr(functions, f"of_{name}"), 0.0
+    with mpmath.workprec(200):
+        for x in numbers(*BETWEEN[name]):
+            real = getattr(mpmath, name)(mpmath.mpf(x))
+            worst = max(worst, float(abs(function(x) - real) / math.ulp(float(real))))
+    assert 0.3 * UNITS[name] < worst <= UNITS[name]
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_a_function_has_its_limits(name: str, functions: ctypes.CDLL) -> None:
+    for x, real in (*SPECIAL[name], (math.nan, math.nan)):
+        found = getattr(functions, f"of_{name}")(x)
+        assert (found, math.copysign(1, found)) == (real, math.copysign(1, real)) or math.isnan(
+            found + real
+        )
+
+
+def test_a_gate_keeps_what_a_float_holds(functions: ctypes.CDLL) -> None:
+    for t in (-1e30, -690.0, -88.0, -1.3, -0.0, 2.5, 700.0, 1e300):
+        with mpmath.workprec(200):
+            real = float(3 / (1 + mpmath.exp(-mpmath.mpf(t))))
+        assert abs(functions.of_gate(3.0, t) - real) <= 4 * math.ulp(real) + 1e-290
+    assert functions.of_gate(3.0, math.inf) == 3.0
+    assert math.isnan(functions.of_gate(1.0, math.nan))
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_one_word_is_taken_where_it_is_ample(name: str, tmp_path: Path) -> None:
+    body, words = BODIES[name]
+    spec = tmp_path / f"{name}.yaml"
+    spec.write_text(f"name: {name}\nsummary: A test.\n{body}\n", encoding="utf-8")
+    compiled = compilation(spec)
+    trusted = (not (how == 2 or ample) for how, ample in zip(words, compiled.ample, strict=True))
+    assert compiled.ample == tuple(how == 1 for how in words)
+    for functor, how, enough in zip(("Forward", "Backward"), words, trusted, strict=True):
+        _, text = compiled.sources["cuda"].split(f"struct {functor} {{")
+        head = text.partition("template")[0]
+        assert ("Singles::DOUBLE" in head) is (how is not None) is not enough
+        assert how is None or WORDS[head.partition("using Enough = ")[2].partition(";")[0]] == how
+
+
+def assert_rounded(given: torch.Tensor, exact: torch.Tensor) -> None:
+    """Results are those of two words, rounded, but for a unit where these are next to a tie."""
+    real = exact.float() if given.dtype == torch.float32 else nearest(exact, given.dtype)
+    usual = (exact.abs() > torch.finfo(torch.bfloat16).tiny) & (exact.abs() < torch.finfo(given.dtype).max)
+    off = differences(given, real) & usual
+    assert usual.float().mean() > 0.1
+    assert off.float().mean() < 5e-4
+    assert ulps(given[off], real[off]) <= 1
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_result_is_what_two_words_round_to(name: str, tmp_path: Path, extensions: Path) -> None:
+    kernels = emulated(compiled(tmp_path, name, f"{BODIES[name][0]}\n"), name, tmp_path)
+    kernel = getattr(kernels, SAME[name])
+    x = patterns(torch.float32, 4000)
+    x = x[x.isfinite()]
+    for dtype in (torch.float32, torch.float16):
+        inputs = [x.roll(7 * k).to(dtype) for k in range(kernel.inputs)]
+        exact = run(kernel, *(value.double() for value in inputs))
+        for given, real in zip(run(kernel, *inputs), exact, strict=True):
+            assert_rounded(given, real)
+
+
+@pytest.mark.gpu
+@GPU
+@pytest.mark.parametrize("name", [name for name, (_, words) in BODIES.items() if 1 in words])
+def test_a_result_is_what_two_words_round_to_on_a_gpu(name: str, tmp_path: Path, extensions: Path) -> None:
+    body, words = BODIES[name]
+    module = compiled(tmp_path, name, f"{body}\n")
+    x, y, grad = torch.randn(3, 1_000_003, device="cuda").mul_(4)
+    ways = ((module.FORWARD, (x, y)), (module.BACKWARD, (grad, x, y)))
+    for launch, inputs in (way for way, how in zip(ways, words, strict=True) if how == 1):
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            taken = [value.to(dtype) for value in inputs]
+            given, exact = launch(*taken), launch(*(value.double() for value in taken))
+            one = isinstance(given, torch.Tensor)
+            for found, real in zip((given,) if one else given, (exact,) if one else exact, strict=True):
+                assert_rounded(found, real)
