@@ -19,7 +19,7 @@ from fusegen.pipeline import Compilation
 from fusegen.printers import latex
 from fusegen.printers.cpp import wide
 from fusegen.printers.notation import term as plain
-from fusegen.render import Singles
+from fusegen.render import Halves, Singles
 from fusegen.roundoff import Roundoff
 from fusegen.term import Apply, Name, Program, Rewrite, Term, applied, walk
 
@@ -74,8 +74,9 @@ WHERE = {
     (Device.CPU, Singles.DOUBLE): "the CPU, in float32 and 16 bits",
     (Device.CUDA, Singles.CUBICS): "CUDA, in float32",
     (Device.CUDA, Singles.DECLARED): "CUDA, in float32",
-    (Device.CUDA, Singles.DOUBLE): "CUDA, in float32, and in 16 bits where they are not looked up",
+    (Device.CUDA, Singles.DOUBLE): "CUDA, in float32",
 }
+ALSO = {Halves.DOUBLE: " and 16 bits"}
 EXPECTED = (
     "Errors to expect of the formulas in float, by what each operation rounds, in units of the last place"
 )
@@ -270,11 +271,15 @@ def _costs(compiled: Compilation) -> Iterator[Cost]:
 def _doubled(compiled: Compilation) -> Iterator[str]:
     """What is done where float is not enough."""
     for (device, how), where in WHERE.items():
-        kernels = zip(KERNELS, compiled.singles[device], compiled.trusted[device], strict=True)
-        several = {name: trusted for name, single, trusted in kernels if single is how}
-        lost = [name for name, trusted in several.items() if not trusted]
-        if several:
-            told = BY_DOUBLE.format(where, _results(several), DOUBLED[how])
+        also = [ALSO.get(halves, "") if device is Device.CUDA else "" for halves in compiled.halves]
+        ways = zip(KERNELS, also, compiled.singles[device], compiled.trusted[device], strict=True)
+        found: dict[str, dict[str, bool]] = {}
+        for name, more, single, trusted in ways:
+            if single is how:
+                found.setdefault(where + more, {})[name] = trusted
+        for place, several in found.items():
+            lost = [name for name, trusted in several.items() if not trusted]
+            told = BY_DOUBLE.format(place, _results(several), DOUBLED[how])
             measured = MEASURED[how] if device is Device.CUDA else ""
             yield told + (LOST.format(_results(lost)) if lost else "") + measured
 

@@ -60,7 +60,7 @@ from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
 from fusegen.render import Binding, Halves, Singles, remarks
-from fusegen.roundoff import AMPLE, TRUSTED, Roundoff, evaluated, roundoff
+from fusegen.roundoff import AMPLE, TRUSTED, TRUSTED_IN_16_BITS, Roundoff, evaluated, roundoff
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
@@ -226,12 +226,28 @@ class Compilation:
         return found
 
     @cached_property
-    def trusted(self) -> dict[Device, tuple[bool, bool]]:
+    def trusted(self) -> dict[Device, tuple[bool, ...]]:
         """Whether float is enough for forward and gradient, by device."""
-        found = dict.fromkeys(Device, (True, True))
-        for device, (forward, backward) in self.roundoffs.items():
-            found[device] = forward.units <= TRUSTED[device], backward.units <= TRUSTED[device]
+        found: dict[Device, tuple[bool, ...]] = dict.fromkeys(Device, (True, True))
+        for device, errors in self.roundoffs.items():
+            found[device] = tuple(error.units <= TRUSTED[device] for error in errors)
+        if 32 not in self.widths:  # on CUDA for 16 bits, if no more are kept of any result
+            both = zip(found[Device.CUDA], self.trusted_in_16_bits, strict=True)
+            found[Device.CUDA] = tuple(map(any, both))
         return found
+
+    @cached_property
+    def trusted_in_16_bits(self) -> tuple[bool, bool]:
+        """Whether float is enough for their 16-bit results on CUDA, none of which is looked up."""
+        if 16 not in self.widths or not self.roundoffs:
+            return False, False
+        units = [error.units for error in self.roundoffs[Device.CUDA]]
+        doubles = [self.kernel(gradient, Device.CUDA, Math.DOUBLE) for gradient in (False, True)]
+        forward, backward = (
+            most <= TRUSTED_IN_16_BITS and not alone(double, reads)
+            for reads, (most, double) in enumerate(zip(units, doubles, strict=True), 1)
+        )
+        return forward, backward
 
     @cached_property
     def ample(self) -> tuple[bool, bool]:
@@ -277,7 +293,7 @@ class Compilation:
         found: list[str | None] = []
         for reads, trusted in enumerate(self.trusted[Device.CUDA], 1):
             kernels = self.from_double(reads > 1, 16)
-            if not trusted:
+            if not (trusted or self.trusted_in_16_bits[reads - 1]):
                 double = self.kernel(reads > 1, Device.CUDA, Math.DOUBLE)
                 found.append(TABLE if alone(double, reads) and 16 in self.widths else None)
             elif kernels:
@@ -294,8 +310,13 @@ class Compilation:
         for gradient, how in enumerate(self.in_16_bits):
             kernels = self.from_double(bool(gradient), 16)
             in_doubt = self.cheaper and kernels is not None and errs(kernels[0])
-            tested = in_doubt and bool(self.spec.params) and self.trusted[Device.CUDA][gradient]
-            found.append(Halves.DECLARED if how == TABLE and tested else HALVES[how])
+            trusted = self.trusted[Device.CUDA][gradient]
+            in_float = trusted or self.trusted_in_16_bits[gradient]
+            if how is None and not in_float and 16 in self.widths:
+                found.append(Halves.DOUBLE)
+            else:
+                tested = in_doubt and bool(self.spec.params) and trusted
+                found.append(Halves.DECLARED if how == TABLE and tested else HALVES[how])
         forward, backward = found
         return forward, backward
 
@@ -311,15 +332,24 @@ class Compilation:
         return forward, backward
 
     @cached_property
-    def short(self) -> tuple[Kernel | None, ...]:
-        """What forward and gradient take on the CPU in 16 bits, if it is less than what float does."""
+    def short(self) -> dict[Device, tuple[Kernel | None, ...]]:
+        """What forward and gradient take in 16 bits, by device, if it is less than what floats take."""
         found: list[Kernel | None] = []
         ways = zip((False, True), self.singles[Device.CPU], self.settled_by_double, strict=True)
         for gradient, how, settles in ways:
             long, short = (self.kernel(gradient, Device.CPU, Math.FLOAT, less) for less in (False, True))
             taken = how is Singles.COMPUTED and settles and operations(short) != operations(long)
             found.append(short if taken else None)
-        return tuple(found)
+        return {Device.CPU: tuple(found), Device.CUDA: self.in_float}
+
+    @cached_property
+    def in_float(self) -> tuple[Kernel | None, ...]:
+        """What they take in 16 bits on CUDA, if double computes floats there."""
+        ways = zip((False, True), self.trusted[Device.CUDA], self.trusted_in_16_bits, strict=True)
+        return tuple(
+            self.kernel(gradient, Device.CUDA, Math.FLOAT, True) if enough and not trusted else None
+            for gradient, trusted, enough in ways
+        )
 
     @property
     def widths(self) -> set[int]:
@@ -346,12 +376,13 @@ class Compilation:
         """The kernels on CUDA that compute 16-bit results in float, if only with some scalars."""
         ways = (self.one_way(gradient, Device.CUDA) for gradient in (False, True))
         passes = zip(ways, self.in_16_bits, self.trusted[Device.CUDA], strict=True)
-        return tuple(
+        own = (
             kernel
             for some, how, trusted in passes
             if trusted and (how != TABLE or self.spec.params)
             for kernel in some
         )
+        return (*own, *filter(None, self.in_float))
 
     @cached_property
     def masks(self) -> tuple[tuple[Kernel, Kernel], ...]:
@@ -380,8 +411,7 @@ class Compilation:
         kernels = {device: (*self.printed(False, device), *self.printed(True, device)) for device in Device}
         read = {name for kernel in kernels[Device.CUDA] for name in kernel.params}
         hosted = {let.name: let for program in self.programs for let in uniforms(program)}
-        on_cpu = (*kernels[Device.CPU], *filter(None, self.short))
-        called = {Device.CUDA: kernels[Device.CUDA], Device.CPU: on_cpu}
+        called = {device: (*kernels[device], *filter(None, self.short[device])) for device in Device}
         forward, backward = (self.one_way(gradient, Device.CUDA)[0] for gradient in (False, True))
         grad, *saved = self.derived.inputs
         from_output = tuple(saved) != self.composed.inputs
@@ -400,7 +430,7 @@ class Compilation:
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
             ample=ample.AMPLE if any(self.ample) else "",
-            vectorised=vectorised(on_cpu),
+            vectorised=vectorised(called[Device.CPU]),
             two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
@@ -418,27 +448,34 @@ class Compilation:
         gradient = functor == "Backward"
         open_ = {Math.FLOAT: self.cheaper, Math.DOUBLE: self.ample[gradient]}
         kernels = {device: self.printed(gradient, device) for device in Device}
+        short = {device: several[gradient] for device, several in self.short.items()}
         printers = {
-            device: [CppPrinter(kernel, device is Device.CUDA and open_[kernel.math]) for kernel in several]
+            device: [
+                CppPrinter(kernel, device is Device.CUDA and open_[kernel.math])
+                for kernel in (*several, *filter(None, (short[device],)))
+            ]
             for device, several in kernels.items()
         }
         said = says or (notation(self.spec),)
         how, settles = self.in_16_bits[gradient], self.settled_by_double[gradient]
         singles = {device: both[gradient] for device, both in self.singles.items()}
         reads, by_double = len(program.inputs), {}
-        short = [CppPrinter(kernel) for kernel in filter(None, (self.short[gradient],))]
-        printers[Device.CPU] += short
         if how == TABLE:
             by_double[16] = TABLE, LOOK_UP[reads]
+        cpu, cuda = (kernels[device][0] for device in (Device.CPU, Device.CUDA))
+        halved = short[Device.CUDA] or cuda
+        if short[Device.CUDA]:
+            by_double[16] = cost(halved, 2, self.cheaper), slots(halved, self.cheaper)
         if how == TESTED:
-            by_double[16] = TESTED, slots(kernels[Device.CUDA][0], True) + TEST
+            by_double[16] = TESTED, slots(halved, True) + TEST
         if singles[Device.CUDA] is Singles.PIECES:
             by_double[32] = CUBIC[reads], PIECE[reads]
         if singles[Device.CUDA] in render.FITTED:
             by_double[32] = FINE_CUBIC[reads], FINE_PIECE[reads]
-        cpu, cuda = (kernels[device][0] for device in (Device.CPU, Device.CUDA))
         remarked = {
-            Device.CPU: remarks.on_cpu(cpu, wide(cpu), singles[Device.CPU], settles, bool(short)),
+            Device.CPU: remarks.on_cpu(
+                cpu, wide(cpu), singles[Device.CPU], settles, bool(short[Device.CPU])
+            ),
             Device.CUDA: remarks.on_cuda(
                 cuda, wide(cuda), self.halves[gradient], bool(self.spec.params), singles[Device.CUDA]
             ),
@@ -454,7 +491,7 @@ class Compilation:
             },
             definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
             elements={device: printers[device][0].element() for device in Device},
-            short=next((p.element() for p in short), ""),
+            short={device: printers[device][-1].element() if short[device] else "" for device in Device},
             shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels[Device.CUDA], by_double),
             halves=self.halves[gradient],
             settled=settles,
@@ -570,7 +607,9 @@ STAGES: dict[str, Callable[[Compilation], str]] = {
         for line in (*map(dump.rewrite, rewrites), dump.program(program))
     ),
     "ir": lambda c: "\n".join(
-        dump.kernel(k) for k in (*itertools.chain(*map(c.kernels, Device)), *filter(None, c.short))
+        dump.kernel(kernel)
+        for device in Device
+        for kernel in (*c.kernels(device), *filter(None, c.short[device]))
     ),
     "cuda": lambda c: c.sources["cuda"],
     "cpu": lambda c: c.sources["cpu"],

@@ -27,6 +27,7 @@ from fusegen.values import DECIDED, value
 # units: of kernels whose results err by 4 at most, as largest errors do not meet; on CUDA they are many, of
 # single words
 TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
+TRUSTED_IN_16_BITS = 2.0**8  # on CUDA; the last place of a float16 is 2^13 of them
 AMPLE = 2.0**22  # units of what one word of double computes: it has 29 digits more, which leaves seven
 FUNCTION, ROUNDING = 1.4, 0.5  # units that a function errs by, and other operations
 OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}

@@ -107,7 +107,11 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
         ),
         (
             f"inputs: {{x: {{}}, y: {{}}}}\n{HARD[:-1]}, x * y]",
-            "On CUDA, in float32, and in 16 bits where they are not looked up, backward results are com",
+            "On CUDA, in float32, backward results are computed in double",
+        ),
+        (
+            "inputs: {x: {}, y: {}}\nformula: gelu_tanh(x) * y",
+            "On CUDA, in float32 and 16 bits, backward results are computed in double",
         ),
     ],
 )

@@ -130,6 +130,8 @@ __device__ __forceinline__ Ample gate(Ample x, Ample t) {
 
 // Φ(-|x|); the tails that double needs a lift for are no floats
 __device__ __forceinline__ Ample ndtr_tail(Ample x) { return 0.5 * erfc(fabs(x.v) * 0.70710678118654757); }
+__device__ __forceinline__ Ample exp_of_two(Ample x) { return exp(x); }
+__device__ __forceinline__ Ample expm1_of_two(Ample x) { return expm1(x.v); }
 __device__ __forceinline__ Ample lifted(Ample x) { return x; }
 __device__ __forceinline__ Ample lift_back(Ample) { return 1.0; }
 
@@ -149,6 +151,8 @@ struct Two<Ample> {
   Ample hi, lo;
 };
 [[maybe_unused]] __device__ __forceinline__ Ample ndtr_tail(Two<Ample> x) { return ndtr_tail(x.hi); }
+[[maybe_unused]] __device__ __forceinline__ Ample exp_of_two(Two<Ample> x) { return exp(x.hi); }
+[[maybe_unused]] __device__ __forceinline__ Ample expm1_of_two(Two<Ample> x) { return expm1(x.hi); }
 }  // namespace"""
 for _name, _part in _PARTS.items():
     AMPLE = AMPLE.replace(f"{{{_name}}}", _part)

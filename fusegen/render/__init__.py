@@ -162,7 +162,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "notes": kernel.notes[device],
             "definitions": kernel.definitions[device],
             "element": kernel.elements[device],
-            "short": kernel.short if device is Device.CPU else "",
+            "short": kernel.short[device],
             "halves": kernel.halves.name,
             "settled": kernel.settled,
             "singles": kernel.singles[device].name,

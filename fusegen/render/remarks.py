@@ -30,8 +30,8 @@ SINGLES_ON_CUDA = {
     Singles.PIECES: "In float32 results are cubic polynomials, as computing takes longer than moving.",
     Singles.CUBICS: "In float32 results are cubics that are fitted in double; where none fits, double's.",
     Singles.DECLARED: "In float32 results are cubics, fitted in double; with other scalars, double's.",
-    Singles.DOUBLE: DOUBLED[Singles.DOUBLE],
 }
+IN_FLOAT32 = "In float32 double computes it: float loses too much of a float, though not of 16 bits."
 
 
 def on_cpu(kernel: Kernel, wide: bool, singles: Singles, settled: bool, short: bool) -> tuple[str, ...]:
@@ -69,6 +69,7 @@ def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, singles: S
         HALVES.get(halves, ""): halves is not Halves.COMPUTED,
         DECLARED: halves is Halves.LOOKED_UP and params,
         TESTED: halves is Halves.DECLARED,
-        SINGLES_ON_CUDA.get(singles, ""): singles is not Singles.COMPUTED,
+        SINGLES_ON_CUDA.get(singles, ""): singles not in (Singles.COMPUTED, Singles.DOUBLE),
+        DOUBLED[Singles.DOUBLE] if halves is Halves.DOUBLE else IN_FLOAT32: singles is Singles.DOUBLE,
     }
     return tuple(remark for remark, holds in said.items() if holds)

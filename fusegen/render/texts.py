@@ -45,6 +45,7 @@ class Halves(Enum):
     TESTED = "tested"  # and computed in double where it is in doubt how they are rounded
     LOOKED_UP = "looked up"  # among all that there are; with other scalars than the spec's, computed
     DECLARED = "declared"  # looked up with the spec's scalars, and tested with others
+    DOUBLE = "double"  # computed in double, as float loses too much of these, too
 
 
 class Singles(Enum):
@@ -54,7 +55,7 @@ class Singles(Enum):
     PIECES = "pieces"  # cubic polynomials that take less time; where none fits, in float; on CUDA only
     CUBICS = "cubics"  # those of finer pieces, as float loses too much; where none fits, in double
     DECLARED = "declared"  # these with the spec's scalars, and double with others; on CUDA only
-    DOUBLE = "double"  # which on CUDA computes 16-bit results, too, that are not looked up
+    DOUBLE = "double"  # in double
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class KernelText:
         notes: per device, comment lines above the function.
         definitions: per device, the function of one element in each math type.
         elements: per device, the statement that calls it.
-        short: that for 16-bit results on the CPU, if they take a function of their own.
+        short: per device, that for 16-bit results, if they take a function of their own.
         shares: how dense tensors are shared out on CUDA, for each width of elements.
         halves: how 16-bit results come about on CUDA.
         settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
@@ -83,7 +84,7 @@ class KernelText:
     notes: dict[Device, tuple[str, ...]]
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
-    short: str
+    short: dict[Device, str]
     shares: tuple[Share, ...]
     halves: Halves
     settled: bool
