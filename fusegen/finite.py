@@ -3,9 +3,9 @@
 silu(-inf) is -inf times 0, but x sigmoid(x) tends to 0. Each input of an accurate program is tried at both
 infinities, the others being 1, by what IEEE arithmetic gives (`values`). Where that is NaN, and two large
 magnitudes agree on a number, the input is kept finite on that side, and small enough to be cubed where that
-is what overflows. Where they agree on an infinity, as x + sin(x) does, what has no limit, a sine or a
-cosine, takes its argument finite. Where results grow or fall on and on, as x² / x³ does, their limit is
-chosen.
+is what overflows; where another result is infinite, in the results that overflow alone. Where they agree on
+an infinity, as x + sin(x) does, what has no limit, a sine or a cosine, takes its argument finite. Where
+results grow or fall on and on, as x² / x³ does, their limit is chosen.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ INFINITE = Number(Fraction(2) ** 1024)  # beyond every double
 SIDES = ((-1.0, "finite_below", "clamp_min"), (1.0, "finite_above", "clamp_max"))
 
 
-def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]) -> Program:
+def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
     """The program with inputs kept finite where infinity would give NaN instead of a limit.
 
     Args:
         program: of any number of inputs and results.
-        names: of the inputs to keep finite; an incoming gradient is not among them.
+        inputs: the names of those to keep finite; an incoming gradient is not among them.
         params: the values of its parameters to try it with.
     """
     lets: list[Let] = []
     bounded: dict[str, Term] = {}
+    spelt = {name: name for name in program.inputs}
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
-    given = tuple(filter(program.inputs.__contains__, names))
+    given = tuple(filter(program.inputs.__contains__, inputs))
     for name in given:
         term: Term = Name(name)
         for sign, operation, clamp in SIDES:
             far, near = (_limits(program, params, name, sign, way) for way in (FAR, NEAR))
-            pairs = [(a, b) for a, b in zip(far, near, strict=True) if a is not None and b is not None]
-            if any(limit is not None for limit in far) and all(_agree(a, b) for a, b in pairs):
+            pairs = [(a, b) for a, b in zip(far, near, strict=True) if b is not None]
+            agree = all(a is not None and _agree(a, b) for a, b in pairs)
+            if any(limit is not None for limit in far) and agree:
                 term = call(operation, term)
             elif any(limit is not None for limit in near):
                 term = call(clamp, term, Number(Fraction(sign * CUBED)))
@@ -55,6 +57,7 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
             )
             lets.append(Let(free, term))
             bounded[name] = Name(free)
+            spelt[name] = free
     grows = any(_grows(program, params, name, sign) for name in given for sign, *_ in SIDES)
 
     def kept(term: Term) -> Term:
@@ -63,7 +66,42 @@ def finite(program: Program, names: tuple[str, ...], params: Mapping[str, float]
 
     lets += [Let(let.name, kept(let.term)) for let in program.lets]
     found = Program(program.inputs, program.params, tuple(lets), tuple(map(kept, program.results)))
-    return _chosen(found, given[0], params) if len(given) == 1 else found
+    if len(given) == 1:
+        return _chosen(found, given[0], params)
+    for name in given:
+        found = _cubed(found, name, spelt[name], params)
+    return found
+
+
+def _cubed(program: Program, name: str, spelt: str, params: Mapping[str, float]) -> Program:
+    """The program of several inputs with one kept small enough to be cubed, in the results that overflow.
+
+    In these alone: another may be infinite at its infinity. Of gelu_tanh(x) y the gradient by x is y there,
+    the one by y is x.
+
+    Args:
+        program: of several inputs.
+        name: of the input.
+        spelt: the name that results have for it.
+        params: the values of its parameters to try it with.
+    """
+    lets, results = list(program.lets), list(program.results)
+    taken = {*program.inputs, *program.params, *(let.name for let in lets)}
+    for k, result in enumerate(results):
+        clamps = []
+        for sign, _, clamp in SIDES:
+            far, *near = (_results(program, params, name, sign * size)[k] for size in (LARGE, *NEAR))
+            if math.isnan(far) and _agree(*near):
+                clamps.append((clamp, Number(Fraction(sign * CUBED))))
+        if clamps:
+            free = next(n for n in (f"near_{name}", f"near_{name}2", f"near_{name}3") if n not in taken)
+            term: Term = Name(spelt)
+            for clamp, bound in clamps:
+                term = call(clamp, term, bound)
+            lets.append(Let(free, term))
+            taken.add(free)
+            results[k] = substitute(result, {spelt: Name(free)})
+    return Program(program.inputs, program.params, tuple(lets), tuple(results))
 
 
 def _chosen(program: Program, name: str, params: Mapping[str, float]) -> Program:

@@ -110,6 +110,21 @@ def test_an_incoming_gradient_is_left_alone() -> None:
     assert finite(program, ("x",), {}) == program
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_result_that_overflows_is_kept_finite_beside_one_that_is_infinite(
+    dtype: torch.dtype, tmp_path: Path, extensions: Path
+) -> None:
+    """Of gelu_tanh(x) y the gradient by x is y far out, the one by y is x."""
+    module = compiled(tmp_path, "geglu_tanh", "inputs: {x: {}, y: {}}\nformula: gelu_tanh(x) * y\n")
+    assert "Singles::DOUBLE" not in module.CUDA_SOURCE + module.CPU_SOURCE
+    x = torch.tensor([math.inf, -math.inf, 1e30, -1e30, 3.0], dtype=dtype, requires_grad=True)
+    y = torch.full_like(x, 2.0, requires_grad=True)
+    by_x, by_y = torch.autograd.grad(module.geglu_tanh(x, y), (x, y), torch.ones_like(x))
+    assert by_x[:4].tolist() == [2.0, 0.0, 2.0, 0.0]
+    assert by_y[:4].tolist() == [math.inf, 0.0, x[2].item(), 0.0]
+    assert 2.0 < by_x[4] < 2.05
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     ("name", "below", "above"),
