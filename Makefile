@@ -19,7 +19,7 @@ test: $(VENV)/.ready
 	ruff format --check .
 	mypy
 	python -m fusegen check
-	python -m pytest -q -n auto
+	python -m pytest -q -n auto --dist worksteal
 
 gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 	python -m pytest -q -m gpu

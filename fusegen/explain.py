@@ -60,12 +60,11 @@ DOUBLED = {
     "16 bits, too, and where none fits, double computes",
     Singles.DOUBLE: "computed in double, which takes several times as long",
 }
-MEASURED = {  # with 2^28 elements; docs/architecture.md has the table
+MEASURED = {  # with 2^26 elements and more; docs/architecture.md has the tables
     Singles.CUBICS: " An H200 runs them at 0.90 to 0.96 of a copy's speed, gradients at 0.92 to 1.02: a "
     "processor's first cache gives no more of them.",
-    Singles.DECLARED: " An H200 runs them at 0.88 of a copy's speed, gradients at 0.95; with other scalars "
-    "at a tenth.",
-    Singles.DOUBLE: " An H200 runs them at 0.3 to 1.0 of a copy's speed in float32.",
+    Singles.DECLARED: " An H200 runs them at 0.91 of a copy's speed, gradients at 0.99, with the spec's.",
+    Singles.DOUBLE: " An H200 runs them at 0.24 to 1.0 of a copy's speed in float32.",
 }
 BY_DOUBLE = "On {}, {} are {}."
 LOST = " In float {} would err by more than the 4 units promised."
