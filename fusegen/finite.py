@@ -85,23 +85,21 @@ def _cubed(program: Program, name: str, spelt: str, params: Mapping[str, float])
         spelt: the name that results have for it.
         params: the values of its parameters to try it with.
     """
-    lets, results = list(program.lets), list(program.results)
-    taken = {*program.inputs, *program.params, *(let.name for let in lets)}
+    small: dict[Term, str] = {}
+    results = list(program.results)
+    taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     for k, result in enumerate(results):
-        clamps = []
+        term: Term = Name(spelt)
         for sign, _, clamp in SIDES:
             far, *near = (_results(program, params, name, sign * size)[k] for size in (LARGE, *NEAR))
             if math.isnan(far) and _agree(*near):
-                clamps.append((clamp, Number(Fraction(sign * CUBED))))
-        if clamps:
-            free = next(n for n in (f"near_{name}", f"near_{name}2", f"near_{name}3") if n not in taken)
-            term: Term = Name(spelt)
-            for clamp, bound in clamps:
-                term = call(clamp, term, bound)
-            lets.append(Let(free, term))
-            taken.add(free)
-            results[k] = substitute(result, {spelt: Name(free)})
-    return Program(program.inputs, program.params, tuple(lets), tuple(results))
+                term = call(clamp, term, Number(Fraction(sign * CUBED)))
+        if isinstance(term, Apply):
+            free = (f"near_{name}{count}" for count in ("", *range(2, len(taken) + 3)))
+            small.setdefault(term, next(n for n in free if n not in {*taken, *small.values()}))
+            results[k] = substitute(result, {spelt: Name(small[term])})
+    lets = (Let(free, term) for term, free in small.items())
+    return Program(program.inputs, program.params, (*program.lets, *lets), tuple(results))
 
 
 def _chosen(program: Program, name: str, params: Mapping[str, float]) -> Program:

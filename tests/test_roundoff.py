@@ -20,13 +20,15 @@ def call(op: str, *args: Expr) -> Call:
     return Call(op, args)
 
 
-def of(result: Expr, *lets: Let, double: Expr | None = None, pieced: bool = False) -> Roundoff:
+def of(
+    result: Expr, *lets: Let, double: Expr | None = None, pieced: bool = False, ranged: bool = True
+) -> Roundoff:
     """What a function of x and of a parameter a, which is 3, errs by."""
     single, exact = (
         Kernel("f", Device.CPU, kind, ("x",), ("a",), lets, (value,))
         for kind, value in ((Math.FLOAT, result), (Math.DOUBLE, double or result))
     )
-    return roundoff(single, exact, {"a": 3.0}, pieced=pieced)
+    return roundoff(single, exact, {"a": 3.0}, pieced=pieced, ranged=ranged)
 
 
 PLUS_ONE = call("add", X, Const(1.0))
@@ -179,3 +181,16 @@ def test_what_is_not_trusted_is_left_to_double(
         "cpu": cpu,
         "cuda": cuda,
     }
+
+
+def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:
+    up, down = (call("mul", call("mul", X, Const(2.0**e)), Const(2.0**-e)) for e in (100, -100))
+    assert [of(result).units > 1e6 for result in (up, down)] == [True, True]
+    assert [of(result, ranged=False).units < 0.51 for result in (up, down)] == [True, True]
+
+
+def test_without_floats_range_what_cancels_counts_throughout() -> None:
+    cancels = call("sub", call("add", X, Const(4096.3)), Const(4096.3))
+    away = call("where", call("gt", call("abs", X), Const(0.25)), cancels, Const(1.0))
+    assert of(away).units < 2
+    assert of(away, ranged=False).units > 1000

@@ -19,7 +19,7 @@ from fusegen.printers.doubles import ERFC, EXP, LOG
 
 def _operators(kind: str, operands: tuple[tuple[str, str], ...], symbols: str) -> str:
     """Those of a type: of two of its values, or of one and a number."""
-    head = f"  [[maybe_unused]] friend __device__ __forceinline__ {kind} operator"
+    head = f"  friend __device__ __forceinline__ {kind} operator"
     pairs = [(left, right) for left in operands for right in operands if operands[0] in (left, right)]
     return "\n".join(
         f"{head}{symbol}({left[0]} a, {right[0]} b) {{ return a{left[1]} {symbol} b{right[1]}; }}"
@@ -38,7 +38,7 @@ def _coefficients(name: str, numbers: tuple[float, ...]) -> str:
 _OWN, _NUMBER, _TWO = ("Ample", ".v"), ("double", ""), ("Two", ".hi")
 _PARTS = {
     "ample": _operators("Ample", (_OWN, _NUMBER), "+-*/"),
-    "two": _operators("Two", (_TWO, _NUMBER), "+-*"),
+    "two": _operators("Two", (_TWO, _NUMBER), "+-*").replace("  friend", "  [[maybe_unused]] friend"),
     "exp": _coefficients("EXP", EXP),
     "log": _coefficients("LOG", LOG),
     "erfc": _coefficients("ERFC", ERFC[:12]),
@@ -80,7 +80,7 @@ __device__ __forceinline__ Ample exp(Ample x) {
   memcpy(&integer, &shifted, sizeof(integer));
   return (1.0 + fma(r * r, polynomial(EXP, r), r)) * two_to(integer);
 }
-
+// Of two words, the first alone.
 template <bool SUBNORMAL = true>
 __device__ __forceinline__ Ample exponential(Ample x, Ample) {
   return exp(x);
