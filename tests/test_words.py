@@ -64,6 +64,10 @@ FORMS = {
     "x * exp(x) + exp(x)": (
         "mul(narrow(add(mul(x, exp_of_two(lifted(x))), exp_of_two(lifted(x)))), lift_back(x))"
     ),
+    # a second one with an argument of its own as a whole, which has its own lift
+    "softplus(x) * (y * sigmoid(y))": (
+        "mul(narrow(gate_of_two(mul(softplus(lifted(x)), y), words(y, 0.0))), lift_back(x))"
+    ),
     "x * exp(x) + y": "add(mul(narrow(mul(x, exp_of_two(lifted(x)))), lift_back(x)), y)",
     "exp(x) / y": "mul(div(narrow(exp_of_two(lifted(x))), y), lift_back(x))",
     "x * erf(exp(x))": "mul(mul(x, erf(narrow(exp_of_two(lifted(x))))), lift_back(x))",

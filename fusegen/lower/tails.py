@@ -146,7 +146,7 @@ class _Lift(Ranges):
                 return found and (call(op, found[0]), found[1])
             case Apply("mul", (a, b)):
                 if (found := self.tail(a)) is not None:
-                    return found[0] * self.along(b, found[1]), found[1]
+                    return self.times(found[0], b, found[1]), found[1]
                 if (found := self.tail(b)) is not None:
                     return self.along(a, found[1]) * found[0], found[1]
             case Apply("div", (a, b)) if (found := self.tail(a)) is not None:
@@ -157,6 +157,15 @@ class _Lift(Ranges):
             case Apply("add" | "sub" as op, (a, b)):
                 return self.tail_of_sum(op, a, b)
         return None
+
+    def times(self, lifted: Term, term: Term, argument: Term) -> Term:
+        """A lifted tail times another factor; with a gate that falls with another argument, as a whole."""
+        match term:
+            case Apply("mul", (a, Apply("sigmoid", (t,)))) if (
+                self.gates(a, t) and self.argument(t) != argument
+            ):
+                return call("gate", lifted * self.whole(a), self.argument(t))
+        return lifted * self.along(term, argument)
 
     def tail_of_sum(self, op: str, a: Term, b: Term) -> tuple[Term, Term] | None:
         """A sum or a difference lifted, if both its parts fall as one tail does."""
