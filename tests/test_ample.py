@@ -13,7 +13,7 @@ import pytest
 import torch
 from emulated import defined as defined
 from emulated import emulated, run
-from kernels import compiled, differences, nearest, patterns, ulps
+from kernels import INTEGERS, compiled, differences, nearest, patterns
 from kernels import extensions as extensions
 
 from fusegen.ir import Call, Device, Kernel, Math, Ref
@@ -201,13 +201,15 @@ def test_every_function_takes_it(tmp_path: Path) -> None:
 
 
 def assert_rounded(given: torch.Tensor, exact: torch.Tensor, share: float = 5e-4) -> None:
-    """Results are those of two words, rounded; but for a unit in a share of them, next to a tie."""
+    """Results are those of two words, rounded, but for a share of them by a unit; by more next to a zero."""
     real = exact.float() if given.dtype == torch.float32 else nearest(exact, given.dtype)
     usual = (exact.abs() > torch.finfo(torch.bfloat16).tiny) & (exact.abs() < torch.finfo(given.dtype).max)
     off = differences(given, real) & usual
     assert usual.float().mean() > 0.1
     assert off.float().mean() < share
-    assert ulps(given[off], real[off]) <= 1
+    bits = INTEGERS[given.dtype]
+    far = off & ((given.view(bits).long() - real.view(bits).long()).abs() > 1)
+    assert far.float().mean() < share / 100
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -368,7 +368,11 @@ def test_what_is_no_function_of_one_element_double_computes_on_a_gpu(
     given = (x, 0.3) if body == SCALED else (x, x.flip(0))
     exact = module.FORWARD(*(v.double() if isinstance(v, Tensor) else v for v in given))
     usual = exact.abs() > torch.finfo(torch.bfloat16).tiny
-    assert_same(module.FORWARD(*given)[usual], nearest(exact, dtype)[usual], x[usual])
+    found, real = module.FORWARD(*given)[usual], nearest(exact, dtype)[usual]
+    if dtype == torch.float32 or body == SCALED:
+        assert_same(found, real, x[usual])
+    else:  # in float: see test_ample
+        assert differences(found, real).float().mean() < 2e-3
 
 
 @pytest.mark.gpu
