@@ -201,7 +201,7 @@ def test_every_function_takes_it(tmp_path: Path) -> None:
 
 
 def assert_rounded(given: torch.Tensor, exact: torch.Tensor, share: float = 5e-4) -> None:
-    """Results are those of two words, rounded, but for a share of them by a unit; by more next to a zero."""
+    """Results are those of two words, rounded, but for a share by a unit, and a tenth of that by more."""
     real = exact.float() if given.dtype == torch.float32 else nearest(exact, given.dtype)
     usual = (exact.abs() > torch.finfo(torch.bfloat16).tiny) & (exact.abs() < torch.finfo(given.dtype).max)
     off = differences(given, real) & usual
@@ -209,7 +209,7 @@ def assert_rounded(given: torch.Tensor, exact: torch.Tensor, share: float = 5e-4
     assert off.float().mean() < share
     bits = INTEGERS[given.dtype]
     far = off & ((given.view(bits).long() - real.view(bits).long()).abs() > 1)
-    assert far.float().mean() < share / 100
+    assert far.float().mean() < share / 10
 
 
 @pytest.mark.parametrize("name", SAME)
