@@ -194,12 +194,18 @@ def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
             assert most > 40 or int(stored) <= (8 if chip == "100" else 0), (entry, chip)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_module_of_one_dtype_compiles(dtype: str, tmp_path: Path) -> None:
+ONE = "params: {a: 0.7}\nchain: [silu, mish, a * x]"
+TWO = "inputs: {x: {}, y: {}}\nformula: exp(x * x) / (1 + exp(x * x)) * y"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "body"),
+    [("float32", ONE), ("float16", ONE), ("bfloat16", ONE), ("float32", TWO), ("bfloat16", TWO)],
+)
+def test_a_module_of_one_dtype_compiles(dtype: str, body: str, tmp_path: Path) -> None:
     """With what double makes of it, though no tensor is of doubles."""
     spec = tmp_path / "alone.yaml"
-    body = f"dtypes: [{dtype}]\nparams: {{a: 0.7}}\nchain: [silu, mish, a * x]"
-    spec.write_text(f"name: alone\nsummary: A test.\n{body}\n", encoding="utf-8")
+    spec.write_text(f"name: alone\nsummary: A test.\ndtypes: [{dtype}]\n{body}\n", encoding="utf-8")
     told = nvcc(tmp_path, "alone", whole_text(spec), *CUDA_FLAGS, "-Xptxas=-v", "-c", "-arch=sm_90")
     assert len(ENTRY.findall(told)) >= 4
 

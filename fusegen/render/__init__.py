@@ -51,6 +51,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "elements": elements,
         "headers": list(filter(None, headers)),
         "float16": "float16" in spec.dtypes,
+        "halves": any(element.halves for element in elements),
         "given": python.param_names(spec),
         "scalars": texts.scalars,
         "uniforms": texts.uniforms,
@@ -69,6 +70,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     tested = not halves.isdisjoint({Halves.TESTED, Halves.DECLARED})
     looked_up = not halves.isdisjoint({Halves.LOOKED_UP, Halves.DECLARED})
     ways = {device: {kernel.singles[device] for kernel in both} for device in Device}
+    has_singles = any(element.bits == 32 for element in elements)
     singles = {device: not SIMPLE.issuperset(several) for device, several in ways.items()}
     settled, cuda = any(kernel.settled for kernel in both), ways[Device.CUDA]
     cubics = not cuda.isdisjoint(FITTED)
@@ -100,7 +102,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     if Singles.CUBICS in ways[Device.CPU]:
         on_cpu["cubics"] = _part("cubics.cpp.j2", shared)
     on = {
-        Device.CUDA: shared | on_cuda | {"settled": False, "singles": singles[Device.CUDA]},
+        Device.CUDA: shared | on_cuda | {"settled": False, "singles": singles[Device.CUDA] and has_singles},
         Device.CPU: shared | on_cpu | {"settled": settled, "singles": singles[Device.CPU]},
     }
     return {
