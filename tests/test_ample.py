@@ -40,11 +40,12 @@ BODIES = {  # which of forward and gradient double computes on CUDA, in how many
     "tail": (f"{TWO}softplus(x) * silu(y)", (None, None)),
     "softcap": (f"{TWO}50 * tanh(x / 50) * y", (1, 1)),
     "modulated": (f"{TWO}gelu(x * (1 + y))", (None, 1)),
+    "kinked": (f"{TWO}where(abs(x) < 1, 50 * tanh(x / 50) * y, where(y > 0, sqrt(abs(x)), 0))", (1, 1)),
     "focal": (f"{TWO}(1 - sigmoid(x * y)) * (1 - sigmoid(x * y)) * softplus(-x * y)", (None, 2)),
     "normed": (f"{TWO}x / sqrt(1 + x * x) * silu(y)", (None, 2)),
     "gate": (f"{TWO}silu(x) * y", (None, None)),
 }
-SAME = {"chained": "forward", "softcap": "backward", "modulated": "backward"}
+SAME = {"chained": "forward", "softcap": "backward", "modulated": "backward", "kinked": "backward"}
 WORDS = {"Ample": 1, "double": 2}
 IN_16_BITS = {  # by what float errs by: how these results come about
     "chained": (CHAINED, Halves.COMPUTED),  # 160 units
@@ -75,8 +76,10 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """Its functions, of doubles."""
     text = [*HEAD]
-    text += [f'extern "C" double of_{name}(double x) {{ return {name}(Ample(x)); }}' for name in UNITS]
-    text += ['extern "C" double of_gate(double x, double t) { return gate(Ample(x), Ample(t)); }']
+    text += [
+        f'extern "C" double of_{name}(double x) {{ return double({name}(Ample(x))); }}' for name in UNITS
+    ]
+    text += ['extern "C" double of_gate(double x, double t) { return double(gate(Ample(x), Ample(t))); }']
     source = tmp_path_factory.mktemp("ample") / "ample.cpp"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
     library = source.with_suffix(".so")

@@ -195,7 +195,10 @@ def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
 
 
 ONE = "params: {a: 0.7}\nchain: [silu, mish, a * x]"
-TWO = "inputs: {x: {}, y: {}}\nformula: exp(x * x) / (1 + exp(x * x)) * y"
+TWO = (
+    "inputs: {x: {}, y: {}}\n"
+    "formula: where(abs(x) < 1, exp(x * x) / (1 + exp(x * x)) * y, where(y > 0, sqrt(abs(x)), 0))"
+)
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,19 @@ from fusegen.printers.cpp import WIDTH
 from fusegen.printers.doubles import ERFC, EXP, LOG
 
 
-def _operators(kind: str, operands: tuple[tuple[str, str], ...], symbols: str) -> str:
-    """Those of a type: of two of its values, or of one and a number."""
-    head = f"  friend __device__ __forceinline__ {kind} operator"
-    pairs = [(left, right) for left in operands for right in operands if operands[0] in (left, right)]
-    return "\n".join(
-        f"{head}{symbol}({left[0]} a, {right[0]} b) {{ return a{left[1]} {symbol} b{right[1]}; }}"
-        for symbol in symbols
-        for left, right in pairs
-    )
+def _operator(returned: str, symbol: str, *kinds: str) -> str:
+    """An operator of two values, which are numbers, Amples or two words."""
+    values = {"double": "", "Ample": ".v", "Two": ".hi"}
+    arguments = ", ".join(f"{kind} {name}" for kind, name in zip(kinds, "ab", strict=True))
+    of = f" {symbol} ".join(name + values[kind] for kind, name in zip(kinds, "ab", strict=True))
+    return f"friend __device__ __forceinline__ {returned} operator{symbol}({arguments}) {{ return {of}; }}"
+
+
+def _function(name: str, count: int) -> str:
+    """One of the math library's."""
+    names = "abc"[:count]
+    arguments, values = (", ".join(form.format(n) for n in names) for form in ("Ample {}", "{}.v"))
+    return f"__device__ __forceinline__ Ample {name}({arguments}) {{ return ::{name}({values}); }}"
 
 
 def _coefficients(name: str, numbers: tuple[float, ...]) -> str:
@@ -35,10 +39,21 @@ def _coefficients(name: str, numbers: tuple[float, ...]) -> str:
     return fill(said, WIDTH, subsequent_indent="    ")
 
 
-_OWN, _NUMBER, _TWO = ("Ample", ".v"), ("double", ""), ("Two", ".hi")
+_OWN = [_operator("Ample", symbol, "Ample", "Ample") for symbol in "+-*/"]
+_OWN += [_operator("bool", symbol, "Ample", "Ample") for symbol in ("<", "<=", ">", ">=", "==", "!=")]
+_TWO = [
+    f"[[maybe_unused]] {_operator('Two', symbol, *kinds)}"
+    for symbol in "+-*"
+    for kinds in (("Two", "Two"), ("Two", "double"), ("double", "Two"))
+]
+_LIBRARY = {
+    "fabs": 1, "sqrt": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "sin": 1, "cos": 1, "tanh": 1,
+    "erf": 1, "pow": 2, "fma": 3,
+}  # fmt: skip
 _PARTS = {
-    "ample": _operators("Ample", (_OWN, _NUMBER), "+-*/"),
-    "two": _operators("Two", (_TWO, _NUMBER), "+-*").replace("  friend", "  [[maybe_unused]] friend"),
+    "own": "\n".join(f"  {line}" for line in _OWN),
+    "two": "\n".join(f"  {line}" for line in _TWO),
+    "library": "\n".join(_function(name, count) for name, count in _LIBRARY.items()),
     "exp": _coefficients("EXP", EXP),
     "log": _coefficients("LOG", LOG),
     "erfc": _coefficients("ERFC", ERFC[:12]),
@@ -50,11 +65,13 @@ namespace ample {
 
 struct Ample {
   __host__ __device__ __forceinline__ Ample(double v = 0) : v(v) {}
-  __device__ __forceinline__ operator double() const { return v; }
-{ample}
+  __device__ __forceinline__ explicit operator double() const { return v; }
+  __device__ __forceinline__ explicit operator float() const { return float(v); }
+{own}
   friend __device__ __forceinline__ Ample operator-(Ample a) { return -a.v; }
   double v;
 };
+{library}
 
 // Of e^r = 1 + r + r^2 p(r), of log((1 + s) / (1 - s)) = 2 s + s^3 p(s^2), and two for erfc.
 {exp}
@@ -74,11 +91,11 @@ __device__ __forceinline__ double two_to(int n) {
 __device__ __forceinline__ Ample exp(Ample x) {
   constexpr double TO_INTEGER = 0x1.8p52;
   const double above = x.v < -745.0 ? -745.0 : x.v, t = above > 710.0 ? 710.0 : above;
-  const double shifted = fma(t, 1.4426950408889634, TO_INTEGER), n = shifted - TO_INTEGER;
-  const double r = fma(n, -0x1.ef35793c76730p-45, fma(n, -0x1.62e42fefa3800p-1, t));  // ln 2 in two
+  const double shifted = ::fma(t, 1.4426950408889634, TO_INTEGER), n = shifted - TO_INTEGER;
+  const double r = ::fma(n, -0x1.ef35793c76730p-45, ::fma(n, -0x1.62e42fefa3800p-1, t));  // ln 2 in two
   int32_t integer;  // n, in the lower half of what is shifted
   memcpy(&integer, &shifted, sizeof(integer));
-  return (1.0 + fma(r * r, polynomial(EXP, r), r)) * two_to(integer);
+  return (1.0 + ::fma(r * r, polynomial(EXP, r), r)) * two_to(integer);
 }
 // Of two words, the first alone.
 template <bool SUBNORMAL = true>
@@ -91,8 +108,8 @@ __device__ __forceinline__ Ample inverse(Ample x) {
 #ifdef __CUDACC__
   double r;  // to 20 bits
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x.v));
-  const double e = fma(-x.v, r, 1.0);
-  return fma(r, fma(e, e, e), r);
+  const double e = ::fma(-x.v, r, 1.0);
+  return ::fma(r, ::fma(e, e, e), r);
 #else
   return 1.0 / x.v;
 #endif
@@ -107,19 +124,19 @@ __device__ __forceinline__ Ample log1p(Ample x) {
   bits -= uint64_t(n) << 52;
   double m;
   memcpy(&m, &bits, sizeof(m));
-  const double s = fma(lost, two_to(int(-n)), m - 1.0) * inverse(1.0 + m), z = s * s;
-  const double y = fma(double(int(n)), 0.69314718055994531, fma(s * z, polynomial(LOG, z), s + s));
+  const double s = ::fma(lost, two_to(int(-n)), m - 1.0) * inverse(1.0 + m).v, z = s * s;
+  const double y = ::fma(double(int(n)), 0.69314718055994531, ::fma(s * z, polynomial(LOG, z), s + s));
   const double special = x.v == -1.0 ? -INFINITY : x.v < -1.0 ? NAN : x.v;  // also 0, with its sign
   return x.v > -1.0 && x.v < INFINITY && x.v != 0.0 ? y : special;
 }
 
 // erfc(x): times (1 + 2 |x|) e^(x^2), it is smooth in t
 __device__ __forceinline__ Ample erfc(Ample x) {
-  const double size = fabs(x.v), z = size > 27.5 ? 27.5 : size;  // it is 0 beyond
-  const double u = z + 3.75, d = fma(2.0, z, 1.0);
-  const double per = inverse(u * d), t = (z - 3.75) * (per * d), t4 = (t * t) * (t * t);
-  const double p = fma(polynomial(ERFC_HIGH, t), t4 * t4 * t4, polynomial(ERFC, t)) * (per * u);
-  const double square = z * z, rest = fma(z, z, -square), e = exp(-square), y = fma(-rest, e, e) * p;
+  const double size = ::fabs(x.v), z = size > 27.5 ? 27.5 : size;  // it is 0 beyond
+  const double u = z + 3.75, d = ::fma(2.0, z, 1.0);
+  const double per = inverse(u * d).v, t = (z - 3.75) * (per * d), t4 = (t * t) * (t * t);
+  const double p = ::fma(polynomial(ERFC_HIGH, t), t4 * t4 * t4, polynomial(ERFC, t)) * (per * u);
+  const double square = z * z, rest = ::fma(z, z, -square), e = exp(-square).v, y = ::fma(-rest, e, e) * p;
   return x.v < 0.0 ? 2.0 - y : x.v == x.v ? y : x.v;
 }
 
@@ -129,9 +146,9 @@ __device__ __forceinline__ Ample gate(Ample x, Ample t) {
 }
 
 // Φ(-|x|); the tails that double needs a lift for are no floats
-__device__ __forceinline__ Ample ndtr_tail(Ample x) { return 0.5 * erfc(fabs(x.v) * 0.70710678118654757); }
+__device__ __forceinline__ Ample ndtr_tail(Ample x) { return 0.5 * erfc(fabs(x) * 0.70710678118654757); }
 __device__ __forceinline__ Ample exp_of_two(Ample x) { return exp(x); }
-__device__ __forceinline__ Ample expm1_of_two(Ample x) { return expm1(x.v); }
+__device__ __forceinline__ Ample expm1_of_two(Ample x) { return expm1(x); }
 __device__ __forceinline__ Ample lifted(Ample x) { return x; }
 __device__ __forceinline__ Ample lift_back(Ample) { return 1.0; }
 

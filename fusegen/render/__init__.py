@@ -58,7 +58,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "approximations": texts.approximations,
         "rounds": texts.rounds,
         "two_words": texts.two_words,
-        "stored": "decltype(load(T()))(out[k])" if texts.approximations else "out[k]",
+        "stored": "decltype(load(T()))(out[k])" if texts.approximations or texts.ample else "out[k]",
         "dtypes": python.either(spec.dtypes),
         "most_threads": MOST_THREADS,
         "kernels": [_counts(kernel) for kernel in (texts.forward, texts.backward)],
