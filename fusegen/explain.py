@@ -63,7 +63,8 @@ DOUBLED = {
 MEASURED = {  # with 2^26 elements and more; docs/architecture.md has the tables
     Singles.CUBICS: " An H200 runs them at 0.90 to 0.96 of a copy's speed, gradients at 0.92 to 1.02: a "
     "processor's first cache gives no more of them.",
-    Singles.DECLARED: " An H200 runs them at 0.91 of a copy's speed, gradients at 0.99, with the spec's.",
+    Singles.DECLARED: " With the spec's an H200 runs them at 0.88 to 0.91 of a copy's speed, gradients at "
+    "0.95 to 0.99.",
     Singles.DOUBLE: " An H200 runs them at 0.24 to 1.0 of a copy's speed in float32.",
 }
 BY_DOUBLE = "On {}, {} are {}."

@@ -477,7 +477,12 @@ class Compilation:
                 cpu, wide(cpu), singles[Device.CPU], settles, bool(short[Device.CPU])
             ),
             Device.CUDA: remarks.on_cuda(
-                cuda, wide(cuda), self.halves[gradient], bool(self.spec.params), singles[Device.CUDA]
+                cuda,
+                wide(cuda),
+                self.halves[gradient],
+                bool(self.spec.params),
+                singles[Device.CUDA],
+                bool(short[Device.CUDA]),
             ),
         }
         return render.KernelText(

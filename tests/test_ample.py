@@ -155,6 +155,21 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
     assert (f"{name}_forward_short(" in text) is (compiled.halves[0] in (Halves.COMPUTED, Halves.TESTED))
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (CHAINED, "In float32 double computes it"),
+        (f"dtypes: [float32]\n{CHAINED}", "Double computes it for every dtype"),
+        (IN_16_BITS["overflows"][0], "Double computes it for every dtype"),
+    ],
+)
+def test_what_double_computes_is_told_in_the_module(body: str, told: str, tmp_path: Path) -> None:
+    spec = tmp_path / "told.yaml"
+    spec.write_text(f"name: told\nsummary: A test.\n{body}\n", encoding="utf-8")
+    text = compilation(spec).sources["cuda"]
+    assert text.count("ouble computes it") == text.count(told) == 2
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_result_of_float_is_at_most_one_neighbour_off(
     dtype: torch.dtype, tmp_path: Path, extensions: Path

@@ -54,7 +54,9 @@ def on_cpu(kernel: Kernel, wide: bool, singles: Singles, settled: bool, short: b
     return tuple(remark for remark, holds in said.items() if holds)
 
 
-def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, singles: Singles) -> tuple[str, ...]:
+def on_cuda(
+    kernel: Kernel, wide: bool, halves: Halves, params: bool, singles: Singles, short: bool
+) -> tuple[str, ...]:
     """The remarks on a kernel of CUDA.
 
     Args:
@@ -63,6 +65,7 @@ def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, singles: S
         halves: how 16-bit results come about.
         params: whether the spec has parameters.
         singles: how float32 results come about.
+        short: whether 16-bit results have a function of their own.
     """
     said = {
         WHOLE if SINGLES.keys().isdisjoint(operations(kernel)) else ARGUMENTS: wide,
@@ -70,6 +73,6 @@ def on_cuda(kernel: Kernel, wide: bool, halves: Halves, params: bool, singles: S
         DECLARED: halves is Halves.LOOKED_UP and params,
         TESTED: halves is Halves.DECLARED,
         SINGLES_ON_CUDA.get(singles, ""): singles not in (Singles.COMPUTED, Singles.DOUBLE),
-        DOUBLED[Singles.DOUBLE] if halves is Halves.DOUBLE else IN_FLOAT32: singles is Singles.DOUBLE,
+        IN_FLOAT32 if short else DOUBLED[Singles.DOUBLE]: singles is Singles.DOUBLE,
     }
     return tuple(remark for remark, holds in said.items() if holds)
