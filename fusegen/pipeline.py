@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -60,7 +61,7 @@ from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
 from fusegen.render import Binding, Halves, Singles, remarks
-from fusegen.roundoff import AMPLE, TRUSTED, TRUSTED_IN_16_BITS, Roundoff, evaluated, roundoff
+from fusegen.roundoff import AMPLE, BRIEF, TRUSTED, TRUSTED_IN_16_BITS, Roundoff, evaluated, roundoff
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
@@ -252,13 +253,27 @@ class Compilation:
     @cached_property
     def ample(self) -> tuple[bool, bool]:
         """Whether one word of double computes on CUDA what float would lose of forward and gradient."""
+        forward, backward = (units <= AMPLE for units in self.units_of_double)
+        return forward, backward
+
+    @cached_property
+    def units_of_double(self) -> tuple[float, float]:
+        """By what they err in float's units if functions err as float's do; infinite if not in double."""
         found = []
         for gradient, trusted in enumerate(self.trusted[Device.CUDA]):
             computed = self.singles[Device.CUDA][gradient] is Singles.DOUBLE or bool(self.spec.params)
             taken = computed and not trusted
-            found.append(taken and self.roundoff(Device.CUDA, bool(gradient), ranged=False).units <= AMPLE)
+            found.append(
+                self.roundoff(Device.CUDA, bool(gradient), ranged=False).units if taken else math.inf
+            )
         forward, backward = found
         return forward, backward
+
+    @property
+    def one_word(self) -> str:
+        """One word of double with functions of as many digits as kernels need, if any of them takes it."""
+        taken = [units for units in self.units_of_double if units <= AMPLE]
+        return "" if not taken else ample.BRIEF if max(taken) <= BRIEF else ample.AMPLE
 
     @cached_property
     def singles(self) -> dict[Device, tuple[Singles, Singles]]:
@@ -429,7 +444,7 @@ class Compilation:
             declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
-            ample=ample.AMPLE if any(self.ample) else "",
+            ample=self.one_word,
             vectorised=vectorised(called[Device.CPU]),
             two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),

@@ -28,7 +28,8 @@ from fusegen.values import DECIDED, value
 # single words
 TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
 TRUSTED_IN_16_BITS = 2.0**8  # on CUDA; the last place of a float16 is 2^13 of them
-AMPLE = 2.0**22  # units of what one word of double computes: it has 29 digits more, which leaves seven
+# units of what one word of double computes: its functions have 20 digits more than float's, or 15
+AMPLE, BRIEF = 2.0**20, 2.0**10
 FUNCTION, ROUNDING = 1.4, 0.5  # units that a function errs by, and other operations
 OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float

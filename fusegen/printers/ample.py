@@ -2,21 +2,84 @@
 
 Tensors of doubles take two words of double. Of a float's result fewer than half of a double's digits are
 kept, so that one word is ample: `Two<Ample>` has the first, and the compiler drops what the second would
-have been. exp, log1p, erfc and inverse take no branch and no call. The first three err by eight units of
-double's last place at most (`tests/test_ample.py`); the inverse is the chip's, of 20 bits, and a step cubes
-its error. Other functions are the math library's.
+have been. Functions of our own take no branch and no call. They err by 2^-44, or in `BRIEF`, for kernels
+that magnify errors little, by 2^-39, with shorter polynomials. Other functions are the math library's.
 
 Source: Cody and Waite 1980, Software Manual for the Elementary Functions, chapter 6; Tang 1990, ACM Trans.
-Math. Softw. 16; rcp.approx.ftz.f64 as the PTX ISA describes it.
+Math. Softw. 16, for log1p; Shepherd and Laframboise 1981, Math. Comp. 36, for Φ(-x), which times
+(x + 4.75) e^(x^2 / 2) is smooth in (x - 4.75) / (x + 4.75); rcp.approx.ftz.f64 as the PTX ISA describes it.
+Polynomials interpolate in the zeros of Chebyshev's.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from textwrap import fill
 
 from fusegen.printers.cpp import WIDTH
-from fusegen.printers.doubles import ERFC, EXP, LOG
+
+
+@dataclass(frozen=True, slots=True)
+class _Digits:
+    """What functions take to be right to so many digits.
+
+    Attributes:
+        errs: by what they err, relative to what they give.
+        exp, log, tail: coefficients.
+        reduced: x - n ln 2, in C++.
+        step: from a reciprocal r of 20 bits, with e = 1 - x r, to a better one; says what it does to e.
+    """
+
+    errs: str
+    exp: tuple[float, ...]
+    log: tuple[float, ...]
+    tail: tuple[float, ...]
+    reduced: str
+    step: tuple[str, str]
+
+
+# fmt: off
+_AMPLE = _Digits(
+    errs="2^-44",
+    exp=(
+        0.5, 0.16666666666648303, 0.041666666666651364, 0.008333333353717156, 0.0013888888905871347,
+        0.0001984120875699232, 2.4801536409064087e-05, 2.7625102005388108e-06, 2.761379555451986e-07,
+    ),
+    log=(
+        0.6666666666666208, 0.40000000011206505, 0.2857142413832416, 0.22222862280108716,
+        0.18140193802865992, 0.16621817152858928,
+    ),
+    tail=(
+        0.7664162921392182, -0.6535893313078383, 0.4720633490036184, -0.2841845199266155,
+        0.13812537702346808, -0.05061383114566911, 0.011440642332316455, 0.00010629557017481299,
+        -0.0011377238747660625, 0.0002948265995619858, 6.508149053445101e-05, -4.829946131763125e-05,
+        -1.6787201048278942e-06, 6.883222423484718e-06, -2.3889959699289114e-07, -1.0094460963922872e-06,
+        3.894688967273901e-08, 1.3641705637941895e-07, 8.729357084355529e-10, -1.020716764315927e-08,
+    ),
+    reduced="::fma(n, -0x1.ef35793c76730p-45, ::fma(n, -0x1.62e42fefa3800p-1, x))",
+    step=("cubes", "::fma(r, ::fma(e, e, e), r)"),
+)
+_BRIEF = _Digits(
+    errs="2^-39",
+    exp=(
+        0.4999999999995511, 0.16666666666662586, 0.04166666678626573, 0.00833333334420298,
+        0.0013888839110572009, 0.00019841224599656011, 2.4867870179687727e-05, 2.7617564785876086e-06,
+    ),
+    log=(
+        0.6666666666737509, 0.3999999879733759, 0.2857175453591449, 0.22191400830308503,
+        0.19362653714202008,
+    ),
+    tail=(
+        0.7664162921389953, -0.6535893313173619, 0.47206334904638686, -0.28418451941945705,
+        0.13812537576858144, -0.05061383916614308, 0.011440655722910066, 0.00010635354948119456,
+        -0.001137791442517908, 0.0002946007706367437, 6.525970275474306e-05, -4.7794370636050514e-05,
+        -1.926942322898321e-06, 6.234515068612647e-06, -7.181999822654732e-08, -5.623876537356095e-07,
+    ),
+    reduced="::fma(n, -0.69314718055994531, x)",
+    step=("squares", "::fma(r, e, r)"),
+)
+# fmt: on
 
 
 def _operator(returned: str, symbol: str, *kinds: str) -> str:
@@ -49,17 +112,28 @@ _TWO = [
     for kinds in (("Two", "Two"), ("Two", "double"), ("double", "Two"))
 ]
 _LIBRARY = {
-    "fabs": 1, "sqrt": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "sin": 1, "cos": 1, "tanh": 1,
-    "erf": 1, "pow": 2, "fma": 3,
+    "fabs": 1, "sqrt": 1, "exp2": 1, "log": 1, "log2": 1, "sin": 1, "cos": 1, "erf": 1, "pow": 2, "fma": 3,
 }  # fmt: skip
+_OF_TWO = (
+    "exp_of_two", "expm1_of_two", "tanh_of_two", "tanh_slope", "sigmoid", "sigmoid_slope",
+    "softplus", "ndtr_tail", "times_ndtr_of_two", "times_ndtr_slope", "lifted", "lift_back",
+)  # fmt: skip
+_GATES = ("gate", "gate_of_two")
+
+
+def _of_two(name: str, first: str = "", given: str = "") -> str:
+    """A function of what two words hold, the first of them."""
+    return (
+        f"[[maybe_unused]] __device__ __forceinline__ Ample {name}({first}Two<Ample> t) "
+        f"{{ return {name}({given}t.hi); }}"
+    )
+
+
 _PARTS = {
     "own": "\n".join(f"  {line}" for line in _OWN),
     "two": "\n".join(f"  {line}" for line in _TWO),
     "library": "\n".join(_function(name, count) for name, count in _LIBRARY.items()),
-    "exp": _coefficients("EXP", EXP),
-    "log": _coefficients("LOG", LOG),
-    "erfc": _coefficients("ERFC", ERFC[:12]),
-    "erfc_high": _coefficients("ERFC_HIGH", ERFC[12:]),
+    "of_two": "\n".join([*map(_of_two, _OF_TWO), *(_of_two(name, "Ample x, ", "x, ") for name in _GATES)]),
 }
 _TEXT = """\
 // Computes what float would lose: a double of which no more is kept than a float holds.
@@ -75,13 +149,13 @@ struct Ample {
 };
 {library}
 
-// Of e^r = 1 + r + r^2 p(r), of log((1 + s) / (1 - s)) = 2 s + s^3 p(s^2), and two for erfc.
+// Functions err by {errs}. Polynomials are of e^r = 1 + r + r^2 p(r), of log((1 + s) / (1 - s)) =
+// 2 s + s^3 p(s^2), and of (x + 4.75) e^(x^2 / 2) Φ(-x).
 {exp}
 {log}
-{erfc}
-{erfc_high}
+{tail}
 
-// 2^n, of an n up to 1024, which gives infinity; 0 where it would be subnormal.
+// 2^n, of an n up to 1023; 0 where it would be subnormal.
 __device__ __forceinline__ double two_to(int n) {
   const uint64_t bits = n < -1023 ? 0 : uint64_t(int64_t(n) + 1023) << 52;
   double y;
@@ -89,15 +163,30 @@ __device__ __forceinline__ double two_to(int n) {
   return y;
 }
 
-// e^x, or 0 where it would be subnormal
-__device__ __forceinline__ Ample exp(Ample x) {
+// e^x as (1 + rise) 2^n, of an x from -760 to 709: whole, and less 1
+struct Power {
+  double rise, size;
+  bool small;  // n is 0
+  __device__ __forceinline__ double whole() const { return ::fma(rise, size, size); }
+  __device__ __forceinline__ double less() const { return small ? rise : ::fma(rise, size, size - 1.0); }
+};
+__device__ __forceinline__ Power power(double x) {
   constexpr double TO_INTEGER = 0x1.8p52;
-  const double above = x.v < -745.0 ? -745.0 : x.v, t = above > 710.0 ? 710.0 : above;
-  const double shifted = ::fma(t, 1.4426950408889634, TO_INTEGER), n = shifted - TO_INTEGER;
-  const double r = ::fma(n, -0x1.ef35793c76730p-45, ::fma(n, -0x1.62e42fefa3800p-1, t));  // ln 2 in two
+  const double shifted = ::fma(x, 1.4426950408889634, TO_INTEGER), n = shifted - TO_INTEGER;
+  const double r = {reduced};
   int32_t integer;  // n, in the lower half of what is shifted
   memcpy(&integer, &shifted, sizeof(integer));
-  return (1.0 + ::fma(r * r, polynomial(EXP, r), r)) * two_to(integer);
+  return {r * ::fma(r, polynomial(EXP, r), 1.0), two_to(integer), integer == 0};
+}
+
+// e^x, or 0 where it would be subnormal; and e^x - 1
+__device__ __forceinline__ Ample exp(Ample x) {
+  const double y = power(x.v < -760.0 ? -760.0 : x.v).whole();
+  return x.v > 709.0 ? INFINITY : y;
+}
+__device__ __forceinline__ Ample expm1(Ample x) {
+  const double y = power(x.v < -760.0 ? -760.0 : x.v).less();
+  return x.v > 709.0 ? INFINITY : y;
 }
 // Of two words, the first alone.
 template <bool SUBNORMAL = true>
@@ -105,16 +194,31 @@ __device__ __forceinline__ Ample exponential(Ample x, Ample) {
   return exp(x);
 }
 
-// 1 / x, of an x from 2^-1000 to 2^1000
+// 1 / x, of an x from 2^-1000 to 2^1000: the chip's, of 20 bits, and a step that {does} its error
 __device__ __forceinline__ Ample inverse(Ample x) {
 #ifdef __CUDACC__
-  double r;  // to 20 bits
+  double r;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x.v));
   const double e = ::fma(-x.v, r, 1.0);
-  return ::fma(r, ::fma(e, e, e), r);
+  return {step};
 #else
   return 1.0 / x.v;
 #endif
+}
+
+// tanh(x), its slope
+__device__ __forceinline__ Power twice(Ample x) {
+  const double size = ::fabs(x.v);
+  return power(size > 345.0 ? 690.0 : size + size);
+}
+__device__ __forceinline__ Ample tanh(Ample x) {
+  const Power e = twice(x);
+  return ::copysign(e.less() * inverse(1.0 + e.whole()).v, x.v);
+}
+__device__ __forceinline__ Ample tanh_slope(Ample x) {
+  const Power e = twice(x);
+  const Ample per = inverse(1.0 + e.whole());
+  return 4.0 * e.whole() * per * per;
 }
 
 // log(1 + x)
@@ -132,25 +236,52 @@ __device__ __forceinline__ Ample log1p(Ample x) {
   return x.v > -1.0 && x.v < INFINITY && x.v != 0.0 ? y : special;
 }
 
-// erfc(x): times (1 + 2 |x|) e^(x^2), it is smooth in t
+// log(1 + e^x)
+__device__ __forceinline__ Ample softplus(Ample x) {
+  const double size = ::fabs(x.v), e = power(size > 760.0 ? -760.0 : -size).whole();
+  const bool doubled = e > 0.41421356237309503;  // 1 + e is from root 1/2 to root 2 of 2
+  const double s = (doubled ? e - 1.0 : e) * inverse(e + (doubled ? 3.0 : 2.0)).v, z = s * s;
+  const double y = ::fma(s * z, polynomial(LOG, z), s + s) + (doubled ? 0.69314718055994531 : 0.0);
+  return x.v > 0.0 ? x.v + y : y;
+}
+
+// e^(-x^2 / 2), 0 where it would be subnormal, and Φ(-|x|)
+__device__ __forceinline__ double bell(double x) {
+  const double size = ::fabs(x), s = size > 38.75 ? 38.75 : size;
+  return power(-0.5 * s * s).whole();
+}
+__device__ __forceinline__ Ample ndtr_tail(Ample x) {
+  const double size = ::fabs(x.v), s = size > 38.75 ? 38.75 : size, per = inverse(s + 4.75).v;
+  return polynomial(TAIL, (s - 4.75) * per) * per * bell(x.v);
+}
 __device__ __forceinline__ Ample erfc(Ample x) {
-  const double size = ::fabs(x.v), z = size > 27.5 ? 27.5 : size;  // it is 0 beyond
-  const double u = z + 3.75, d = ::fma(2.0, z, 1.0);
-  const double per = inverse(u * d).v, t = (z - 3.75) * (per * d), t4 = (t * t) * (t * t);
-  const double p = ::fma(polynomial(ERFC_HIGH, t), t4 * t4 * t4, polynomial(ERFC, t)) * (per * u);
-  const double square = z * z, rest = ::fma(z, z, -square), e = exp(-square).v, y = ::fma(-rest, e, e) * p;
-  return x.v < 0.0 ? 2.0 - y : x.v == x.v ? y : x.v;
+  const Ample half = ndtr_tail(x * 1.4142135623730951);
+  return x < 0.0 ? 2.0 - 2.0 * half : 2.0 * half;
 }
 
-// x sigmoid(t)
-__device__ __forceinline__ Ample gate(Ample x, Ample t) {
-  return x * inverse(1.0 + exp(t.v < -690.0 ? 690.0 : -t.v));
+// x Φ(x), its slope
+__device__ __forceinline__ Ample times_ndtr(Ample x) {
+  const Ample tail = ndtr_tail(x);
+  return x * (x < 0.0 ? tail : 1.0 - tail);
+}
+__device__ __forceinline__ Ample times_ndtr_slope(Ample x) {
+  const Ample tail = ndtr_tail(x), near = 0.39894228040143268 * bell(x.v) * x;
+  return x < 0.0 ? tail + near : 1.0 - tail + near;
 }
 
-// Φ(-|x|); the tails that double needs a lift for are no floats
-__device__ __forceinline__ Ample ndtr_tail(Ample x) { return 0.5 * erfc(fabs(x) * 0.70710678118654757); }
+// sigmoid(x), its slope, and x sigmoid(t)
+__device__ __forceinline__ double falling(Ample x) {
+  return power(::fabs(x.v) > 690.0 ? ::copysign(690.0, -x.v) : -x.v).whole();
+}
+__device__ __forceinline__ Ample sigmoid(Ample x) { return inverse(1.0 + falling(x)); }
+__device__ __forceinline__ Ample sigmoid_slope(Ample x) { return falling(x) * sigmoid(x) * sigmoid(x); }
+__device__ __forceinline__ Ample gate(Ample x, Ample t) { return x * sigmoid(t); }
+__device__ __forceinline__ Ample gate_of_two(Ample x, Ample t) { return gate(x, t); }
+
 __device__ __forceinline__ Ample exp_of_two(Ample x) { return exp(x); }
 __device__ __forceinline__ Ample expm1_of_two(Ample x) { return expm1(x); }
+__device__ __forceinline__ Ample tanh_of_two(Ample x) { return tanh(x); }
+__device__ __forceinline__ Ample times_ndtr_of_two(Ample x) { return times_ndtr(x); }
 __device__ __forceinline__ Ample lifted(Ample x) { return x; }
 __device__ __forceinline__ Ample lift_back(Ample) { return 1.0; }
 
@@ -169,8 +300,18 @@ struct Two<Ample> {
 {two}
   Ample hi, lo;
 };
-[[maybe_unused]] __device__ __forceinline__ Ample ndtr_tail(Two<Ample> x) { return ndtr_tail(x.hi); }
-[[maybe_unused]] __device__ __forceinline__ Ample exp_of_two(Two<Ample> x) { return exp(x.hi); }
-[[maybe_unused]] __device__ __forceinline__ Ample expm1_of_two(Two<Ample> x) { return expm1(x.hi); }
+// Functions of two words that arithmetic has otherwise.
+{of_two}
 }  // namespace"""
-AMPLE = reduce(lambda text, part: text.replace(f"{{{part}}}", _PARTS[part]), _PARTS, _TEXT)
+
+
+def _text(digits: _Digits) -> str:
+    """It with functions of so many digits."""
+    does, step = digits.step
+    parts = _PARTS | {"errs": digits.errs, "reduced": digits.reduced, "does": does, "step": step}
+    for name in ("exp", "log", "tail"):
+        parts[name] = _coefficients(name.upper(), getattr(digits, name))
+    return reduce(lambda text, part: text.replace(f"{{{part}}}", parts[part]), parts, _TEXT)
+
+
+AMPLE, BRIEF = _text(_AMPLE), _text(_BRIEF)
