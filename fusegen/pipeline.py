@@ -271,9 +271,12 @@ class Compilation:
 
     @property
     def one_word(self) -> str:
-        """One word of double with functions of as many digits as kernels need, if any of them takes it."""
+        """One word of double, if a kernel takes it, with the functions that it calls."""
         taken = [units for units in self.units_of_double if units <= AMPLE]
-        return "" if not taken else ample.BRIEF if max(taken) <= BRIEF else ample.AMPLE
+        ways = (bool(way) for way, one in enumerate(self.ample) if one)
+        called = ample.needed(self.kernel(way, Device.CUDA, Math.DOUBLE) for way in ways)
+        digits = ample.BRIEF if max(taken, default=0.0) <= BRIEF else ample.AMPLE
+        return ample.ample(called, digits) if taken else ""
 
     @cached_property
     def singles(self) -> dict[Device, tuple[Singles, Singles]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,13 @@ from kernels import extensions as extensions
 from fusegen.ir import Call, Device, Kernel, Math, Ref
 from fusegen.ops import LINKED, ROWS
 from fusegen.pipeline import compilation
-from fusegen.printers.ample import AMPLE, BRIEF
+from fusegen.printers import ample
 from fusegen.printers.cpp import support
 from fusegen.render import Halves, fill
 
-DIGITS = {"ample": (AMPLE, 2.0**-44), "brief": (BRIEF, 2.0**-39)}  # its text, and what functions err by
-FUNCTIONS: dict[
-    str, tuple[Callable[[Any], Any], float, float]
-] = {  # in more digits, and between what they are tried
+DIGITS = {"ample": (ample.AMPLE, 2.0**-44), "brief": (ample.BRIEF, 2.0**-39)}  # what functions err by
+# in more digits, and between what they are tried
+FUNCTIONS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "exp": (mpmath.exp, -707.0, 708.0),
     "expm1": (mpmath.expm1, -707.0, 708.0),
     "log1p": (mpmath.log1p, -0.999999, 1e300),
@@ -65,6 +66,10 @@ BODIES = {  # which of forward and gradient double computes on CUDA, in how many
     "normed": (f"{TWO}x / sqrt(1 + x * x) * silu(y)", (None, 2)),
     "gate": (f"{TWO}silu(x) * y", (None, None)),
 }
+PRINTED = {  # to how many digits, and what
+    "update": ("2^-39", {"EXP", "two_to", "power", "inverse", "falling", "sigmoid", "gate"}),
+    "softcap": ("2^-39", {"EXP", "two_to", "power", "inverse", "twice", "tanh", "tanh_slope"}),
+}
 SAME = {"chained": "forward", "softcap": "backward", "modulated": "backward", "kinked": "backward"}
 WORDS = {"Ample": 1, "double": 2}
 IN_16_BITS = {  # by what float errs by: how these results come about
@@ -76,8 +81,9 @@ IN_16_BITS = {  # by what float errs by: how these results come about
 }
 
 
-def head(text: str) -> list[str]:
+def head(digits: ample.Digits) -> list[str]:
     """What a module has before its functions, for g++."""
+    text = ample.ample(frozenset((*ample.FUNCTIONS, *ample.LIBRARY)), digits)
     values = {"by_double": False, "table": "", "tested": "", "fitted": "", "two_words": True}
     words = ("__device__", "__host__", "__constant__", "__forceinline__ inline")
     includes = (f"#include <{name}>" for name in ("cmath", "cstdint", "type_traits"))
@@ -90,11 +96,25 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 
-@pytest.fixture(scope="module", params=DIGITS)
-def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+@dataclass(frozen=True)
+class Compiled:
     """Its functions, of doubles, and by what they may err."""
-    form, errs = DIGITS[request.param]
-    text = head(form)
+
+    library: ctypes.CDLL
+    errs: float
+
+    def __call__(self, name: str, *given: float) -> float:
+        """What one gives."""
+        function = getattr(self.library, f"of_{name}")
+        function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double] * len(given)
+        return float(function(*given))
+
+
+@pytest.fixture(scope="module", params=DIGITS)
+def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """They of each grade."""
+    digits, errs = DIGITS[request.param]
+    text = head(digits)
     text += [
         f'extern "C" double of_{name}(double x) {{ return double({name}(Ample(x))); }}'
         for name in FUNCTIONS
@@ -104,12 +124,7 @@ def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
     library = source.with_suffix(".so")
     subprocess.run(["g++", *FLAGS, "-O1", "-fPIC", "-shared", str(source), "-o", str(library)], check=True)
-    loaded = ctypes.CDLL(str(library))
-    for name, count in (*((name, 1) for name in FUNCTIONS), ("gate", 2)):
-        function = getattr(loaded, f"of_{name}")
-        function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double] * count
-    loaded.errs = errs
-    return loaded
+    return Compiled(ctypes.CDLL(str(library)), errs)
 
 
 def numbers(low: float, high: float) -> list[float]:
@@ -122,32 +137,32 @@ def numbers(low: float, high: float) -> list[float]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_its_digits(name: str, functions: ctypes.CDLL) -> None:
+def test_a_function_has_its_digits(name: str, functions: Compiled) -> None:
     real, *ends = FUNCTIONS[name]
-    function, worst = getattr(functions, f"of_{name}"), 0.0
+    worst = 0.0
     with mpmath.workprec(200):
         for x in numbers(*ends):
             exact = real(mpmath.mpf(x))
-            worst = max(worst, float(abs((function(x) - exact) / exact)))
+            worst = max(worst, float(abs((functions(name, x) - exact) / exact)))
     assert 1e-3 * functions.errs < worst <= functions.errs
 
 
 @pytest.mark.parametrize("name", SPECIAL)
-def test_a_function_has_its_limits(name: str, functions: ctypes.CDLL) -> None:
+def test_a_function_has_its_limits(name: str, functions: Compiled) -> None:
     for x, real in (*SPECIAL[name], (math.nan, math.nan)):
-        found = getattr(functions, f"of_{name}")(x)
+        found = functions(name, x)
         assert (found, math.copysign(1, found)) == (real, math.copysign(1, real)) or math.isnan(
             found + real
         )
 
 
-def test_a_gate_keeps_what_a_float_holds(functions: ctypes.CDLL) -> None:
+def test_a_gate_keeps_what_a_float_holds(functions: Compiled) -> None:
     for t in (-1e30, -690.0, -88.0, -1.3, -0.0, 2.5, 700.0, 1e300):
         with mpmath.workprec(200):
             real = float(3 / (1 + mpmath.exp(-mpmath.mpf(t))))
-        assert abs(functions.of_gate(3.0, t) - real) <= functions.errs * real + 1e-290
-    assert functions.of_gate(3.0, math.inf) == 3.0
-    assert math.isnan(functions.of_gate(1.0, math.nan))
+        assert abs(functions("gate", 3.0, t) - real) <= functions.errs * real + 1e-290
+    assert functions("gate", 3.0, math.inf) == 3.0
+    assert math.isnan(functions("gate", 1.0, math.nan))
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -163,6 +178,17 @@ def test_one_word_is_taken_where_it_is_ample(name: str, tmp_path: Path) -> None:
         head = text.partition("template")[0]
         assert ("Singles::DOUBLE" in head) is (how is not None) is not enough
         assert how is None or WORDS[head.partition("using Enough = ")[2].partition(";")[0]] == how
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_no_function_is_printed_that_is_not_called(name: str, tmp_path: Path) -> None:
+    spec = tmp_path / f"{name}.yaml"
+    spec.write_text(f"name: {name}\nsummary: A test.\n{BODIES[name][0]}\n", encoding="utf-8")
+    digits, called = PRINTED[name]
+    text = compilation(spec).one_word
+    assert f"Functions err by {digits}." in text
+    known = {*ample.FUNCTIONS, *ample.LIBRARY} - set(ample.ALWAYS)
+    assert {name for name in known if re.search(rf"(Ample|double|Power) {name}[(\[]", text)} == called
 
 
 @pytest.mark.parametrize("name", IN_16_BITS)
@@ -226,7 +252,7 @@ def test_every_function_takes_it(tmp_path: Path) -> None:
         "template <typename X, typename Y>\nusing OfDouble = std::enable_if_t<sizeof(Word<X>) == 8, Y>;"
     )
     text = [
-        *head(AMPLE),
+        *head(ample.AMPLE),
         "namespace {",
         "using Both = Two<Ample>;",
         fitting,
