@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusegen.ir import Kernel, Math, operations
+from fusegen.ir import Call, Expr, Kernel, Math, Ref, expressions, operations, parts
 from fusegen.launch import CLASSES
-from fusegen.ops import NESTED
+from fusegen.ops import NESTED, WORDS
 
-LIGHT, MEDIUM, HEAVY, TESTED, TABLE, *_CUBIC = CLASSES
+LIGHT, MEDIUM, HEAVY, TESTED, TABLE, *_CUBIC, ONE_WORD = CLASSES
 # by the tensors that are read
 CUBIC, FINE_CUBIC = dict(enumerate(_CUBIC[:2], 1)), dict(enumerate(_CUBIC[2:], 1))
 MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
@@ -74,6 +74,19 @@ SPECIAL: dict[str, int] = {
 SPECIAL |= {name: SPECIAL[of] for name, of in NESTED.items()}
 ERFS = {name for name in SLOTS if name.startswith(("erf", "half_erfc", "ndtr", "times_ndtr", "mills"))}
 WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
+# In one word of double: what functions of one argument share, and what each takes beside that. An operation
+# of double takes the time of two instructions, and so does a conversion.
+SHARED = {"exp": 34, "logistic": 40, "tanh": 44, "tail": 90, "softplus": 88, "turn": 100}
+IN_ONE_WORD = {
+    "exp": ("exp", 0), "exp_of_two": ("exp", 0), "expm1": ("exp", 4), "expm1_of_two": ("exp", 4),
+    "sigmoid": ("logistic", 0), "sigmoid_slope": ("logistic", 4), "gate": ("logistic", 2),
+    "gate_of_two": ("logistic", 2), "tanh": ("tanh", 8), "tanh_of_two": ("tanh", 8),
+    "tanh_slope": ("tanh", 6), "ndtr_tail": ("tail", 0), "erfc": ("tail", 8), "times_ndtr": ("tail", 8),
+    "times_ndtr_of_two": ("tail", 8), "times_ndtr_slope": ("tail", 14), "softplus": ("softplus", 0),
+    "sin": ("turn", 0), "cos": ("turn", 0),
+}  # fmt: skip
+OF_DOUBLE = 2
+ONE_AS_TWO = ("lifted", "lift_back", "narrow")  # what changes nothing there
 
 
 def weight(names: Iterable[str]) -> int:
@@ -93,6 +106,29 @@ def slots(kernel: Kernel, cheaper: bool) -> int:
         times = (ERF_IN_DOUBLE if name in ERFS else IN_DOUBLE for name in operations(kernel))
         each = [count * by if count > 1 else count for count, by in zip(each, times, strict=True)]
     return AROUND + len(kernel.inputs) + len(kernel.results) + sum(each)
+
+
+def slots_in_one_word(kernel: Kernel) -> int:
+    """The instructions of one element in one word of double.
+
+    Args:
+        kernel: what is computed, on CUDA, in double.
+    """
+    steps: dict[Expr, Expr] = {Ref(let.name): let.value for let in kernel.lets}
+
+    def bare(expr: Expr) -> Expr:
+        """What an argument is."""
+        if isinstance(expr, Call) and expr.op in ONE_AS_TWO:
+            return bare(expr.args[0])
+        return bare(steps[expr]) if expr in steps else expr
+
+    calls = [e for x in expressions(kernel) for e in parts(x) if isinstance(e, Call)]
+    own = [(*IN_ONE_WORD[call.op], bare(call.args[-1])) for call in calls if call.op in IN_ONE_WORD]
+    shared = sum(SHARED[core] for core, _ in {(core, argument) for core, _, argument in own})
+    others = (SLOTS.get(call.op, (1, 1))[call.op in WORDS] for call in calls if call.op not in IN_ONE_WORD)
+    tensors = len(kernel.inputs) + len(kernel.results)
+    each = shared + sum(more for _, more, _ in own) + OF_DOUBLE * sum(others)
+    return AROUND + (1 + OF_DOUBLE) * tensors + each
 
 
 def waits(kernel: Kernel) -> int:

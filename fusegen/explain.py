@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.cost import BUDGETS, TABLE, TESTED, weight
+from fusegen.cost import BUDGETS, ONE_WORD, TABLE, TESTED, weight
 from fusegen.elements import ELEMENTS
 from fusegen.interval import REALS
 from fusegen.ir import Device
@@ -48,6 +48,10 @@ BY_PIECES = (
     "64 and around zeros, which takes less time than the formula and errs by less. Where none fits, the "
     "formula is computed, which takes longer: around a kink, where results are -0, next to zeros like that "
     "of x². What it may err by elsewhere does not count."
+)
+BY_ONE_WORD = (
+    "Where the class is one_word, one word of double computes what float would lose; an operation of it "
+    "takes the time of two instructions."
 )
 BY_MASK = (
     f"On CUDA, from {LARGE:,} elements on, the forward pass keeps a bit of each for the gradient, which "
@@ -408,6 +412,7 @@ def written(found: Explanation, form: str) -> str:
     lines += [style.word(BY_TEST)] if TESTED in kinds else []
     lines += [style.word(BY_TABLE)] if TABLE in kinds else []
     lines += [style.word(BY_PIECES)] if found.pieced else []
+    lines += [style.word(BY_ONE_WORD)] if ONE_WORD in kinds else []
     lines += [style.word(BY_MASK)] if found.masked else []
     if found.expected:
         foreseen: list[tuple[str, ...]] = [("device", *KERNELS)]

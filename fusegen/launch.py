@@ -25,9 +25,10 @@ SHIPPED = Path(__file__).with_name("launch.toml")
 OWN = "launch.toml"  # a project's own, beside its specs
 BITS = (16, 32, 64)
 # by what an element computes, or that it is tested, looked up, or a cubic polynomial, or times one; fine
-# ones are for what float would lose
+# ones are for what float would lose, and so is one word of double
 CLASSES = (
-    "light", "medium", "heavy", "tested", "table", "cubic", "cubic_slope", "fine_cubic", "fine_cubic_slope"
+    "light", "medium", "heavy", "tested", "table", "cubic", "cubic_slope", "fine_cubic", "fine_cubic_slope",
+    "one_word",
 )  # fmt: skip
 FEWEST_THREADS, MOST_THREADS = 32, 256
 VECTORS = (1, 2, 4)

@@ -32,6 +32,7 @@ from fusegen.cost import (
     FINE_CUBIC,
     FINE_PIECE,
     LOOK_UP,
+    ONE_WORD,
     PIECE,
     TABLE,
     TEST,
@@ -41,6 +42,7 @@ from fusegen.cost import (
     in_16_bits,
     pieced,
     slots,
+    slots_in_one_word,
 )
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
@@ -490,6 +492,8 @@ class Compilation:
             by_double[32] = CUBIC[reads], PIECE[reads]
         if singles[Device.CUDA] in render.FITTED:
             by_double[32] = FINE_CUBIC[reads], FINE_PIECE[reads]
+        elif self.ample[gradient]:
+            by_double[32] = ONE_WORD, slots_in_one_word(self.kernel(gradient, Device.CUDA, Math.DOUBLE))
         remarked = {
             Device.CPU: remarks.on_cpu(
                 cpu, wide(cpu), singles[Device.CPU], settles, bool(short[Device.CPU])

@@ -15,7 +15,17 @@ from kernels import extensions as extensions
 from fusegen.certify import portrait
 from fusegen.cost import SLOTS
 from fusegen.errors import NoPicture, Span
-from fusegen.explain import BY_PIECES, BY_TABLE, BY_TEST, EXPECTED, FORMATS, Explanation, explained, written
+from fusegen.explain import (
+    BY_ONE_WORD,
+    BY_PIECES,
+    BY_TABLE,
+    BY_TEST,
+    EXPECTED,
+    FORMATS,
+    Explanation,
+    explained,
+    written,
+)
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.pipeline import compilation
@@ -59,6 +69,15 @@ def test_polynomials_are_told_of_where_there_are_any() -> None:
     assert [BY_PIECES in text for text in told] == [True, False]
     rows = re.findall(r"(forward|backward) +float32 +(\d+) .* (\w+)", told[0])
     assert rows == [("forward", "30", "cubic"), ("backward", "33", "cubic_slope")]
+
+
+def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> None:
+    formula = "sigmoid(x) * y + (1 - sigmoid(x)) * z"
+    path = workshop.spec("update", f"inputs: {{x: {{}}, y: {{}}, z: {{}}}}\nformula: {formula}")
+    told = written(explained(compilation(path), {}, {}), "text")
+    assert BY_ONE_WORD in told
+    assert BY_ONE_WORD not in written(explanation("mish_mish"), "text")
+    assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("64", "one_word")]
 
 
 HARD = "chain: [x * 1.3 + 0.1, gelu_tanh, squared_relu, tanh, sigmoid]"

@@ -9,9 +9,9 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen import launch
-from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, SPECIAL, TABLE, TESTED, cost, slots
+from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, SPECIAL, TABLE, TESTED, cost, slots, slots_in_one_word
 from fusegen.errors import BadLaunches
-from fusegen.ir import Call, Device, Kernel, Math, Ref
+from fusegen.ir import Call, Device, Kernel, Let, Math, Ref
 from fusegen.launch import Launch, Table
 from fusegen.ops import LINKED, ROWS
 from fusegen.pipeline import compilation
@@ -173,6 +173,27 @@ def test_every_function_of_the_table_that_is_no_single_instruction_has_a_row() -
 )
 def test_an_element_costs_what_its_operations_do(op: str, math: Math, cheaper: bool, expected: int) -> None:
     assert slots(kernel(op, math), cheaper) == expected
+
+
+X, Y = Ref("x"), Ref("y")
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (Call("mul", (X, Y)), 2),
+        (Call("product", (X, Y)), 2),
+        (Call("sigmoid", (X,)), 40),
+        (Call("mul", (Call("sigmoid", (X,)), Call("sigmoid_slope", (Call("lifted", (X,)),)))), 40 + 4 + 2),
+        (Call("mul", (Call("sigmoid", (X,)), Call("sigmoid", (Y,)))), 2 * 40 + 2),
+        (Call("mul", (Call("tanh", (Ref("t"),)), Call("tanh_slope", (X,)))), 44 + 8 + 6 + 2),
+        (Call("erf", (X,)), 2 * 21),
+    ],
+)
+def test_functions_of_an_argument_share_instructions_in_one_word(result: Call, expected: int) -> None:
+    steps = (Let("t", Call("narrow", (X,))),)
+    one = Kernel("of", Device.CUDA, Math.DOUBLE, ("x", "y"), (), steps, (result,))
+    assert slots_in_one_word(one) == 4 + 3 * 3 + expected
 
 
 @pytest.mark.parametrize(
