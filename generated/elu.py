@@ -2157,6 +2157,8 @@ def load(kernel, device, namespace):
         count = torch.cuda.device_count()
         chips = sorted({"%d%d" % torch.cuda.get_device_capability(k) for k in range(count)})
         cuda_flags = CUDA_FLAGS + [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in chips]
+        if (torch.version.cuda or "") >= "13":
+            cuda_flags += ["-Xptxas=--split-compile=0"]  # on every processor at a time
     content = repr((torch.__version__, cpp, cuda, cpp_flags, cuda_flags))
     default = pathlib.Path.home() / ".cache" / "torch_extensions"
     root = pathlib.Path(os.environ.get("TORCH_EXTENSIONS_DIR", default)) / "fusegen"

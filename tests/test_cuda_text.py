@@ -213,6 +213,18 @@ def test_a_module_of_one_dtype_compiles(dtype: str, body: str, tmp_path: Path) -
     assert len(ENTRY.findall(told)) >= 4
 
 
+def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
+    version = subprocess.run([str(NVCC), "--version"], capture_output=True, text=True, check=True).stdout
+    if int(re.findall(r"release (\d+)\.", version)[0]) < 13:
+        pytest.skip("a module asks nvcc 13 and newer only")
+    [flag] = re.findall(r'"(-Xptxas=[^"]+)"', (ROOT / "generated" / "mish.py").read_text(encoding="utf-8"))
+    flags, text = (*CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c"), cuda_text("mish")
+    told = [nvcc(tmp_path, "mish", text, *flags, *more) for more in ((), (flag,))]
+    found = [set(re.findall(r"'(\w+)' for 'sm_90'.*?Used (\d+) registers", one, re.DOTALL)) for one in told]
+    assert found[0] == found[1]
+    assert len(found[0]) >= 20
+
+
 @pytest.mark.parametrize("name", ["gelu", "relu6", "silu", "snake", "tanh_exp"])
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(compilation(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
