@@ -69,8 +69,8 @@ MEASURED = {  # with 2^26 elements and more; docs/architecture.md has the tables
     "processor's first cache gives no more of them.",
     Singles.DECLARED: " With the spec's an H200 runs them at 0.88 to 0.91 of a copy's speed, gradients at "
     "0.95 to 0.99.",
-    Singles.DOUBLE: " An H200 runs them in float32 at 0.6 to 1.0 of a copy's speed where one word of double "
-    "is enough, at 0.24 and more where it takes two.",
+    Singles.DOUBLE: " An H200 runs them in float32 at 0.6 to 1.0 of a copy's speed where one word of "
+    "double is enough, at 0.24 and more where it takes two.",
 }
 BY_DOUBLE = "On {}, {} are {}."
 LOST = " In float {} would err by more than the 4 units promised."
