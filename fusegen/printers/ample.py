@@ -304,7 +304,7 @@ struct Two<Ample> {
 
 def needed(kernels: Iterable[Kernel]) -> frozenset[str]:
     """The functions that kernels in double call on CUDA, and what these call."""
-    named = {name for kernel in kernels if kernel.math is Math.DOUBLE for name in operations(kernel)}
+    named = {name for kernel in kernels for name in operations(kernel)}
     own, others = named & FUNCTIONS.keys(), named - FUNCTIONS.keys()
     rows = reached(others, Device.CUDA, Math.DOUBLE)
     said = " ".join(ROWS[name].body for name in rows - FUNCTIONS.keys())
