@@ -260,7 +260,7 @@ class Compilation:
 
     @cached_property
     def units_of_double(self) -> tuple[float, float]:
-        """By what they err in float's units if functions err as float's do; infinite if not in double."""
+        """What they would err by in float's digits and double's range; infinite if double is not taken."""
         found = []
         for gradient, trusted in enumerate(self.trusted[Device.CUDA]):
             computed = self.singles[Device.CUDA][gradient] is Singles.DOUBLE or bool(self.spec.params)

@@ -109,7 +109,20 @@ LIBRARY = {
     "fabs": 1, "sqrt": 1, "exp2": 1, "log": 1, "log2": 1, "sin": 1, "cos": 1, "erf": 1, "pow": 2, "fma": 3,
 }  # fmt: skip
 BEHIND = {"ratio": "inverse"}  # functions of two words, and what they call
-_POWER = """\
+# A function calls only earlier ones.
+FUNCTIONS = {
+    "EXP": "// of e^r = 1 + r + r^2 p(r)\n{EXP}",
+    "LOG": "// of log((1 + s) / (1 - s)) = 2 s + s^3 p(s^2)\n{LOG}",
+    "TAIL": "// of (x + 4.75) e^(x^2 / 2) Φ(-x) = p((x - 4.75) / (x + 4.75))\n{TAIL}",
+    "two_to": """\
+// 2^n, of an n up to 1023; 0 where it would be subnormal.
+{device} double two_to(int n) {
+  const uint64_t bits = n < -1023 ? 0 : uint64_t(int64_t(n) + 1023) << 52;
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}""",
+    "power": """\
 // e^x as (1 + rise) 2^n, of an x from -760 to 709: whole, and less 1
 struct Power {
   double rise, size;
@@ -124,23 +137,9 @@ struct Power {
   int32_t integer;  // n, in the lower half of what is shifted
   memcpy(&integer, &shifted, sizeof(integer));
   return {r * ::fma(r, polynomial(EXP, r), 1.0), two_to(integer), integer == 0};
-}"""
-# A function calls only earlier ones.
-FUNCTIONS = {
-    "EXP": "// of e^r = 1 + r + r^2 p(r)\n{EXP}",
-    "LOG": "// of log((1 + s) / (1 - s)) = 2 s + s^3 p(s^2)\n{LOG}",
-    "TAIL": "// of (x + 4.75) e^(x^2 / 2) Φ(-x) = p((x - 4.75) / (x + 4.75))\n{TAIL}",
-    "two_to": """\
-// 2^n, of an n up to 1023; 0 where it would be subnormal.
-{device} double two_to(int n) {
-  const uint64_t bits = n < -1023 ? 0 : uint64_t(int64_t(n) + 1023) << 52;
-  double y;
-  memcpy(&y, &bits, sizeof(y));
-  return y;
 }""",
-    "power": _POWER,
     "exp": """\
-// e^x, or 0 where it would be subnormal
+// e^x, 0 where it would be subnormal, infinite beyond 709; and e^x - 1
 {device} Ample exp(Ample x) {
   const double y = power(x.v < -760.0 ? -760.0 : x.v).whole();
   return x.v > 709.0 ? INFINITY : y;
@@ -272,7 +271,7 @@ _TEXT = """\
 namespace ample {
 
 struct Ample {
-  {device} Ample(double v = 0) : v(v) {}
+  __host__ {device} Ample(double v = 0) : v(v) {}
   {device} explicit operator double() const { return v; }
   {device} explicit operator float() const { return float(v); }
 {operators}
