@@ -56,6 +56,7 @@ from fusegen.lower import lower, notes, uniforms
 from fusegen.mask import masked
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
+from fusegen.pieces import Centres, centres
 from fusegen.printers import ample, dump
 from fusegen.printers.approximations import approximates, approximations, errs
 from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform, wide
@@ -63,7 +64,16 @@ from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
 from fusegen.printers.vectorised import vectorised
 from fusegen.render import Binding, Halves, Singles, remarks
-from fusegen.roundoff import AMPLE, BRIEF, TRUSTED, TRUSTED_IN_16_BITS, Roundoff, evaluated, roundoff
+from fusegen.roundoff import (
+    AMPLE,
+    BRIEF,
+    TRUSTED,
+    TRUSTED_IN_16_BITS,
+    Roundoff,
+    evaluated,
+    function,
+    roundoff,
+)
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
@@ -216,8 +226,8 @@ class Compilation:
         """What forward or gradient may err by in float, or where only its digits are float's."""
         single, double = (self.kernel(gradient, device, math) for math in Math)
         incoming = self.derived.inputs[0] if gradient else ""
-        by_pieces = ranged and device is Device.CUDA and self.pieced[gradient]
-        return roundoff(single, double, self.given, incoming, pieced=by_pieces, ranged=ranged)
+        pieces = self.centres[gradient] if ranged and device is Device.CUDA else None
+        return roundoff(single, double, self.given, incoming, pieces=pieces, ranged=ranged)
 
     @cached_property
     def given(self) -> dict[str, float]:
@@ -305,6 +315,13 @@ class Compilation:
         """Whether forward and gradient take less time in float32 on CUDA as cubic polynomials."""
         forward, backward = (self.from_double(gradient, 32) for gradient in (False, True))
         return bool(forward and pieced(forward[0], 1)), bool(backward and pieced(backward[0], 2))
+
+    @cached_property
+    def centres(self) -> tuple[Centres | None, ...]:
+        """Where these polynomials are."""
+        doubles = (self.kernel(gradient, Device.CUDA, Math.DOUBLE) for gradient in (False, True))
+        both = zip(self.pieced, doubles, strict=True)
+        return tuple(centres(function(double, self.given)) if has else None for has, double in both)
 
     @cached_property
     def in_16_bits(self) -> tuple[str | None, str | None]:
@@ -523,6 +540,7 @@ class Compilation:
             halves=self.halves[gradient],
             settled=settles,
             singles=singles,
+            centres=self.centres[gradient] if singles[Device.CUDA] is Singles.PIECES else None,
             ample=self.ample[gradient],
         )
 

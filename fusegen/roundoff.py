@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref, held
 from fusegen.ops import ROWS, TRANSCENDENTAL
-from fusegen.pieces import fits
+from fusegen.pieces import Centres, fits
 from fusegen.singles import SINGLES
 from fusegen.values import DECIDED, value
 
@@ -111,7 +111,7 @@ def roundoff(
     params: Mapping[str, float],
     incoming: str = "",
     *,
-    pieced: bool = False,
+    pieces: Centres | None = None,
     ranged: bool = True,
 ) -> Roundoff:
     """The largest of what a kernel's results may err by.
@@ -121,7 +121,7 @@ def roundoff(
         double: the same in double.
         params: a value for each of their parameters.
         incoming: the input that is the incoming gradient, if there is one.
-        pieced: whether a piece gives the result where one fits.
+        pieces: where pieces are that give the result where one fits, if any are.
         ranged: whether values on the way have float's range; else only as many digits, and what cancels
             counts in the last place of the result throughout.
     """
@@ -130,13 +130,23 @@ def roundoff(
     moving = (name for name in kernel.inputs if name != incoming)
     found = (error for name in moving for error in _errors(graph, exact, others, name))
     largest = sorted(found, key=lambda error: -error.units)
-    if pieced:
-        *_, name = kernel.inputs
-        [end] = exact.results
-        largest = [*itertools.dropwhile(
-            lambda error: fits(lambda x: exact.values({**others, name: x}, float)[end], error.at), largest
-        )]  # fmt: skip
+    if pieces:
+        fitted = function(double, params)
+        largest = [*itertools.dropwhile(lambda error: fits(pieces, fitted, error.at), largest)]
     return largest[0] if largest else Roundoff(0.0, 0.0, "")
+
+
+def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[float], float]:
+    """A kernel of one result as a function of its last input, in double; any other input is 1.
+
+    Args:
+        kernel: in double.
+        params: a value for each of its parameters.
+    """
+    graph = _Graph(kernel)
+    [end], name = graph.results, kernel.inputs[-1]
+    others = {**params, **dict.fromkeys(kernel.inputs, 1.0)}
+    return lambda x: graph.values({**others, name: x}, float)[end]
 
 
 def _errors(graph: _Graph, exact: _Graph, given: Mapping[str, float], moving: str) -> Iterator[Roundoff]:

@@ -145,7 +145,7 @@ struct Forward {
   static constexpr int INPUTS = 1, OUTPUTS = 1;
   using Launches = ForwardLaunches;
   static constexpr Halves HALVES = Halves::LOOKED_UP;
-  static constexpr bool PIECED = true;
+  static constexpr Centres CENTRES = {{1 / 64.0f, 257}, {1 / 64.0f, 4097}};
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = serf_forward(in[0]);
@@ -156,7 +156,7 @@ struct Backward {
   static constexpr int INPUTS = 2, OUTPUTS = 1;
   using Launches = BackwardLaunches;
   static constexpr Halves HALVES = Halves::LOOKED_UP;
-  static constexpr bool PIECED = true;
+  static constexpr Centres CENTRES = {{1 / 32.0f, 193}, {1 / 128.0f, 8193}};
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
     out[0] = serf_backward(in[0], in[1]);
@@ -1489,33 +1489,45 @@ cudaError_t look_up(const Call<N>& call) {
 
 // Float kernels whose results are cubic polynomials, since computing them as the formula says would take longer than
 // moving them. What they compute, a function or the slope that an incoming gradient is multiplied with, is fitted in
-// double on first use: around each of 8,192 centres of |x| for either sign, and as a line beyond them. A piece that errs
-// by more than 1.75 units in the last place holds NaN: at a zero or a kink, and where a result is subnormal. Next to a
-// zero there is another polynomial, of how far |x| is from it, to 2.5 units. What neither gives, NaN and infinities
-// among it, is computed as the formula says.
+// double on first use: around each centre of |x|, on either side of 0, and as a line in place of the last of them. A
+// piece that errs by more than 1.75 units in the last place holds NaN: at a zero or a kink, and where a result is
+// subnormal. Next to a zero there is another polynomial, of how far |x| is from it, to 2.5 units. What neither gives,
+// NaN and infinities among it, is computed as the formula says.
 
-constexpr int STEPS = 8192, PIECES = 2 * (STEPS + 1);
-constexpr float STEP = 0x1p-7f, FAR = (STEPS - 0.5f) * STEP;
+// The centres on one side of 0, a step apart from 0 to the last of them, and those on either side.
+struct Side {
+  float step;
+  int last;
+};
+struct Centres {
+  Side above, below;
+};
+template <class F>
+constexpr int PIECES = F::CENTRES.above.last + 1 + F::CENTRES.below.last + 1;
 
 // c[0] + c[1] t + c[2] t^2 + c[3] t^3; where there is a zero, NaN and the |x| of it.
 struct alignas(16) Cubic {
   float c[4];
 };
 template <class F>
-__device__ Cubic pieces[PIECES];
+__device__ Cubic pieces[PIECES<F>];
 template <class F>
-__device__ Cubic around_zero[PIECES];
+__device__ Cubic around_zero[PIECES<F>];
 
 // Which piece a number is of, and what its polynomial is taken of: how far |x| is from the piece's centre, or |x|.
 struct Place {
   int piece;
   float t;
 };
+template <class F>
 __device__ __forceinline__ Place place(float x) {
-  constexpr float SHIFT = STEP * 0x1p23f;  // a step is what the last place is worth there
-  const float size = fabsf(x), whole = fminf(size, FAR) + SHIFT;
-  const int step = same_bits<int>(whole) - same_bits<int>(SHIFT), side = same_bits<int>(x) < 0 ? STEPS + 1 : 0;
-  return {side + step, size < FAR ? size - (whole - SHIFT) : size};
+  constexpr Side ABOVE = F::CENTRES.above, BELOW = F::CENTRES.below;
+  constexpr float UP = ABOVE.step * 0x1p23f, DOWN = BELOW.step * 0x1p23f;  // a step is what the last place is worth there
+  const bool below = same_bits<int>(x) < 0;
+  const float size = fabsf(x), shift = below ? DOWN : UP, last = below ? BELOW.last * BELOW.step : ABOVE.last * ABOVE.step;
+  const float whole = fminf(size, last) + shift, centre = whole - shift;
+  const int first = below ? ABOVE.last + 1 - same_bits<int>(DOWN) : -same_bits<int>(UP);
+  return {same_bits<int>(whole) + first, centre < last ? size - centre : size};
 }
 __device__ __forceinline__ float value(const Cubic& p, float t) {
   return fmaf(fmaf(fmaf(p.c[3], t, p.c[2]), t, p.c[1]), t, p.c[0]);
@@ -1595,9 +1607,8 @@ __device__ float zero(int side, float from, float to) {
 
 // Where a piece errs, as its values are small differences of its terms: around the zero that is in it or near it.
 template <class F>
-__device__ __noinline__ void fit_around_zero(int i, int side, float low, float high) {
-  constexpr float NEXT = 4 * STEP;
-  const float near = zero<F>(side, fmaxf(low - NEXT, 0), high + NEXT);
+__device__ __noinline__ void fit_around_zero(int i, int side, float step, float low, float high) {
+  const float near = zero<F>(side, fmaxf(low - 4 * step, 0), high + 4 * step);
   pieces<F>[i] = { {NAN, near} };
   if (near != near) return;
   Cubic& other = around_zero<F>[i];
@@ -1608,24 +1619,28 @@ __device__ __noinline__ void fit_around_zero(int i, int side, float low, float h
 // A thread fits a piece and holds it against the function.
 template <class F>
 __global__ void __launch_bounds__(128) fit(const Params<double>) {
-  constexpr float FARTHEST = 0x1p100f, APART = 0x1p10f, LAST = 0x1p126f;
-  const int i = int(blockIdx.x * blockDim.x + threadIdx.x), step = i % (STEPS + 1), side = i > STEPS ? -1 : 1;
-  if (i >= PIECES) return;
-  const float from = step * STEP, low = fmaxf(from - STEP / 2, 0), high = from + STEP / 2;
+  constexpr float TIMES = 32, LAST = 0x1p126f;
+  constexpr Side ABOVE = F::CENTRES.above, BELOW = F::CENTRES.below;
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x), below = i - ABOVE.last - 1;
+  if (i >= PIECES<F>) return;
+  const Side all = below < 0 ? ABOVE : BELOW;
+  const int side = below < 0 ? 1 : -1, step = below < 0 ? i : below;
+  const float from = step * all.step, low = fmaxf(from - all.step / 2, 0), high = from + all.step / 2;
   Cubic& piece = pieces<F>[i];
   around_zero<F>[i] = { {NAN} };
-  if (step == STEPS) {
-    const double first = exact<F>(side * from), slope = (exact<F>(side * (from + FARTHEST)) - first) / FARTHEST;
+  if (step == all.last) {
+    const double first = exact<F>(side * from), slope = (exact<F>(side * LAST) - first) / LAST;
     piece = { {float(first - slope * from), float(slope), 0, 0} };
     bool good = true;
 #pragma unroll 1
-    for (float far = FAR; far < LAST; far *= APART) good = good && holds<F>(piece, side, 0, far, 2 * far, 1.75);
+    for (float far = low; far < LAST; far *= TIMES)
+      good = good && holds<F>(piece, side, 0, far, fminf(TIMES * far, LAST), 1.75);
     if (!good) piece = { {NAN, NAN} };
     return;
   }
   piece = cubic<F>(side, from, low, high);
   if (holds<F>(piece, side, from, low, high, 1.75)) return;
-  fit_around_zero<F>(i, side, low, high);
+  fit_around_zero<F>(i, side, all.step, low, high);
 }
 
 template <class F, int READS = F::INPUTS>
@@ -1635,14 +1650,14 @@ struct Pieced {
   // Whether a piece gives the result.
   template <typename>
   static __device__ __forceinline__ bool given(const float* in, float* out, const Params<float>&) {
-    const Place at = place(in[INPUTS - 1]);
+    const Place at = place<F>(in[INPUTS - 1]);
     out[0] = result<F>(in, value(pieces<F>[at.piece], at.t));
     return out[0] == out[0];
   }
   // Whether the polynomial around a zero does.
   static __device__ __forceinline__ bool given_around_zero(const float* in, float* out) {
     const float x = in[INPUTS - 1];
-    const int piece = place(x).piece;
+    const int piece = place<F>(x).piece;
     out[0] = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
     return out[0] == out[0];
   }
@@ -1680,7 +1695,7 @@ constexpr auto dense_pointwise<Pieced<F, 2>, float, float, VECTORS> = settling<P
 template <class F, int N>
 cudaError_t launch_pieces(const Call<N>& call) {
   static std::atomic<uint64_t> devices{0};
-  const cudaError_t error = filled(call, fit<F>, PIECES, devices);
+  const cudaError_t error = filled(call, fit<F>, PIECES<F>, devices);
   return error == cudaSuccess ? launch<Pieced<F>, float, float>(call) : error;
 }
 
@@ -1692,7 +1707,7 @@ cudaError_t launch_16(const Call<N>& call) {
 
 template <class F, typename T, typename M, int N>
 cudaError_t launch_32(const Call<N>& call) {
-  if constexpr (F::PIECED) return launch_pieces<F>(call);
+  if constexpr (F::CENTRES.above.step > 0) return launch_pieces<F>(call);
   else return launch<F, T, M>(call);
 }
 

@@ -317,10 +317,13 @@ def test_where_a_piece_fits_is_known_before(name: str, tmp_path: Path) -> None:
         return float(double(*[one] * (kernel.inputs - 1), one * at))
 
     [y] = looked_up_by(kernel, *[torch.ones_like(x)] * (kernel.inputs - 1), x)
-    known = torch.tensor([fits(function, float(at)) for at in x])
+    of = compilation(ROOT / "specs" / f"{name}.yaml").centres[kernel.inputs - 1]
+    assert of is not None
+    known = torch.tensor([fits(of, function, float(at)) for at in x])
     assert known.float().mean() > 0.4
     assert (known & y.isnan()).float().mean() < 0.005
     assert (known != ~y.isnan()).float().mean() < 0.02
+    assert known[x > 32].all()  # where there is a line
 
 
 @pytest.mark.gpu

@@ -9,9 +9,10 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.pieces import centres
 from fusegen.pipeline import Compilation, compilation
 from fusegen.render import Singles
-from fusegen.roundoff import TRUSTED, Roundoff, evaluated, roundoff
+from fusegen.roundoff import TRUSTED, Roundoff, evaluated, function, roundoff
 
 X, A = Ref("x"), Ref("a")
 
@@ -28,7 +29,9 @@ def of(
         Kernel("f", Device.CPU, kind, ("x",), ("a",), lets, (value,))
         for kind, value in ((Math.FLOAT, result), (Math.DOUBLE, double or result))
     )
-    return roundoff(single, exact, {"a": 3.0}, pieced=pieced, ranged=ranged)
+    params = {"a": 3.0}
+    pieces = centres(function(exact, params)) if pieced else None
+    return roundoff(single, exact, params, pieces=pieces, ranged=ranged)
 
 
 PLUS_ONE = call("add", X, Const(1.0))

@@ -17,6 +17,7 @@ from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.launch import MOST_THREADS
 from fusegen.mask import LARGE
+from fusegen.pieces import Centres
 from fusegen.render import python
 from fusegen.render.texts import Binding, Halves, KernelText, MaskText, Share, Singles, Texts
 from fusegen.spec import Spec
@@ -168,6 +169,7 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
             "halves": kernel.halves.name,
             "settled": kernel.settled,
             "singles": kernel.singles[device].name,
+            "centres": _centres(kernel.centres),
             "enough": "Ample" if kernel.ample else "double",
         }
         for kernel in (texts.forward, texts.backward)
@@ -181,6 +183,12 @@ def _kernels(device: Device, texts: Texts, shared: dict[str, Any]) -> str:
         "launches": device is Device.CUDA,
     }
     return fill("kernel.j2", shared | own)
+
+
+def _centres(of: Centres | None) -> str:
+    """Where pieces are, in C++."""
+    sides = (of.above, of.below) if of else ()
+    return "{" + ", ".join(f"{{1 / {1 / side.step}f, {side.last}}}" for side in sides) + "}"
 
 
 def _launches(kernels: tuple[KernelText, ...]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from enum import Enum
 
 from fusegen.ir import Device
 from fusegen.launch import Launches
+from fusegen.pieces import Centres
 
 
 class Binding(Enum):
@@ -74,6 +75,7 @@ class KernelText:
         halves: how 16-bit results come about on CUDA.
         settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
         singles: per device, how float32 results come about.
+        centres: where the polynomials are that give them on CUDA, if these are pieces.
         ample: whether one word of double computes, on CUDA, what float would lose; else two do.
     """
 
@@ -89,6 +91,7 @@ class KernelText:
     halves: Halves
     settled: bool
     singles: dict[Device, Singles]
+    centres: Centres | None
     ample: bool
 
 
