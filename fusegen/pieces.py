@@ -21,15 +21,15 @@ Function = Callable[[float], float]
 
 STEPS = tuple(2.0**-e for e in (4, 5, 6, 7))
 FINEST = STEPS[-1]
-# where a line may begin
+# where a line may begin; where it passes through, so that it is right far out; up to where it is tried
 ENDS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0, 32.0, 48.0, 64.0)
-LAST = 2.0**126  # up to which it is tried
+FAR, LAST = 2.0**10, 2.0**126
 TRIES = (*(k / 16 for k in range(1, 1024)), *(2.0**e for e in range(6, 127)))
 TRIED = 16.0  # of |x|, in steps of the finest centres; few numbers are larger
 SCALES = (1.0, 2.0, 4.0)  # of the normal distributions that say how many numbers a piece has
 ENOUGH = 1e-4  # of them, without a polynomial that errs by less than it may
 UNITS = 1.75  # in the last place, that a piece may err by
-OF_A_LINE, OF_A_CUBIC = 1.0, 0.5  # of them, what its form errs by; the rest is for roundings
+OF_A_LINE, OF_A_CUBIC = 0.75, 0.5  # of them, what its form errs by; the rest is for roundings
 FIRST = 4  # pieces from 0 on, of which many numbers are; next to a zero the first value's rounding decides
 NEXT = 0.6  # of a centre's value, what it may fall by up to the end of its piece, so that few digits cancel
 NODES = tuple(math.cos((k + 0.5) * math.pi / 4) for k in range(4))
@@ -116,9 +116,8 @@ def _side(function: Function) -> Side:
 
 def _is_straight(values: Mapping[float, float], end: float) -> bool:
     """Whether a line gives all that lies beyond an end."""
-    first = values[end]
-    slope = _single((values[LAST] - first) / LAST)
-    base = _single(first - slope * end)
+    rise = (values[LAST] - values[LAST / 2]) / (LAST / 2)
+    slope, base = _single(rise), _single(values[FAR] - rise * FAR)
 
     def errs() -> Iterator[bool]:
         for size, exact in values.items():

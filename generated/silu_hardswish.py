@@ -1465,7 +1465,7 @@ __device__ __noinline__ void fit_around_zero(int i, int side, float step, float 
 // A thread fits a piece and holds it against the function.
 template <class F>
 __global__ void __launch_bounds__(128) fit(const Params<double>) {
-  constexpr float TIMES = 32, LAST = 0x1p126f;
+  constexpr float TIMES = 32, FAR = 0x1p10f, LAST = 0x1p126f;
   constexpr Side ABOVE = F::CENTRES.above, BELOW = F::CENTRES.below;
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x), below = i - ABOVE.last - 1;
   if (i >= PIECES<F>) return;
@@ -1474,9 +1474,9 @@ __global__ void __launch_bounds__(128) fit(const Params<double>) {
   const float from = step * all.step, low = fmaxf(from - all.step / 2, 0), high = from + all.step / 2;
   Cubic& piece = pieces<F>[i];
   around_zero<F>[i] = { {NAN} };
-  if (step == all.last) {
-    const double first = exact<F>(side * from), slope = (exact<F>(side * LAST) - first) / LAST;
-    piece = { {float(first - slope * from), float(slope), 0, 0} };
+  if (step == all.last) {  // as it is far out, where most floats are
+    const double slope = (exact<F>(side * LAST) - exact<F>(side * LAST / 2)) / (LAST / 2);
+    piece = { {float(exact<F>(side * FAR) - slope * FAR), float(slope), 0, 0} };
     bool good = true;
 #pragma unroll 1
     for (float far = low; far < LAST; far *= TIMES)

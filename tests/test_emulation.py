@@ -655,6 +655,20 @@ def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
 
 
 @pytest.mark.parametrize("name", PIECED)
+def test_far_out_a_line_gives_the_real_value_rounded_once(
+    emulate: Callable[[str], Emulated], name: str
+) -> None:
+    """That is half of all floats."""
+    x = torch.cat([sign * torch.logspace(3, 38, 1_001) for sign in (1, -1)])
+    for which in ("forward", "backward"):
+        kernel, exactly = getattr(emulate(name), which), getattr(generated(name), which.upper())
+        inputs = [torch.ones_like(x)] * (kernel.inputs - 1) + [x]
+        [y] = looked_up_by(kernel, *inputs)
+        exact = exactly(*(t.double() for t in inputs))
+        assert_same(y, exact.float(), x)
+
+
+@pytest.mark.parametrize("name", PIECED)
 def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
     emulate_formula: Callable[[str], Emulated], name: str
 ) -> None:
