@@ -1517,31 +1517,31 @@ __device__ __noinline__ void fit_around_zero(int i, int side, float step, float 
   if (!holds<F>(other, side, near, low, high, 2.5)) other = { {NAN} };
 }
 
+// The line of all that lies beyond `low`, as the function is far out, where most floats are.
+template <class F>
+__device__ __noinline__ Cubic line(int side, float low) {
+  constexpr float TIMES = 32, FAR = 0x1p10f, LAST = 0x1p126f;
+  const double slope = (exact<F>(side * LAST) - exact<F>(side * LAST / 2)) / (LAST / 2);
+  const Cubic found{ {float(exact<F>(side * FAR) - slope * FAR), float(slope), 0, 0} };
+#pragma unroll 1
+  for (; low < LAST; low *= TIMES)
+    if (!holds<F>(found, side, 0, low, fminf(TIMES * low, LAST), 1.75)) return { {NAN, NAN} };
+  return found;
+}
+
 // A thread fits a piece and holds it against the function.
 template <class F>
 __global__ void __launch_bounds__(128) fit(const Params<double>) {
-  constexpr float TIMES = 32, FAR = 0x1p10f, LAST = 0x1p126f;
   constexpr Side ABOVE = F::CENTRES.above, BELOW = F::CENTRES.below;
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x), below = i - ABOVE.last - 1;
   if (i >= PIECES<F>) return;
   const Side all = below < 0 ? ABOVE : BELOW;
   const int side = below < 0 ? 1 : -1, step = below < 0 ? i : below;
   const float from = step * all.step, low = fmaxf(from - all.step / 2, 0), high = from + all.step / 2;
-  Cubic& piece = pieces<F>[i];
   around_zero<F>[i] = { {NAN} };
-  if (step == all.last) {  // as it is far out, where most floats are
-    const double slope = (exact<F>(side * LAST) - exact<F>(side * LAST / 2)) / (LAST / 2);
-    piece = { {float(exact<F>(side * FAR) - slope * FAR), float(slope), 0, 0} };
-    bool good = true;
-#pragma unroll 1
-    for (float far = low; far < LAST; far *= TIMES)
-      good = good && holds<F>(piece, side, 0, far, fminf(TIMES * far, LAST), 1.75);
-    if (!good) piece = { {NAN, NAN} };
-    return;
-  }
-  piece = cubic<F>(side, from, low, high);
-  if (holds<F>(piece, side, from, low, high, 1.75)) return;
-  fit_around_zero<F>(i, side, all.step, low, high);
+  pieces<F>[i] = step == all.last ? line<F>(side, low) : cubic<F>(side, from, low, high);
+  if (step < all.last && !holds<F>(pieces<F>[i], side, from, low, high, 1.75))
+    fit_around_zero<F>(i, side, all.step, low, high);
 }
 
 template <class F, int READS = F::INPUTS>
