@@ -22,7 +22,7 @@ from fusegen.certify.enclosures import Enclosure
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Evidence, Function, Subject
 from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen, Tally
+from fusegen.certify.screen import CPU_FLAGS, Screen, Tally
 from fusegen.ops import FUNCTIONS
 from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
 
@@ -305,12 +305,22 @@ def chosen(name: str, terms: Iterable[Term]) -> Term:
     return reduce(lambda rest, row: call("where", Name(name) <= row[0], row[1], rest), rows[::-1], last[1])
 
 
+def of_many(program: Program) -> Screen:
+    """A screen of so many forms that to compile it as others are takes three times as long."""
+    found = Screen(program, {})
+    with pytest.MonkeyPatch.context() as patch:
+        flags = tuple("-O1" if flag == "-O3" else flag for flag in CPU_FLAGS)
+        patch.setattr("fusegen.certify.screen.CPU_FLAGS", flags)
+        assert found.cpu
+    return found
+
+
 @pytest.fixture(scope="module")
 def screen() -> Screen:
     """All forms in one library; `form` and `via` say which of what."""
     forms = (substitute(form, {"x": Name("u")}) for form in FORMS.values())
     let = Let("u", chosen("via", VIAS.values()))
-    return Screen(Program(("form", "via", "x", "y", "z"), (), (let,), (chosen("form", forms),)), {})
+    return of_many(Program(("form", "via", "x", "y", "z"), (), (let,), (chosen("form", forms),)))
 
 
 def points() -> list[tuple[float, float, float]]:
@@ -487,13 +497,12 @@ def of_all(request: pytest.FixtureRequest) -> Screen:
         terms.append(substitute(form, {"x": X * Fraction(2) ** (request.param - begin)}))
         edges.append(Fraction(2) ** (begin + BINADES))
     pieces = list(zip(edges, terms, strict=True))[-2::-1]
-    return Screen(
+    return of_many(
         unary(
             reduce(
                 lambda rest, row: call("where", call("abs", X) < row[0], row[1], rest), pieces, terms[-1]
             )
-        ),
-        {},
+        )
     )
 
 
