@@ -24,7 +24,8 @@ from torch import Tensor
 
 EMULATION = Path(__file__).resolve().parent / "emulation"
 FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-FLAGS += ["-pthread", "-fsanitize=undefined", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
+FLAGS += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]  # what is undefined ends the test
+FLAGS += ["-pthread", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 SHARED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 TABLE = re.compile(r"(constexpr Launch \w+\[\] = )\{.*?\{\},\n\};", re.DOTALL)
