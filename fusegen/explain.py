@@ -44,10 +44,10 @@ BY_TABLE = (
     "each, and right, would take longer than moving it."
 )
 BY_PIECES = (
-    "Where the class is cubic, results are cubic polynomials, fitted in double in 8,192 steps of |x| up to "
-    "64 and around zeros, which takes less time than the formula and errs by less. Where none fits, the "
-    "formula is computed, which takes longer: around a kink, where results are -0, next to zeros like that "
-    "of x². What it may err by elsewhere does not count."
+    "Where the class is cubic, results are cubic polynomials, fitted in double in steps of |x| of 1/128 to "
+    "1/16 and around zeros, and lines far out, which takes less time than the formula and errs by less. "
+    "Where none fits, the formula is computed, which takes longer: around a kink, where results are -0, "
+    "next to zeros like that of x². What it may err by elsewhere does not count."
 )
 BY_ONE_WORD = (
     "Where the class is one_word, one word of double computes what float would lose; an operation of it "
