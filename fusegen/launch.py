@@ -1,16 +1,18 @@
 """How dense tensors are shared out among CUDA threads: `launch.toml` as values.
 
-A row says, for tensors up to a size, how many threads a block has, and how many 16-byte vectors of each
-tensor a thread. There are rows for a chip (sm_90), a class of costs (`cost.py`) or one kernel by its name,
-and the bits of an element. A chip that has none takes those of the next older one, and a chip older than
-all the oldest's; so a table need only say where a chip differs.
+A row says, for tensors up to a size, how many threads a block has, how many 16-byte vectors of each tensor
+a thread, and how many blocks ahead of itself a block asks for what will be read. There are rows for a chip
+(sm_90), a class of costs (`cost.py`) or one kernel by its name, and the bits of an element. `heavy_alone`
+are the kernels of the class heavy that read one tensor; where nothing is said of them, they take the rows
+of heavy. A chip that has none takes those of the next older one, and a chip older than all the oldest's; so
+a table need only say where a chip differs.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,14 @@ CLASSES = (
 )  # fmt: skip
 FEWEST_THREADS, MOST_THREADS = 32, 256
 VECTORS = (1, 2, 4)
-MOST_KIB = 2**40
+MOST_KIB, MOST_AHEAD = 2**40, 2**16
+ALONE = "_alone"  # behind a class: its kernels that read one tensor
 HEAD = """\
-How the elements of dense tensors are shared out on CUDA: for tensors up to so many KiB, threads a block and
-16-byte vectors of each tensor a thread. By chip, by class of costs (fusegen/cost.py) or by kernel, and by
-the bits of an element; what a chip does not say is as on the next older one. `fusegen tune` measures it."""
+How the elements of dense tensors are shared out on CUDA: for tensors up to so many KiB, threads a block,
+16-byte vectors of each tensor a thread, and how many blocks ahead the second cache is asked for what a
+block will read. By chip, by class of costs (fusegen/cost.py), of those that read one tensor alone, or by
+kernel, and by the bits of an element; what a chip does not say is as on the next older one. `fusegen tune`
+measures it."""
 CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
 
@@ -48,14 +53,17 @@ class Launch:
         kib: of one tensor, at most, in units of 1,024 bytes; none for any size.
         threads: of a block.
         vectors: of each tensor, a thread.
+        ahead: how many blocks further on what is read is fetched into the second cache; 0 for none. It
+            takes an instruction of sm_90; older chips go without.
     """
 
     kib: int | None
     threads: int
     vectors: int
+    ahead: int = 0
 
     def __str__(self) -> str:
-        return f"{self.threads}x{self.vectors}"
+        return f"{self.threads}x{self.vectors}" + (f"+{self.ahead}" if self.ahead else "")
 
 
 Launches = tuple[Launch, ...]  # by size, the last for any
@@ -79,11 +87,20 @@ class Table:
         return Table(other.chips | self.chips, other.rows | self.rows)
 
     def chosen(self, kernel: str, cost: str, bits: int) -> dict[int, Launches]:
-        """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before."""
+        """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before.
+
+        Args:
+            kernel: its name.
+            cost: its class, as `class_of` has it.
+            bits: of an element.
+        """
         found: dict[int, Launches] = {}
         last: Launches = ()
         for chip in sorted(self.chips):
-            rows = self.rows.get((chip, kernel, bits)) or self.rows.get((chip, cost, bits)) or last
+            names = (kernel, cost, cost.removesuffix(ALONE))
+            rows = next(
+                (self.rows[chip, name, bits] for name in names if (chip, name, bits) in self.rows), last
+            )
             if rows != last:
                 found[chip] = last = rows
         return found
@@ -92,6 +109,11 @@ class Table:
         """The rows that a kernel takes on a chip."""
         found = self.chosen(kernel, cost, bits)
         return found[max((c for c in found if c <= chip), default=min(found))]
+
+
+def class_of(cost: str, reads: int) -> str:
+    """The class whose rows a kernel takes, by the tensors that it reads."""
+    return cost + ALONE * (reads == 1)
 
 
 def shipped() -> Table:
@@ -160,13 +182,10 @@ def _launches(name: str, entries: Any) -> Launches:
 
 
 def _launch(name: str, entry: Any) -> Launch:
-    if not isinstance(entry, dict) or not {"threads", "vectors"} <= entry.keys() <= {
-        "kib",
-        "threads",
-        "vectors",
-    }:
-        raise ValueError(f"a row of {name} needs threads and vectors, and may have kib")
-    row = Launch(entry.get("kib"), entry["threads"], entry["vectors"])
+    needed, known = {"threads", "vectors"}, {field.name for field in fields(Launch)}
+    if not isinstance(entry, dict) or not needed <= entry.keys() <= known:
+        raise ValueError(f"a row of {name} needs threads and vectors, and may have kib and ahead")
+    row = Launch(entry.get("kib"), entry["threads"], entry["vectors"], entry.get("ahead", 0))
     if row.threads not in range(FEWEST_THREADS, MOST_THREADS + 1, FEWEST_THREADS):
         raise ValueError(
             f"{name} has {row.threads!r} threads, and not a multiple of 32 up to {MOST_THREADS}"
@@ -175,6 +194,8 @@ def _launch(name: str, entry: Any) -> Launch:
         raise ValueError(f"{name} has {row.vectors!r} vectors, and not 1, 2 or 4")
     if row.kib is not None and not (type(row.kib) is int and 0 < row.kib <= MOST_KIB):
         raise ValueError(f"{name} has a kib of {row.kib!r}")
+    if type(row.ahead) is not int or not 0 <= row.ahead <= MOST_AHEAD:
+        raise ValueError(f"{name} is {row.ahead!r} blocks ahead, and not 0 to {MOST_AHEAD}")
     return row
 
 
@@ -193,7 +214,7 @@ def text(table: Table) -> str:
 
 def _order(key: str) -> tuple[bool, str]:
     """Classes first."""
-    return key not in CLASSES, key
+    return key.removesuffix(ALONE) not in CLASSES, key
 
 
 def _entries(rows: Launches) -> str:
@@ -204,6 +225,7 @@ def _entries(rows: Launches) -> str:
                 *([f"kib = {row.kib}"] if row.kib else []),
                 f"threads = {row.threads}",
                 f"vectors = {row.vectors}",
+                *([f"ahead = {row.ahead}"] if row.ahead else []),
             ]
         )
         + " }"

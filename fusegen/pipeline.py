@@ -50,7 +50,7 @@ from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
 from fusegen.ir import Device, Kernel, Math, operations
-from fusegen.launch import Table, beside, shipped
+from fusegen.launch import Table, beside, class_of, shipped
 from fusegen.library import Library, load
 from fusegen.lower import lower, notes, uniforms
 from fusegen.mask import masked
@@ -560,7 +560,8 @@ class Compilation:
         for bits, element in sorted(elements.items()):
             kernel, cheap = by_math.get(element.compute, kernels[-1]), self.cheaper and element.halves
             what, each = by_double.get(bits) or (cost(kernel, bits // 8, cheap), slots(kernel, cheap))
-            shares.append(render.Share(bits, each, what, self.launches.chosen(name, what, bits)))
+            rows = class_of(what, len(kernel.inputs))
+            shares.append(render.Share(bits, each, what, rows, self.launches.chosen(name, rows, bits)))
         return tuple(shares)
 
     @cached_property

@@ -30,8 +30,7 @@ _U = (
 )
 # exp(-x^2 / 2), and Φ(-|x|) over it as k p(k), where k is 1 / (1 + |x| / 4) but for a rest
 _BELL = (
-    "const X s = at_most(-minus_size(x), 16.0f); const Two<float> square = product(s, s); "
-    "const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo)); "
+    "const X s = at_most(-minus_size(x), 16.0f); const Power<float> bell = power(product(s, -0.5f * s)); "
 )
 _MILLS = _BELL + (
     constants(MILLS[1:])
@@ -46,7 +45,7 @@ _GATE = (
 _TIMES_TAIL = (
     _MILLS + "const float y = size * mills, rest_of_y = fma(size, mills, -y); "
     "const float tail = y + fma(bell.more, y, rest_of_y); "
-    "return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : "
+    "return fma(tail * bell.size, -0x1p-64f, at_least("
 )
 _TAIL = "const float tail = fma(bell.more, mills, mills) * bell.size; "
 _EITHER = "return fma(tail, x < 0.0f ? 0x1p-64f : -0x1p-64f, x < 0.0f ? 0.0f : 1.0f);"
@@ -89,8 +88,8 @@ SINGLES: dict[str, str] = {
     "gauss": "const Two<float> t = at_least(-product(x, x), -132.5f); return float(power(t)) * 0x1p-64f;",
     "normal": _BELL + "return float(bell) * (0.39894228f * 0x1p-64f);",
     "ndtr": _MILLS + _TAIL + _EITHER,
-    "times_ndtr": _TIMES_TAIL + "x);",
-    "times_ndtr_at_two": _TIMES_TAIL + "float(x));",
+    "times_ndtr": _TIMES_TAIL + "x, -0.0f));",
+    "times_ndtr_at_two": _TIMES_TAIL + "float(x), -0.0f));",
     "times_ndtr_slope": _MILLS + "const float bent = fma(-0.39894228f, size, mills); "
     + _TAIL.replace("mills", "bent") + _EITHER,
 }  # fmt: skip

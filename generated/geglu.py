@@ -91,8 +91,7 @@ __device__ __forceinline__ Wide<X> ndtr_tail(X x) {
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   const X s = at_most(-minus_size(x), 16.0f);
-  const Two<float> square = product(s, s);
-  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
+  const Power<float> bell = power(product(s, -0.5f * s));
   const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
       0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
       0.01689239591360092f};
@@ -102,7 +101,7 @@ __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   const float mills = fma(k, first, fma(k, p, bend));
   const float y = size * mills, rest_of_y = fma(size, mills, -y);
   const float tail = y + fma(bell.more, y, rest_of_y);
-  return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : x);
+  return fma(tail * bell.size, -0x1p-64f, at_least(x, -0.0f));
 }
 
 template <typename M>
@@ -117,8 +116,7 @@ __device__ __forceinline__ OfDouble<M, M> times_ndtr(M x) {
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr_slope(X x) {
   const X s = at_most(-minus_size(x), 16.0f);
-  const Two<float> square = product(s, s);
-  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
+  const Power<float> bell = power(product(s, -0.5f * s));
   const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
       0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
       0.01689239591360092f};

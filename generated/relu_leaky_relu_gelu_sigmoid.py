@@ -124,8 +124,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   const X s = at_most(-minus_size(x), 16.0f);
-  const Two<float> square = product(s, s);
-  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
+  const Power<float> bell = power(product(s, -0.5f * s));
   const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
       0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
       0.01689239591360092f};
@@ -135,15 +134,14 @@ __device__ __forceinline__ OfFloat<X> times_ndtr(X x) {
   const float mills = fma(k, first, fma(k, p, bend));
   const float y = size * mills, rest_of_y = fma(size, mills, -y);
   const float tail = y + fma(bell.more, y, rest_of_y);
-  return fma(tail * bell.size, -0x1p-64f, x < 0.0f ? -0.0f : x);
+  return fma(tail * bell.size, -0x1p-64f, at_least(x, -0.0f));
 }
 
 // the slope of x Φ(x)
 template <typename X>
 __device__ __forceinline__ OfFloat<X> times_ndtr_slope(X x) {
   const X s = at_most(-minus_size(x), 16.0f);
-  const Two<float> square = product(s, s);
-  const Power<float> bell = power(words(-0.5f * square.hi, -0.5f * square.lo));
+  const Power<float> bell = power(product(s, -0.5f * s));
   const float c[] = {0.0995214581489563f, 0.09528786689043045f, 0.07301277667284012f, 0.08385130017995834f,
       0.017734583467245102f, 0.02261105738580227f, 0.05587935820221901f, -0.06453712284564972f,
       0.01689239591360092f};
@@ -978,18 +976,21 @@ ANYWHERE Two<M> at_most(Two<M> x, M most) {
 LAUNCH_SOURCE = r"""
 namespace {
 
-// How many threads a block of a dense kernel has, and how many 16-byte vectors of each tensor a thread: by chip,
+// How many threads a block of a dense kernel has, and how many 16-byte vectors of each tensor a thread,
+// and how many blocks ahead of itself it asks the second cache for what will be read: by chip,
 // and there by the KiB of a tensor, up to so many. fusegen/launch.toml says where the numbers come from.
 struct Launch {
   int chip;
   int64_t kib;
-  int threads, vectors;
+  int threads, vectors, ahead = 0;
 };
 constexpr int64_t ANY = INT64_MAX;
 
 constexpr Launch TABLE[] = {
     {80, 65536, 128, 1},
     {80, ANY, 128, 2},
+    {90, 16384, 128, 1},
+    {90, ANY, 128, 2, 264},
     {},
 };
 
@@ -997,11 +998,19 @@ constexpr Launch CUBIC[] = {
     {80, 16384, 128, 2},
     {80, 524288, 64, 2},
     {80, ANY, 128, 2},
+    {90, 32768, 128, 2},
+    {90, ANY, 128, 2, 264},
     {},
 };
 
 constexpr Launch HEAVY[] = {
     {80, 32768, 128, 1},
+    {80, ANY, 128, 2},
+    {},
+};
+
+constexpr Launch TABLE_16[] = {
+    {80, 65536, 128, 1},
     {80, ANY, 128, 2},
     {},
 };
@@ -1016,7 +1025,7 @@ struct ForwardLaunches {
   static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
 };
 struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
 };
 
 // Where results are looked up in shared memory, functions of float16: from how many elements on, and the threads of a
@@ -1166,6 +1175,23 @@ __device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M
 
 constexpr int MOST_THREADS = 256;  // of a block
 
+// Has the second cache fetch some of a tensor, if the chip has an instruction for that.
+__device__ __forceinline__ void prefetch(const void* from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes));
+#endif
+}
+
+// Asks for what the block `ahead` blocks on will read, if that is a whole one. While some warps compute, too few others
+// load to keep the memory busy, unless what they load is on its way already.
+template <int INPUTS, typename T, int N>
+__device__ __forceinline__ void ask_ahead(const Call<N>& call, int ahead, int block) {
+  const int64_t first = (int64_t(blockIdx.x) + ahead) * block;
+  if (ahead == 0 || threadIdx.x != 0 || first + block > call.numel) return;
+#pragma unroll
+  for (int k = 0; k < INPUTS; ++k) prefetch(static_cast<const T*>(call.data[k]) + first, uint32_t(block * sizeof(T)));
+}
+
 // A thread of a dense kernel computes VECTORS 16-byte vectors of each output, after it has loaded all that it needs
 // for them; the 32 threads of a warp take neighbours. In the block where the tensors end it computes as many elements
 // one by one. Tensors that are not dense have a kernel of their own, where VECTORS is 0 and a thread has one vector or
@@ -1173,11 +1199,12 @@ constexpr int MOST_THREADS = 256;  // of a block
 // wait for memory at a time. In double, registers are left for 768 threads on a processor, as fewer spill.
 template <class F, typename T, typename M, int VECTORS>
 __global__ void __launch_bounds__(MOST_THREADS, sizeof(M) == 8 ? 768 / MOST_THREADS : 0)
-    pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
+    pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, int ahead, const Params<M> p) {
   constexpr bool DENSE = VECTORS > 0;
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = DENSE ? VECTORS : 1;
   const int block = MANY * WIDTH * int(blockDim.x), thread = int(threadIdx.x);
   const Index<DENSE> first = Index<DENSE>(blockIdx.x) * block, n = Index<DENSE>(call.numel);
+  if constexpr (DENSE) ask_ahead<F::INPUTS, T>(call, ahead, block);
   T* data[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
@@ -1307,7 +1334,7 @@ cudaError_t launch(const Call<N>& call) {
   const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + block - 1) / block);
   const auto kernel = dense ? dense_kernel<F, T, M>(by.vectors) : pointwise<F, T, M, 0>;
-  kernel<<<blocks, by.threads, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
+  kernel<<<blocks, by.threads, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, by.ahead, params<M>(call));
   return cudaGetLastError();
 }
 
@@ -1378,9 +1405,10 @@ __device__ __noinline__ void settle(const Call<N>& call, uint32_t left, const Pa
 }
 template <class F, typename T, typename M, int VECTORS>
 __global__ void __launch_bounds__(MOST_THREADS)
-    settling(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool, const __grid_constant__ Params<M> p) {
+    settling(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool, int ahead, const __grid_constant__ Params<M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = VECTORS * WIDTH;
   uint32_t left = 0;
+  ask_ahead<F::INPUTS, T>(call, ahead, MANY * int(blockDim.x));
   if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
     Vector<T> v[VECTORS][N];
 #pragma unroll

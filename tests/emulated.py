@@ -28,8 +28,10 @@ FLAGS += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]  # what is 
 FLAGS += ["-pthread", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 SHARED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
+PREFETCH = re.compile(r"#if __CUDA_ARCH__ >= 900 && .*\n  asm volatile\(.*\n#endif")
 TABLE = re.compile(r"(constexpr Launch \w+\[\] = )\{.*?\{\},\n\};", re.DOTALL)
 CHIPS = {70: (128, 1), 71: (128, 2), 72: (256, 4)}  # threads of a block, and vectors of a thread
+AHEAD = 2  # blocks
 FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "rank", "size", "stride")
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
 MAX_RANK, GUARD, POISON = 25, 256, 0xA5
@@ -52,6 +54,9 @@ class State(ctypes.Structure):
         ("shared", ctypes.c_int),
         ("capturing", ctypes.c_int),
         ("waits", ctypes.c_int64),
+        ("fetches", ctypes.c_int64),
+        ("fetched_from", ctypes.c_void_p),
+        ("fetched_to", ctypes.c_void_p),
     ]
 
 
@@ -139,8 +144,10 @@ def emulated(
     # what is looked up is filled, a table of results staged, and a mask kept
     more = sum(word in text for word in ("filled", "staged", "launch_masked"))
     assert (launches, staged) == (1 + more, "staged" in text)
+    text, asks = PREFETCH.subn("  fetched(from, bytes);", text)
     if not own:
-        rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}}}" for chip, by in CHIPS.items())
+        ahead = f", {AHEAD}" * asks
+        rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}{ahead}}}" for chip, by in CHIPS.items())
         text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
         assert tables
     counts = shapes(module)

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from conftest import ROOT
 from emulated import (
+    AHEAD,
     CHIPS,
     MAX_RANK,
     SCALAR_TYPES,
@@ -557,10 +558,32 @@ def test_a_launch_is_as_the_table_says(own: Emulated, dtype: torch.dtype, chip: 
     launched(kernel, call)
     bits = 8 * dtype.itemsize
     [share] = [share for share in compiled_spec.texts.forward.shares if share.bits == bits]
-    rows = shipped().at(chip, "gelu_forward", share.cost, bits)
+    rows = shipped().at(chip, "gelu_forward", share.rows, bits)
     row = next(row for row in rows if row.kib is None or kib <= row.kib)
     assert state.threads == row.threads
     assert state.blocks == -(-n // (row.threads * row.vectors * width(dtype)))
+
+
+@pytest.mark.parametrize("name", ["silu_hardswish", "mish_mish"])  # by a formula, and by polynomials
+@pytest.mark.parametrize("which", ["forward", "backward"])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_block_asks_for_what_a_later_whole_one_will_read(
+    emulate: Callable[[str], Emulated], name: str, which: str, chip: int
+) -> None:
+    kernel: Kernel = getattr(emulate(name), which)
+    kernel.state.chip = chip
+    fill_table(kernel, torch.float32, 0)
+    block, blocks = kernel.block(torch.float32), AHEAD + 3
+    kernel.state.fetches = 0
+    x = torch.randn(blocks * block + 5)  # and a last block that is none
+    run(kernel, *[x] * kernel.inputs)
+    assert kernel.state.fetches == kernel.inputs * (blocks - AHEAD)
+    if kernel.inputs == 1:
+        assert kernel.state.fetched_to - kernel.state.fetched_from == (blocks - AHEAD) * block * 4
+    kernel.state.fetches = 0
+    run(kernel, *[x[: AHEAD * block + 5]] * kernel.inputs)
+    assert kernel.state.fetches == 0
+    kernel.state.chip = min(CHIPS)
 
 
 @pytest.mark.parametrize("which", ["forward", "backward"])

@@ -304,6 +304,17 @@ def test_a_graph_captures_and_replays_it() -> None:
         assert_same(z, model(y[1:]))
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("silu_hardswish", torch.float32), ("mish_mish", torch.float32), ("gelu", torch.bfloat16)],
+)
+def test_where_blocks_ask_ahead_results_are_those_of_small_tensors(name: str, dtype: torch.dtype) -> None:
+    n = 2**25 + 2**12 + 3  # a whole block is there to be asked for, and an end of less than one
+    x = (torch.randn(n, device="cuda") * 4).to(dtype)
+    small = [kernel(name)(x[k : k + 2**20]) for k in range(0, n, 2**20)]
+    assert_same(kernel(name)(x), torch.cat(small))
+
+
 def test_backward_runs_on_the_stream_of_forward() -> None:
     """As autograd has it: wherever backward is called, and behind what that stream still has to do."""
     x = torch.zeros(2**20, device="cuda", requires_grad=True)
@@ -311,7 +322,7 @@ def test_backward_runs_on_the_stream_of_forward() -> None:
     side.wait_stream(CUDA.current_stream())
     with torch.cuda.stream(side):
         torch.autograd.grad(kernel("hardswish")(x).sum(), x)
-        CUDA._sleep(100_000_000)
+        CUDA._sleep(1_000_000_000)  # half a second: others may use the machine, too
         source = torch.full_like(x, 0.75)
         leaf = source.requires_grad_()
         y = kernel("hardswish")(leaf)

@@ -49,11 +49,14 @@ MISTAKES = {
     HEAD + "float32 = []": "sm_90.light.float32 is none of bits16, bits32 and bits64",
     HEAD + "bits32 = []": "sm_90.light.bits32 has no rows",
     HEAD + "bits32 = 1": "sm_90.light.bits32 has no rows",
-    HEAD + "bits32 = [1]": "a row of sm_90.light.bits32 needs threads and vectors, and may have kib",
+    HEAD + "bits32 = [1]":
+        "a row of sm_90.light.bits32 needs threads and vectors, and may have kib and ahead",
+    HEAD + "bits32 = [{ threads = 128, vectors = 1, ahead = 1.5 }]":
+        "sm_90.light.bits32 is 1.5 blocks ahead, and not 0 to 65536",
     HEAD + "bits32 = [{ threads = 128 }]":
-        "a row of sm_90.light.bits32 needs threads and vectors, and may have kib",
+        "a row of sm_90.light.bits32 needs threads and vectors, and may have kib and ahead",
     HEAD + "bits32 = [{ threads = 128, vectors = 1, blocks = 2 }]":
-        "a row of sm_90.light.bits32 needs threads and vectors, and may have kib",
+        "a row of sm_90.light.bits32 needs threads and vectors, and may have kib and ahead",
     HEAD + "bits32 = [{ threads = 100, vectors = 1 }]":
         "sm_90.light.bits32 has 100 threads, and not a multiple of 32 up to 256",
     HEAD + "bits32 = [{ threads = 512, vectors = 1 }]":
@@ -143,6 +146,30 @@ def test_a_module_launches_as_the_table_beside_its_spec_says(tmp_path: Path) -> 
     assert "{90, 64, 256, 1},\n    {90, ANY, 96, 4}," in after.sources["launch"]
     assert "256, 1" not in before.sources["launch"]
     assert after.sources["cuda"] == before.sources["cuda"]
+
+
+def test_a_module_asks_ahead_where_the_table_says_so(tmp_path: Path) -> None:
+    spec = tmp_path / "gate.yaml"
+    spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
+    before = compilation(spec)
+    own = Table({90: ""}, {(90, "light_alone", 32): (Launch(None, 128, 2, ahead=7),)})
+    (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
+    after = compilation(spec)
+    assert "{90, ANY, 128, 2, 7}," in after.sources["launch"]
+    assert "prefetch" in after.sources["cuda_prelude"]
+    assert "ahead" not in before.module
+    [forward], [backward] = after.texts.forward.shares, after.texts.backward.shares
+    assert (forward.rows, backward.rows) == ("light_alone", "light")
+
+
+def test_what_reads_one_tensor_has_rows_of_its_own() -> None:
+    rows, own = (Launch(None, 128, 1),), (Launch(None, 128, 2, ahead=9),)
+    table = Table(
+        {80: ""}, {(80, "heavy", 32): rows, (80, "heavy_alone", 32): own, (80, "light", 32): rows}
+    )
+    assert table.at(90, "x", launch.class_of("heavy", 1), 32) == own
+    assert table.at(90, "x", launch.class_of("heavy", 2), 32) == rows
+    assert table.at(90, "x", launch.class_of("light", 1), 32) == rows
 
 
 # --- costs ----------------------------------------------------------------------------------------------

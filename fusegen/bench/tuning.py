@@ -31,8 +31,9 @@ from fusegen.pipeline import Compilation
 from fusegen.render import Binding, KernelText
 from fusegen.write import apply, changes
 
-CANDIDATES = tuple(
-    Launch(None, threads, vectors) for vectors in (1, 2, 4) for threads in (128, MOST_THREADS)
+CANDIDATES = (
+    *(Launch(None, threads, vectors) for vectors in (1, 2, 4) for threads in (128, MOST_THREADS)),
+    *(Launch(None, 128, 2, ahead) for ahead in (132, 264, 528)),
 )
 SIZES = tuple(4**k for k in range(4, 11))  # of a tensor, in KiB: 256 KiB to 1 GiB
 SECONDS = 0.15  # for the turns of a kernel at a size
@@ -118,9 +119,9 @@ def trials(compiled: Compilation, which: int, seconds: float = SECONDS) -> Itera
                     for launch, module in modules.items()
                 }
                 check(text.name, runs)
-                now = at(compiled.launches.at(which, text.name, share.cost, share.bits), kib)
+                now = at(compiled.launches.at(which, text.name, share.rows, share.bits), kib)
                 times = clock.turns(runs, "cuda", seconds)
-                yield Trial(text.name, share.cost, share.bits, kib, now, times)
+                yield Trial(text.name, share.rows, share.bits, kib, now, times)
 
 
 def variants(compiled: Compilation, which: int, folder: Path) -> dict[Launch, ModuleType]:
@@ -129,7 +130,7 @@ def variants(compiled: Compilation, which: int, folder: Path) -> dict[Launch, Mo
     current = [
         replace(row, kib=None)
         for name, share in kernels
-        for row in compiled.launches.at(which, name, share.cost, share.bits)
+        for row in compiled.launches.at(which, name, share.rows, share.bits)
     ]
     texts: dict[Path, str] = {}
     for launch in dict.fromkeys((*CANDIDATES, *current)):

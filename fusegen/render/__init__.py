@@ -87,6 +87,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     by_cubics = any(not several.isdisjoint(FITTED) for several in ways.values())
     shared["fitted"] = _part("cubics.h.j2", shared) if by_cubics else ""
     shared["kept"] = Singles.DECLARED in cuda
+    shared["ahead"] = _asks_ahead(both)
     shared["ample"] = texts.ample if by_double else ""
     parts = {
         "filled": looked_up or polynomials,
@@ -200,6 +201,7 @@ def _launches(kernels: tuple[KernelText, ...]) -> dict[str, Any]:
         for share in kernel.shares:
             table = tuple(
                 f"{chip}, {row.kib or 'ANY'}, {row.threads}, {row.vectors}"
+                + (f", {row.ahead}" if row.ahead else "")
                 for chip, launches in share.launches.items()
                 for row in launches
             )
@@ -210,7 +212,15 @@ def _launches(kernels: tuple[KernelText, ...]) -> dict[str, Any]:
             taken.append(f"*BITS{share.bits} = {name}")
         rows.append({"functor": kernel.functor, "launches": ", ".join(taken)})
     tables = [{"name": name, "rows": table} for (_, table), name in names.items()]
-    return {"kernels": rows, "tables": tables}
+    return {"kernels": rows, "tables": tables, "ahead": _asks_ahead(kernels)}
+
+
+def _asks_ahead(kernels: tuple[KernelText, ...]) -> bool:
+    """Whether any launch asks the second cache for what later blocks will read."""
+    taken = (
+        launches for kernel in kernels for share in kernel.shares for launches in share.launches.values()
+    )
+    return any(row.ahead for launches in taken for row in launches)
 
 
 def _functions(spec: Spec, texts: Texts) -> list[dict[str, Any]]:

@@ -30,12 +30,14 @@ class Share:
         bits: of an element.
         slots: the instructions of an element.
         cost: the class that they make.
-        launches: by chip, oldest first.
+        rows: the class whose rows of a table of launches are taken.
+        launches: these, by chip, oldest first.
     """
 
     bits: int
     slots: int
     cost: str
+    rows: str
     launches: dict[int, Launches]
 
 

@@ -2,8 +2,8 @@
 // block that has shared memory run at once, since they wait for one another.
 //
 // A kernel launched as kernel<<<blocks, threads, shared, stream>>>(arguments) has been rewritten as
-// emulate(kernel, blocks, threads, shared, stream, arguments), and extern __shared__ T name[]; as
-// T* name = shared<T>();
+// emulate(kernel, blocks, threads, shared, stream, arguments), extern __shared__ T name[]; as
+// T* name = shared<T>(); and the instruction that prefetches as fetched(from, bytes);
 
 #pragma once
 
@@ -57,6 +57,8 @@ struct Emulation {
   int shared = 0;                   // bytes that a block may have
   int capturing = 0;                // whether streams are being captured
   int64_t waits = 0;                // how often a stream was waited for
+  int64_t fetches = 0;              // how often something was prefetched
+  const char *fetched_from = nullptr, *fetched_to = nullptr;  // between which addresses
 };
 extern "C" {
 Emulation emulation;
@@ -93,6 +95,13 @@ cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
 inline cudaError_t cudaGetLastError() { return cudaError_t(std::exchange(emulation.launch_error, 0)); }
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorInvalidDevice ? "invalid device ordinal" : "invalid argument";
+}
+
+inline void fetched(const void* from, uint32_t bytes) {
+  const auto first = static_cast<const char*>(from), last = first + bytes;
+  if (emulation.fetches++ == 0) emulation.fetched_from = first;
+  emulation.fetched_to = last;
+  if (reinterpret_cast<uintptr_t>(first) % 16 || bytes % 16) __builtin_trap();  // as the chip has it
 }
 
 // A block's shared memory, and where its threads wait for one another.
