@@ -166,12 +166,6 @@ def test_check_finds_a_schema_that_has_drifted(built: Workshop) -> None:
     assert built.run("schema").output == ""
 
 
-def test_check_is_clean_on_this_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(ROOT)
-    result = Workshop(tmp_path).run("check")
-    assert result.exit_code == 0, result.output
-
-
 def test_list_in_a_pipe_is_separated_by_tabs_and_has_no_colour(built: Workshop) -> None:
     built.spec("gate", "formula: x - 1\ndtypes: [float64, float16]")
     built.spec("third", "chain: [relu, 'hardtanh(max_val=2)', x / 3]")
