@@ -110,9 +110,9 @@ def bench(
 def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> None:
     """Find the fastest launches on this GPU, by size.
 
-    Threads of a block and vectors of a thread are tried on every kernel of each SPEC. What is faster by
-    more than the noise is written for this kernel; with --classes, what is best for a class's kernels on
-    the mean, and for a kernel only where it loses much by that.
+    Threads of a block, vectors of a thread and how far ahead a block asks are tried on every kernel of each
+    SPEC. What is faster by more than the noise is written for this kernel; with --classes, what is best for
+    a class's kernels on the mean, and for a kernel only where it loses much by that.
     """
     from fusegen import launch, library, pipeline
     from fusegen.bench import session, tuning
@@ -142,7 +142,7 @@ def _print_trials(found: tuple[Trial, ...], table: Table, chip: int) -> None:
 
     from fusegen.bench import tuning
 
-    grid = Grid(title="threads x vectors, and what a change gains", box=None)
+    grid = Grid(title="threads x vectors + blocks ahead, and what a change gains", box=None)
     for head in (
         "kernel",
         "bits",
