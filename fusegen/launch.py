@@ -83,8 +83,10 @@ class Table:
     rows: dict[Key, Launches]
 
     def over(self, other: Table) -> Table:
-        """These rows, and another table's where this one has none."""
-        return Table(other.chips | self.chips, other.rows | self.rows)
+        """These rows, and another table's where this one has none; those for a class are for all of it."""
+        said = {(chip, name + ALONE, bits) for chip, name, bits in self.rows}
+        others = {key: rows for key, rows in other.rows.items() if key not in said}
+        return Table(other.chips | self.chips, others | self.rows)
 
     def chosen(self, kernel: str, cost: str, bits: int) -> dict[int, Launches]:
         """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before.

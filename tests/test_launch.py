@@ -170,6 +170,8 @@ def test_what_reads_one_tensor_has_rows_of_its_own() -> None:
     assert table.at(90, "x", launch.class_of("heavy", 1), 32) == own
     assert table.at(90, "x", launch.class_of("heavy", 2), 32) == rows
     assert table.at(90, "x", launch.class_of("light", 1), 32) == rows
+    project = Table({80: ""}, {(80, "heavy", 32): (TWO,)})
+    assert project.over(table).at(90, "x", launch.class_of("heavy", 1), 32) == (TWO,)
 
 
 # --- costs ----------------------------------------------------------------------------------------------
