@@ -95,11 +95,12 @@ def vectors(name: str) -> int:
     count = 0
     for functor, rows in re.findall(r"struct (\w+)Launches \{(.*?)\}", text, re.DOTALL):
         for bits, table in re.findall(r"\*BITS(\d+) = (\w+)", rows):
-            instances = len({"1", *re.findall(r", (\d)\}", tables[table])})
-            if table == "TABLE" and "as_declared" in generated(name).CUDA_PRELUDE:
+            kind = re.sub(r"_(16|32|64)(_\w+)?$", "", table)
+            instances = len({"1", *re.findall(r"\{\d+, \w+, \d+, (\d)", tables[table])})
+            if kind == "TABLE" and "as_declared" in generated(name).CUDA_PRELUDE:
                 instances *= 2  # computed with other scalars
-            instances += table in FILLED
-            count += (2 if bits == "16" else 1) * instances + ((functor, table) in STAGED)
+            instances += kind in FILLED
+            count += (2 if bits == "16" else 1) * instances + ((functor, kind) in STAGED)
     return count + KERNELS * ELEMENTS * hasattr(generated(name), "MASK_SOURCE")
 
 
