@@ -111,7 +111,7 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
         "call": fill("call.h.j2", shared),
         "arithmetic": fill("arithmetic.h.j2", shared),
         "layout": fill("layout.cpp.j2", shared),
-        "launch": fill("launch.cu.j2", _launches(both) | {"table": looked_up}),
+        "launch": fill("launch.cu.j2", shared | _launches(both)),
         "cuda_prelude": fill("prelude.cu.j2", on[Device.CUDA]),
         "cuda": _kernels(Device.CUDA, texts, on[Device.CUDA]),
         "mask": fill("mask.cu.j2", shared) if texts.mask else "",
@@ -212,7 +212,7 @@ def _launches(kernels: tuple[KernelText, ...]) -> dict[str, Any]:
             taken.append(f"*BITS{share.bits} = {name}")
         rows.append({"functor": kernel.functor, "launches": ", ".join(taken)})
     tables = [{"name": name, "rows": table} for (_, table), name in names.items()]
-    return {"kernels": rows, "tables": tables, "ahead": _asks_ahead(kernels)}
+    return {"kernels": rows, "tables": tables}
 
 
 def _asks_ahead(kernels: tuple[KernelText, ...]) -> bool:
