@@ -440,7 +440,8 @@ def _error(errors: tuple[float, ...]) -> str:
 def _foreseen(error: Roundoff) -> str:
     """What is to be expected, and whence, if it is more than is promised."""
     units = f"{error.units:.2g}" if math.isfinite(error.units) else "infinite"
-    whence = f" at {error.at:.2g}" + (f", by {error.by}" if error.by else ", too large for a float")
+    place = ", ".join(f"{x:.2g}" for name, x in error.at.items() if name)
+    whence = f" at {place}" + (f", by {error.by}" if error.by else ", too large for a float")
     return units + (whence if error.units > PROMISED else "")
 
 

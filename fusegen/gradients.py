@@ -46,6 +46,7 @@ def _if_both(first: Apply, second: Apply, chosen: Term) -> Apply:
 
 _TWO_OVER_ROOT_PI = Fraction(2 / math.sqrt(math.pi))
 _LN2 = Fraction(math.log(2))
+_HALF = Fraction(1, 2)
 
 # fmt: off
 GRADIENTS: dict[str, Gradient] = {
@@ -106,6 +107,11 @@ GRADIENTS: dict[str, Gradient] = {
     "tanh_of_exp": Gradient(lambda g, y, x: (g * call("tanh_of_exp_slope", x),)),
     "sigmoid": Gradient(lambda g, y, x: (g * call("sigmoid_slope", x),)),
     "softplus": Gradient(lambda g, y, x: (g * call("sigmoid", x),)),
+    # slopes, which stable forms hold
+    "sigmoid_slope": Gradient(lambda g, y, x: (-g * (y * call("tanh", _HALF * x)),)),
+    "tanh_slope": Gradient(lambda g, y, x: (-2 * g * (y * call("tanh", x)),)),
+    "gauss": Gradient(lambda g, y, x: (-2 * g * (y * x),)),
+    "normal": Gradient(lambda g, y, x: (-g * (y * x),)),
 }
 # fmt: on
 

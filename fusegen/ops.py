@@ -401,7 +401,8 @@ WORDS = {row.name: row for row in (
           "const Wide<X> line = v * words(M(1.1283792257308960), M(-5.8635383e-08)); "
           f"const M c[] = {_constants(ERF)}; "
           "const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s))); "
-          "const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08))); "
+          "const X most = at_least(at_most(x, M(7.5)), M(-7.5)); "  # beyond, the tail is nothing beside 1
+          "const Wide<X> tail = ndtr_tail(most * words(M(1.4142135381698608), M(2.4203234e-08))); "
           "const Wide<X> far = one_plus(-(tail + tail)); "
           "return s < M(0.64) ? near : x < M(0) ? -far : far;"),
     _word("tanh_of_two", "x", range_=_always(-1, 1),

@@ -47,6 +47,7 @@ from fusegen.cost import (
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
+from fusegen.expected import Formula, with_uniforms
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
 from fusegen.ir import Device, Kernel, Math, operations
@@ -56,7 +57,7 @@ from fusegen.lower import lower, notes, uniforms
 from fusegen.mask import masked
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
-from fusegen.pieces import Centres, centres
+from fusegen.pieces import Centres, centres, fits
 from fusegen.printers import ample, dump
 from fusegen.printers.approximations import approximates, approximations, errs
 from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform, wide
@@ -67,16 +68,20 @@ from fusegen.render import Binding, Halves, Singles, remarks
 from fusegen.roundoff import (
     AMPLE,
     BRIEF,
+    IN_DOUBLE,
+    ROUNDING,
     TRUSTED,
     TRUSTED_IN_16_BITS,
     Roundoff,
-    evaluated,
     function,
     roundoff,
 )
+from fusegen.sample import Point
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.forms import formed
+from fusegen.simplify.search import improved
+from fusegen.simplify.stable import stable
 from fusegen.spec import FIELDS, Spec, json_schema
 from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
@@ -101,8 +106,25 @@ class Compilation:
 
     @cached_property
     def forms(self) -> tuple[Program, tuple[Rewrite, ...]]:
-        """An accurate program in its best forms, and those that were taken; an eager one as it is."""
-        return (self.declared, ()) if self.spec.numerics == "eager" else formed(self.declared)
+        """An accurate program in its stable forms, and the rewrites to these; an eager one as it is."""
+        if self.spec.numerics == "eager":
+            return self.declared, ()
+        found, first = stable(constants_folded(self.declared))
+        found, second = formed(found if first else self.declared)
+        return found, (*first, *second)
+
+    @cached_property
+    def improved(self) -> tuple[Program, tuple[Rewrite, ...]]:
+        """The forms of the least estimated error, and the further rewrites to these."""
+        if self.spec.numerics == "eager":
+            return self.composed, ()
+        return improved(self.composed, lambda program: self.formula.score(program, ""))
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The formula as declared, at the defaults of its parameters."""
+        params = {param.name: float(param.default) for param in self.spec.params}
+        return Formula(self.declared, self.eager, params, dict(self.spec.assume))
 
     @property
     def composed(self) -> Program:
@@ -135,7 +157,9 @@ class Compilation:
     @cached_property
     def simplified(self) -> tuple[Program, tuple[Rewrite, ...]]:
         """The program in fewer operations, and how it came to be."""
-        return simplify(expanded(self.composed), dict(self.spec.assume))
+        program, rewrites = self.improved
+        found, further = simplify(expanded(program), dict(self.spec.assume))
+        return found, (*rewrites, *further)
 
     @property
     def gradient(self) -> tuple[Program, tuple[Rewrite, ...]]:
@@ -152,7 +176,8 @@ class Compilation:
         program, first = formed(program)
         # a form may leave one use of a step, and that use take another
         program, second = formed(inlined(program, {let.name for let in self.composed.lets}))
-        return program, rewrites, (*first, *second)
+        better, third = improved(program, lambda found: self.formula.score(found, found.inputs[0]))
+        return better, rewrites, (*first, *second, *third)
 
     @cached_property
     def settled(self) -> tuple[Program, ...]:
@@ -195,12 +220,23 @@ class Compilation:
         """Whether no 16-bit result of forward or gradient is computed on CUDA, whatever the scalars are."""
         return self.halves[gradient] is Halves.LOOKED_UP and not self.spec.params
 
-    def kernel(self, gradient: bool, device: Device, math: Math, settled: bool = False) -> Kernel:
+    def kernel(self, gradient: bool, device: Device, kind: Math, settled: bool = False) -> Kernel:
         """The kernel of forward or gradient, checked; in one word where double settles its results."""
+        if (gradient, device, kind, settled) not in self.lowered:
+            self.lowered[gradient, device, kind, settled] = self.lower(gradient, device, kind, settled)
+        return self.lowered[gradient, device, kind, settled]
+
+    @cached_property
+    def lowered(self) -> dict[tuple[bool, Device, Math, bool], Kernel]:
+        """The kernels that were asked for already."""
+        return {}
+
+    def lower(self, gradient: bool, device: Device, kind: Math, settled: bool) -> Kernel:
+        """The same, lowered now."""
         which, incoming = ("backward", self.derived.inputs[0]) if gradient else ("forward", None)
         name = f"{self.spec.name}_{which}{'_short' if settled else ''}"
         program = self.programs[gradient]
-        kernel = lower(name, program, device, math, self.precise, incoming, settled)
+        kernel = lower(name, program, device, kind, self.precise, incoming, settled)
         law = broken_law(kernel)
         assert law is None, f"{name}: {law}"
         return kernel
@@ -218,36 +254,52 @@ class Compilation:
     @cached_property
     def roundoffs(self) -> dict[Device, tuple[Roundoff, ...]]:
         """What forward and gradient may err by in float, by device; nothing of what has PyTorch's bits."""
-        if not self.precise or Math.FLOAT not in maths(self.spec.dtypes):
+        if self.spec.numerics == "eager" or self.arithmetic or Math.FLOAT not in maths(self.spec.dtypes):
             return {}
         return {device: (self.roundoff(device, False), self.roundoff(device, True)) for device in Device}
 
     def roundoff(self, device: Device, gradient: bool, ranged: bool = True) -> Roundoff:
         """What forward or gradient may err by in float, or where only its digits are float's."""
-        single, double = (self.kernel(gradient, device, math) for math in Math)
-        incoming = self.derived.inputs[0] if gradient else ""
-        pieces = self.centres[gradient] if ranged and device is Device.CUDA else None
-        return roundoff(single, double, self.given, incoming, pieces=pieces, ranged=ranged)
+        kernel, pieces = self.kernel(gradient, device, Math.FLOAT), self.centres[gradient]
+        by_pieces = ranged and device is Device.CUDA and pieces is not None
+        fitted = function(self.kernel(gradient, device, Math.DOUBLE), self.given) if by_pieces else None
+
+        def given(point: Point) -> bool:
+            return fitted is not None and pieces is not None and fits(pieces, fitted, point[self.moving])
+
+        sample = self.formula.sample(kernel)
+        return roundoff(kernel, sample, self.given, given=given, ranged=ranged)
+
+    @property
+    def moving(self) -> str:
+        """The input of a function of one tensor."""
+        return self.composed.inputs[0]
 
     @cached_property
     def given(self) -> dict[str, float]:
         """The values that the spec gives to its scalars."""
-        found = {param.name: float(param.default) for param in self.spec.params}
-        for program in self.programs:
-            for let in uniforms(program):
-                found[let.name] = evaluated(let.value, found)
-        return found
+        return with_uniforms(self.formula.params, *self.programs)
 
     @cached_property
     def trusted(self) -> dict[Device, tuple[bool, ...]]:
-        """Whether float is enough for forward and gradient, by device."""
+        """Whether float is enough for forward and gradient, by device: it is no worse than promised."""
         found: dict[Device, tuple[bool, ...]] = dict.fromkeys(Device, (True, True))
         for device, errors in self.roundoffs.items():
-            found[device] = tuple(error.units <= TRUSTED[device] for error in errors)
+            found[device] = tuple(self.enough(device, bool(k), error) for k, error in enumerate(errors))
         if 32 not in self.widths:  # on CUDA for 16 bits, if no more are kept of any result
             both = zip(found[Device.CUDA], self.trusted_in_16_bits, strict=True)
             found[Device.CUDA] = tuple(map(any, both))
         return found
+
+    def enough(self, device: Device, gradient: bool, error: Roundoff) -> bool:
+        """Whether float errs by no more than is promised, or than eager does, or than double would."""
+        if error.units <= TRUSTED[device]:
+            return True
+        eager = self.formula.eager_errors[device][gradient]
+        if error.units <= eager.units + 2 * ROUNDING and math.isfinite(error.units):
+            return True
+        double = self.roundoff(device, gradient, ranged=False).units * IN_DOUBLE
+        return not double < error.units
 
     @cached_property
     def trusted_in_16_bits(self) -> tuple[bool, bool]:

@@ -1,18 +1,17 @@
-"""What a kernel's results may err by: what each operation rounds, times what follows magnifies it by.
+"""The estimated error of a kernel's results, in ulps of the exact result.
 
 At a sample of inputs a kernel is evaluated in double, and how far each result moves with each operation is
 found from the result back; an operation contributes what it rounds, times that. To the sum comes how far
-that result is from what the same formula gives in double, where a value is too large or too small for a
-float, or a number is none. It counts what operations usually err by at most, all at once; that is no bound,
-and between samples more may be lost. `certify` holds every input. Another math library than this host's
-would move an estimate in its thirteenth digit.
+that result is from the exact one, where a value is too large or too small for a float, or a number is none.
+It counts what operations usually err by at most, all at once; that is no bound, and between samples more
+may be lost. `certify` holds every input. Another math library than this host's would move an estimate in
+its thirteenth digit.
 
 Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal. 11.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 
 from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref, held
 from fusegen.ops import ROWS, TRANSCENDENTAL
-from fusegen.pieces import Centres, fits
+from fusegen.sample import Point, Sample
 from fusegen.singles import SINGLES
 from fusegen.values import DECIDED, value
 
@@ -30,9 +29,11 @@ TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
 TRUSTED_IN_16_BITS = 2.0**8  # on CUDA; the last place of a float16 is 2^13 of them
 # units of what one word of double computes: its functions have 20 digits more than float's, or 15
 AMPLE, BRIEF = 2.0**20, 2.0**10
+IN_DOUBLE = 2.0**-29  # of what a kernel errs by in float's digits, in double's
 FUNCTION, ROUNDING = 1.4, 0.5  # units that a function errs by, and other operations
 OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
+NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a little early
 SECOND, GONE = 2.0**-49, 2.0**-102  # what two words err by, and where there is no room for a second
 POLYNOMIAL = 2.0**-27  # what the polynomials in functions of two words err by
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
@@ -40,17 +41,10 @@ NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is t
 EXACT = frozenset(
     (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
      "minimum", "maximum", "finite_below", "finite_above", "words", "lifted", "lift_back", "capped",
-     "sum", "by_width")
+     "sum", "by_width", "rounded")
 )  # fmt: skip
 ALWAYS_TWO = frozenset(("words", "sum", "product"))  # give two words
 AS_GIVEN = frozenset(("add", "sub", "mul", "neg", "where", "lifted"))  # give what they take
-AWAY = 0.25  # from here on, errors next to a zero count in the last place of what cancels there (`certify`)
-# of |x|; more densely where functions bend
-SIZES = (
-    *(m * 2.0**e for e in (*range(-148, -12, 8), *range(8, 128, 8)) for m in (1.0, 1.37)),
-    *(m * 2.0**e for e in range(-12, 8) for m in (1.03, 1.17, 1.31, 1.46, 1.62, 1.81)),
-)
-OTHERS = 1.3  # other inputs than the one that is tried; an incoming gradient is 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +52,13 @@ class Roundoff:
     """The largest error that is to be expected.
 
     Attributes:
-        units: in units of the last place; infinite where a result is NaN or infinite and should be none.
-        at: the input that has it.
+        units: in ulps of the exact result; infinite where a result is NaN or infinite and should be none.
+        at: the inputs that have it.
         by: the operation that contributes most; none where a value is too large.
     """
 
     units: float
-    at: float
+    at: Point
     by: str
 
 
@@ -107,33 +101,34 @@ class _Node:
 
 def roundoff(
     kernel: Kernel,
-    double: Kernel,
+    sample: Sample,
     params: Mapping[str, float],
-    incoming: str = "",
     *,
-    pieces: Centres | None = None,
+    given: Callable[[Point], bool] = lambda point: False,
     ranged: bool = True,
 ) -> Roundoff:
     """The largest of what a kernel's results may err by.
 
     Args:
         kernel: in float.
-        double: the same in double.
-        params: a value for each of their parameters.
-        incoming: the input that is the incoming gradient, if there is one.
-        pieces: where pieces are that give the result where one fits, if any are.
-        ranged: whether values on the way have float's range; else only as many digits, and what cancels
-            counts in the last place of the result throughout.
+        sample: points, and the exact results there.
+        params: a value for each of the kernel's parameters.
+        given: whether something else gives the result at a point.
+        ranged: whether values on the way have float's range; else only as many digits.
     """
-    graph, exact = _Graph(kernel, ranged), _Graph(double)
-    others = {**params, **dict.fromkeys(kernel.inputs, OTHERS), incoming: 1.0}
-    moving = (name for name in kernel.inputs if name != incoming)
-    found = (error for name in moving for error in _errors(graph, exact, others, name))
-    largest = sorted(found, key=lambda error: -error.units)
-    if pieces:
-        fitted = function(double, params)
-        largest = [*itertools.dropwhile(lambda error: fits(pieces, fitted, error.at), largest)]
-    return largest[0] if largest else Roundoff(0.0, 0.0, "")
+    found = sorted(roundoffs(kernel, sample, params, ranged), key=lambda error: -error.units)
+    return next((error for error in found if not given(error.at)), Roundoff(0.0, {}, ""))
+
+
+def roundoffs(
+    kernel: Kernel, sample: Sample, params: Mapping[str, float], ranged: bool = True
+) -> Iterator[Roundoff]:
+    """What each result errs by at each point of a sample."""
+    graph = _Graph(kernel, ranged)
+    for point, reals in zip(sample.points, sample.reals, strict=True):
+        values = graph.values({**params, **point}, graph.range)
+        for end, real in zip(graph.results, reals, strict=True):
+            yield graph.error(end, values, point, real)
 
 
 def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[float], float]:
@@ -147,18 +142,6 @@ def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[float], f
     [end], name = graph.results, kernel.inputs[-1]
     others = {**params, **dict.fromkeys(kernel.inputs, 1.0)}
     return lambda x: graph.values({**others, name: x}, float)[end]
-
-
-def _errors(graph: _Graph, exact: _Graph, given: Mapping[str, float], moving: str) -> Iterator[Roundoff]:
-    """What each result errs by at each input that is tried, those next to a change of sign left out."""
-    for side in (-1.0, 1.0):
-        points = sorted(held(side * size, Math.FLOAT) for size in SIZES)
-        real = [exact.values({**given, moving: x}, float) for x in points]
-        for end, result in zip(graph.results, exact.results, strict=True):
-            for i, x in enumerate(points):
-                near = [values[result] for values in real[max(i - 1, 0) : i + 2]]
-                if abs(x) < AWAY or not min(near) < 0 < max(near):
-                    yield graph.error(end, {**given, moving: x}, moving, real[i][result])
 
 
 def evaluated(expr: Expr, given: Mapping[str, float]) -> float:
@@ -219,25 +202,24 @@ class _Graph:
                 found.append(given[node.leaf] if isinstance(node.leaf, str) else node.leaf)
         return found
 
-    def error(self, end: int, given: Mapping[str, float], moving: str, real: float) -> Roundoff:
-        """What a result errs by at an input.
+    def error(self, end: int, values: Sequence[float], at: Point, real: float) -> Roundoff:
+        """What a result errs by at a point, where its nodes have some values.
 
         Args:
             end: the place of the result.
-            given: by the names of inputs and parameters.
-            moving: the name of the input.
-            real: the result as it should be.
+            values: of all nodes.
+            at: the point.
+            real: the exact result.
         """
-        at, values = given[moving], self.values(given, self.range)
         if math.isnan(real) or abs(real) > LARGEST:
             return Roundoff(0.0, at, "")
+        ulp = FLOAT.unit(abs(real))
         if not math.isfinite(values[end]):
-            return Roundoff(math.inf, at, "")
-        cancels = self.range is FLOAT and abs(at) >= AWAY
-        unit = FLOAT.unit(max(abs(values[end]), self.size(end, values) if cancels else 0.0))
-        parts = [(lost / unit, node.op) for node, lost in self.losses(end, values)]
+            early = math.isinf(values[end]) and abs(real) > NEAR_LARGEST
+            return Roundoff(abs(real) / ulp if early else math.inf, at, "")
+        parts = [(lost / ulp, node.op) for node, lost in self.losses(end, values)]
         stored = ROUNDING if self.nodes[end].two else 0.0
-        whole = abs(values[end] - real) / unit + stored + sum(lost for lost, _ in parts)
+        whole = abs(values[end] - real) / ulp + stored + sum(lost for lost, _ in parts)
         return Roundoff(whole, at, max(parts, default=(0.0, ""))[1])
 
     def losses(self, end: int, values: Sequence[float]) -> Iterator[tuple[_Node, float]]:
@@ -251,55 +233,48 @@ class _Graph:
                 for arg, slope in zip(node.args, self.slopes(node, values), strict=True):
                     moved[arg] += moved[at] * slope if slope else 0.0
 
-    def size(self, at: int, values: Sequence[float]) -> float:
-        """The largest term of the sum that a value is."""
-        node = self.nodes[at]
-        match node.op, node.args:
-            case "add" | "sub", (a, b):
-                return max(self.size(a, values), self.size(b, values))
-            case "mul", (a, b):
-                return max(self.size(a, values) * abs(values[b]), abs(values[a]) * self.size(b, values))
-            case "fma", (a, b, c):
-                return max(self.size(a, values) * abs(values[b]), self.size(c, values))
-            case "product_plus", (a, b, c, d):
-                return max(abs(values[a] * values[b] * values[c]), self.size(d, values))
-            case "scaled", (a, factor, _):
-                return self.size(a, values) * abs(values[factor])
-            case "neg" | "narrow", (a,):
-                return self.size(a, values)
-            case "where", (condition, a, b):
-                return self.size(a if values[condition] else b, values)
-        return abs(values[at])
-
     def rounded(self, node: _Node, result: float, values: Sequence[float]) -> float:
         """What an operation rounds."""
-        args = [values[arg] for arg in node.args]
         if node.op in EXACT or result == 0 or not math.isfinite(result):
             return 0.0
         gone = math.ldexp(0.5, self.range.least) if abs(result) < GONE else 0.0
+        args = [values[arg] for arg in node.args]
+        if self.is_exact(node, result, args):
+            return 0.0
+        if node.op in TRANSCENDENTAL:
+            return self.approximated(node, result, args, gone)
         match node.op:
             case "product":
                 return gone
             case "add" | "sub" if node.two:
                 return max(map(abs, args)) * SECOND
-            case "add" | "sub":
-                grains = [_grain(values[arg], self.nodes[arg]) for arg in node.args]
-                exact = abs(result) <= math.ldexp(min(grains), DIGITS)
-                return 0.0 if exact else ROUNDING * self.range.unit(result)
-            case "mul" if any(map(_is_power, args)) and not gone:
-                return 0.0
-            case "div" if _is_power(args[1]) and not gone:
-                return 0.0
-        if node.op in TRANSCENDENTAL:
-            size = abs(result)
-            apart = min(size, abs(size - 1), *(abs(result - arg) for arg in args))  # from 1 or an argument
-            if node.two:
-                return apart * POLYNOMIAL + gone
-            own = OWN.get(node.op, FUNCTION)
-            return own * self.range.unit(result) if apart > NONE * size else 0.0
         if node.two:
             return abs(result) * SECOND + gone
         return OWN.get(node.op, ROUNDING) * self.range.unit(result)
+
+    def is_exact(self, node: _Node, result: float, args: Sequence[float]) -> bool:
+        """Whether an operation of single words rounds nothing."""
+        match node.op:
+            case "add" | "sub" if not node.two:
+                nodes = (self.nodes[arg] for arg in node.args)
+                grains = [_grain(number, each) for number, each in zip(args, nodes, strict=True)]
+                return abs(result) <= math.ldexp(min(grains), DIGITS)
+            case "narrow":
+                return self.range(result) == held(result, Math.FLOAT)
+            case "mul" | "div":
+                by = args if node.op == "mul" else args[1:]
+                normal = abs(result) >= math.ldexp(1.0, self.range.least + DIGITS - 1)
+                return normal and any(map(_is_power, by))
+        return False
+
+    def approximated(self, node: _Node, result: float, args: Sequence[float], gone: float) -> float:
+        """What a function errs by; next to its argument, or to 1, it is that."""
+        size = abs(result)
+        apart = min(size, abs(size - 1), *(abs(result - arg) for arg in args))
+        if apart <= NONE * size:
+            return 0.0
+        own = OWN.get(node.op, FUNCTION)
+        return apart * POLYNOMIAL + gone if node.two else own * self.range.unit(result)
 
     def slopes(self, node: _Node, values: Sequence[float]) -> Iterator[float]:
         """How far an operation's result moves with each of its arguments."""

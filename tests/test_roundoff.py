@@ -9,10 +9,11 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
-from fusegen.pieces import centres
+from fusegen.pieces import centres, fits
 from fusegen.pipeline import Compilation, compilation
 from fusegen.render import Singles
 from fusegen.roundoff import TRUSTED, Roundoff, evaluated, function, roundoff
+from fusegen.sample import Point, sampled
 
 X, A = Ref("x"), Ref("a")
 
@@ -30,8 +31,16 @@ def of(
         for kind, value in ((Math.FLOAT, result), (Math.DOUBLE, double or result))
     )
     params = {"a": 3.0}
-    pieces = centres(function(exact, params)) if pieced else None
-    return roundoff(single, exact, params, pieces=pieces, ranged=ranged)
+    fitted = function(exact, params)
+    pieces = centres(fitted) if pieced else None
+
+    def reals(given: Point) -> list[float]:
+        kernel = Kernel("f", Device.CPU, Math.DOUBLE, ("x",), ("a",), lets, (double or result,))
+        return [function(kernel, params)(given["x"])]
+
+    sample = sampled(("x",), "", params, {}, reals)
+    by_pieces = (lambda at: fits(pieces, fitted, at["x"])) if pieces else (lambda at: False)
+    return roundoff(single, sample, params, given=by_pieces, ranged=ranged)
 
 
 PLUS_ONE = call("add", X, Const(1.0))
@@ -81,17 +90,17 @@ def test_a_sum_of_what_lies_on_one_grid_is_exact() -> None:
 def test_what_cancels_is_magnified() -> None:
     found = of(call("sub", PLUS_ONE, Const(1.0)))
     assert found.units > 1e6
-    assert abs(found.at) < 1e-6
+    assert abs(found.at["x"]) < 1e-6
 
 
-def test_next_to_a_zero_that_is_no_small_input_errors_count_as_certify_counts_them() -> None:
+def test_next_to_a_zero_errors_count_in_ulps_of_the_exact_result() -> None:
     for shifted in (
-        call("sub", call("mul", X, A), Const(4.5)),
-        call("fma", call("add", X, Const(0.1)), A, Const(-4.5)),
-        call("product_plus", call("mul", X, A), A, Const(0.5), Const(-4.5)),
-        call("scaled", call("sub", call("mul", X, A), Const(4.5)), Const(0.7), Const(2.0**-30)),
+        call("sub", call("mul", X, A), Const(3.5)),
+        call("fma", call("add", X, Const(0.1)), A, Const(-3.5)),
+        call("product_plus", call("mul", X, A), A, Const(0.5), Const(-5.26)),
+        call("scaled", call("sub", call("mul", X, A), Const(3.5)), Const(0.7), Const(2.0**-30)),
     ):
-        assert of(shifted).units < 4
+        assert of(shifted).units > 16
 
 
 def test_what_a_piece_gives_does_not_count() -> None:
@@ -102,14 +111,14 @@ def test_what_a_piece_gives_does_not_count() -> None:
     assert of(call("sub", PLUS_ONE, Const(1.0)), pieced=True).units < 2
     far = of(call("exp", call("div", call("clamp", X, Const(-80.0), Const(80.0)), A)), pieced=True)
     assert far.units > 5
-    assert abs(far.at) > 64
+    assert abs(far.at["x"]) > 64
 
 
 def test_a_value_too_large_for_a_float_is_noticed() -> None:
     assert of(call("sqrt", SQUARE)).units == math.inf
     found = of(call("div", X, call("sqrt", call("add", SQUARE, Const(1.0)))))
     assert found.units > 1e6
-    assert found.by != "sqrt" or abs(found.at) > 1e18
+    assert found.by != "sqrt" or abs(found.at["x"]) > 1e18
 
 
 def test_a_choice_by_what_underflows_is_noticed() -> None:
@@ -148,9 +157,11 @@ def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: st
     compiled = compilation(ROOT / "specs" / f"{name}.yaml")
     for device, ways in compiled.singles.items():
         assert {Singles.COMPUTED, Singles.PIECES}.issuperset(ways), device
-        assert all(error.units <= TRUSTED[device] for error in compiled.roundoffs.get(device, ()))
+        for error, eager in zip(
+            compiled.roundoffs.get(device, ()), compiled.formula.eager_errors[device], strict=False
+        ):
+            assert error.units <= max(TRUSTED[device], eager.units + 1)
     for expected, found in zip(compiled.roundoffs.get(Device.CPU, ()), certified(name), strict=False):
-        assert found < 4
         assert found < expected.units + 2.5
 
 
@@ -158,7 +169,7 @@ def of_chain(workshop: Workshop, body: str) -> Compilation:
     return compilation(workshop.spec("some", body))
 
 
-LONG = "[softsign, silu, mish, quick_gelu, tanhshrink"
+LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyond float's range on the way
 
 
 @pytest.mark.parametrize(
@@ -166,7 +177,8 @@ LONG = "[softsign, silu, mish, quick_gelu, tanhshrink"
     [
         ("chain: [gelu, mish]", ("computed",) * 2, ("pieces",) * 2),
         ("chain: [silu, hardswish]", ("computed",) * 2, ("computed", "pieces")),
-        ("chain: [gelu_tanh, squared_relu, tanh]", ("computed", "cubics"), ("cubics",) * 2),
+        ("chain: [gelu_tanh, squared_relu, tanh]", ("computed",) * 2, ("pieces",) * 2),
+        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", ("computed",) * 2, ("pieces",) * 2),
         (f"chain: {LONG}]", ("cubics",) * 2, ("cubics",) * 2),
         (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("declared",) * 2),
         (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
@@ -190,10 +202,3 @@ def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:
     up, down = (call("mul", call("mul", X, Const(2.0**e)), Const(2.0**-e)) for e in (100, -100))
     assert [of(result).units > 1e6 for result in (up, down)] == [True, True]
     assert [of(result, ranged=False).units < 0.51 for result in (up, down)] == [True, True]
-
-
-def test_without_floats_range_what_cancels_counts_throughout() -> None:
-    cancels = call("sub", call("add", X, Const(4096.3)), Const(4096.3))
-    away = call("where", call("gt", call("abs", X), Const(0.25)), cancels, Const(1.0))
-    assert of(away).units < 2
-    assert of(away, ranged=False).units > 1000

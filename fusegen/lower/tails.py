@@ -18,7 +18,7 @@ TAILED = frozenset(
      "tanh_of_exp_slope")
 )  # fmt: skip
 # what is c x (1 + o(2^-24)), and what is c (1 + o(2^-24)), for an x of at most e^-27
-LINEAR, LEVEL = frozenset(("erf", "tanh", "expm1")), frozenset(("gauss",))
+LINEAR, LEVEL = frozenset(("erf", "tanh", "expm1", "log1p")), frozenset(("gauss",))
 LEAST = -64  # where lifting begins in float; in double it is further down
 
 

@@ -139,6 +139,13 @@ def matched(pattern: Term, term: Term, found: dict[str, Term]) -> dict[str, Term
             return found if pattern == term else None
 
 
+PROOFS: tuple[Callable[[Any], Any], ...] = (  # what may show that a difference is 0
+    sympy.simplify,
+    lambda difference: sympy.simplify(difference.rewrite(sympy.exp)),
+    lambda difference: sympy.simplify(difference.rewrite(sympy.erf)),
+)
+
+
 @cache
 def proved(rule: Rule) -> bool:
     """Whether sympy finds both sides equal over the reals, wherever the rule's facts hold."""
@@ -148,7 +155,7 @@ def proved(rule: Rule) -> bool:
     for fact in rule.facts:
         symbols = fact.granted(symbols)
     left, right = (_distributed(to_sympy(side, symbols)) for side in (rule.left, rule.right))
-    return bool(left == right or sympy.simplify(left - right) == 0)
+    return left == right or any(step(left - right) == 0 for step in PROOFS)
 
 
 def _distributed(expression: Any) -> Any:

@@ -1,0 +1,96 @@
+"""What a spec's kernels are expected to err by, and eager's operations beside them, on one sample.
+
+The exact results are those of the formula as declared, whatever form a kernel computes it in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from fusegen.compose import expanded
+from fusegen.derive import aten_gradient, derive
+from fusegen.interval import Interval
+from fusegen.ir import Device, Kernel, Math, held
+from fusegen.lower import lower, uniforms
+from fusegen.reals import Reals
+from fusegen.roundoff import Roundoff, evaluated, roundoff, roundoffs
+from fusegen.sample import Point, Sample, sampled
+from fusegen.simplify import simplify
+from fusegen.simplify.constants import constants_folded
+from fusegen.simplify.search import LOST, Score
+from fusegen.term import Program
+
+Pair = tuple[Roundoff, Roundoff]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula as declared, and the errors to expect of programs that compute it.
+
+    Attributes:
+        declared: over the real numbers.
+        eager: in PyTorch's own operations.
+        params: the values of its scalars.
+        assume: intervals that its inputs lie in.
+    """
+
+    declared: Program
+    eager: Program
+    params: Point
+    assume: Mapping[str, Interval]
+
+    @cached_property
+    def samples(self) -> tuple[Sample, Sample]:
+        """Points with exact results, of the value and of the gradients."""
+        value, gradient = expanded(self.declared), derive(expanded(self.declared))
+        forward = sampled(value.inputs, "", self.params, self.assume, Reals(value))
+        incoming = gradient.inputs[0]
+        backward = sampled(gradient.inputs, incoming, self.params, self.assume, Reals(gradient))
+        both = zip(forward.reals, backward.reals, strict=True)
+        defined = (tuple(math.nan for _ in slopes) if math.isnan(y) else slopes for (y,), slopes in both)
+        return forward, replace(backward, reals=tuple(defined))
+
+    def sample(self, kernel: Kernel) -> Sample:
+        """The points that a kernel is tried at; what a gradient reads beside the inputs is the output."""
+        forward, backward = self.samples
+        incoming = next(iter(name for name in backward.points[0] if name not in self.declared.inputs))
+        if not set(kernel.inputs) - set(self.declared.inputs):
+            return forward
+        grad, *read = kernel.inputs
+        points = []
+        for point, (value, *_) in zip(backward.points, forward.reals, strict=True):
+            saved = {name: point.get(name, held(value, Math.FLOAT)) for name in read}
+            points.append({**point, grad: point[incoming], **saved})
+        return replace(backward, points=tuple(points))
+
+    def score(self, program: Program, incoming: str) -> Score:
+        """How many results of a program lose digits in float, and the largest error."""
+        program = constants_folded(program)
+        kernel = lower("estimated", program, Device.CPU, Math.FLOAT, True, incoming or None)
+        params = with_uniforms(self.params, program)
+        errors = [error.units for error in roundoffs(kernel, self.sample(kernel), params)]
+        return sum(error > LOST for error in errors), max(errors, default=0.0)
+
+    @cached_property
+    def eager_errors(self) -> Mapping[Device, Pair]:
+        """What eager's operations err by in float, forward and backward."""
+        backward = aten_gradient(self.eager) or derive(self.eager, True)
+        programs = [simplify(expanded(program), dict(self.assume))[0] for program in (self.eager, backward)]
+
+        def error(program: Program, device: Device) -> Roundoff:
+            kernel = lower("eager", program, device, Math.FLOAT)
+            return roundoff(kernel, self.sample(kernel), with_uniforms(self.params, program))
+
+        return {device: (error(programs[0], device), error(programs[1], device)) for device in Device}
+
+
+def with_uniforms(params: Point, *programs: Program) -> dict[str, float]:
+    """The values of scalars, with those that only they decide."""
+    found = dict(params)
+    for program in programs:
+        for let in uniforms(program):
+            found[let.name] = evaluated(let.value, found)
+    return found

@@ -1,0 +1,82 @@
+"""The inputs that the error estimate tries, with what the formula gives there over the real numbers.
+
+A function of one tensor is tried at every size a float has; one of several within `JUDGED`, or within the
+intervals that the spec assumes. An incoming gradient is 1.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fusegen.interval import REALS, Interval
+from fusegen.ir import Math, held
+
+# of |x|; more densely where functions bend
+SIZES = (
+    *(m * 2.0**e for e in (*range(-148, -12, 8), *range(8, 128, 8)) for m in (1.0, 1.37)),
+    *(m * 2.0**e for e in range(-12, 8) for m in (1.03, 1.17, 1.31, 1.46, 1.62, 1.81)),
+)
+JUDGED = 1e4  # of several inputs
+OTHERS = 1.3  # the other inputs while one is tried
+TOGETHER = 256  # points at which all inputs are ordinary numbers
+SEED = 20
+
+Point = Mapping[str, float]
+Reals = Callable[[Point], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Points and what a program gives there.
+
+    Attributes:
+        points: a value for each input.
+        reals: a value for each result at each of them; NaN where there is none.
+    """
+
+    points: tuple[Point, ...]
+    reals: tuple[tuple[float, ...], ...]
+
+
+def sampled(
+    inputs: Sequence[str], incoming: str, params: Point, assume: Mapping[str, Interval], reals: Reals
+) -> Sample:
+    """The sample of a program.
+
+    Args:
+        inputs: the names of its inputs.
+        incoming: the one that is the incoming gradient, if there is one.
+        params: a value for each of its parameters.
+        assume: intervals that inputs lie in.
+        reals: from values of inputs and parameters to the results over the real numbers.
+    """
+    moving = [name for name in inputs if name != incoming]
+    points = [{incoming: 1.0, **point} for point in _points(moving, assume)]
+    return Sample(tuple(points), tuple(tuple(reals({**params, **point})) for point in points))
+
+
+def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[dict[str, float]]:
+    every = [held(sign * size, Math.FLOAT) for sign in (-1.0, 1.0) for size in SIZES]
+    if len(moving) == 1:
+        [name] = moving
+        yield from ({name: x} for x in every if _inside(x, assume.get(name, REALS)))
+        return
+    ranges = {name: assume.get(name, Interval(-JUDGED, JUDGED)) for name in moving}
+    others = {name: _nearest(OTHERS, ranges[name]) for name in moving}
+    for name in moving:
+        yield from ({**others, name: x} for x in every if _inside(x, ranges[name]))
+    draw = random.Random(SEED)
+    for _ in range(TOGETHER):
+        point = {name: held(draw.gauss(0.0, 3.0), Math.FLOAT) for name in moving}
+        yield {name: _nearest(x, ranges[name]) for name, x in point.items()}
+
+
+def _inside(x: float, interval: Interval) -> bool:
+    return interval.low <= x <= interval.high
+
+
+def _nearest(x: float, interval: Interval) -> float:
+    """A number, or the end of an interval that is nearest to it."""
+    return held(float(min(max(x, interval.low), interval.high)), Math.FLOAT)

@@ -1,0 +1,188 @@
+"""Stable forms of sums of exponentials: their quotients and their logarithms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from fusegen.simplify.monomials import (
+    ONE,
+    Factor,
+    Product,
+    key,
+    multiple,
+    negated,
+    product_of,
+    sum_of,
+    term_of,
+    total,
+)
+from fusegen.simplify.patterns import constant
+from fusegen.term import Apply, Number, Term, call, names
+
+HALF, ONCE = Fraction(1, 2), Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """A coefficient times e^exponent."""
+
+    coefficient: Fraction
+    exponent: Term
+
+    @property
+    def logarithm(self) -> Term:
+        """The exponent that this has without a coefficient, which is positive."""
+        return total(self.exponent, constant(call("log", Number(self.coefficient))))
+
+
+def _exponentials(term: Term) -> list[Exponential] | None:
+    """A sum of multiples of exponentials, of which at least one is none of 0; None for another sum."""
+    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
+        return None
+    found = []
+    for product in sum_of(term):
+        exponent: list[Term] = []
+        for factor in product.factors:
+            if not (isinstance(factor.base, Apply) and factor.base.op == "exp"):
+                return None
+            exponent.append(multiple(factor.power, factor.base.args[0]))
+        found.append(Exponential(product.coefficient, total(*exponent)))
+    return found if any(names(each.exponent) for each in found) else None
+
+
+def _two(term: Term) -> tuple[Exponential, Exponential] | None:
+    """A sum of two exponentials, the second no further from 0 where it is a number."""
+    found = _exponentials(term)
+    if found is None or len(found) != 2:
+        return None
+    first, second = found
+    return (second, first) if not names(first.exponent) else (first, second)
+
+
+def log_of_sum(term: Term) -> Term | None:
+    """log(p e^u + q e^v) as v' + softplus(u' - v'), where u' = u + log p; of a v that moves, the larger."""
+    match term:
+        case Apply("log" | "log1p" as op, (a,)):
+            pair = _two(total(a, ONE) if op == "log1p" else a)
+            if pair is None or min(each.coefficient for each in pair) <= 0:
+                return None
+            u, v = (each.logarithm for each in pair)
+            apart = total(u, negated(v))
+            if not (names(v) and names(apart)):
+                return total(v, call("softplus", apart))
+            return _choice(
+                call("gt", _direction(apart), 0),
+                total(u, call("softplus", negated(apart))),
+                total(v, call("softplus", apart)),
+            )
+    return None
+
+
+def _direction(term: Term) -> Term:
+    """What has the sign of a term: the term without a positive number in front."""
+    product = product_of(term)
+    return term_of(product.scaled(1 / abs(product.coefficient))) if product.coefficient else term
+
+
+def quotient_of_sums(term: Term) -> Term | None:
+    """N / (p e^u + q e^v): tanh where N is the difference; else N e^-v' sigmoid(v' - u')."""
+    if not (isinstance(term, Apply) and term.op in ("mul", "div", "reciprocal")):
+        return None
+    product = product_of(term)
+    for place, factor in enumerate(product.factors):
+        pair = _two(factor.base) if factor.power <= -1 and factor.power.denominator == 1 else None
+        if pair is None or min(each.coefficient for each in pair) <= 0:
+            continue
+        u, v = (each.logarithm for each in pair)
+        once = replace(factor, power=factor.power + 1)
+        rest = product.without(place)
+        if once.power:
+            rest = Product(rest.coefficient, (*rest.factors, once))
+        apart = total(u, negated(v))
+        for top, above in enumerate(rest.factors):
+            sign = _opposed(above, pair)
+            if sign is not None:
+                tanh = call("tanh", multiple(HALF, apart))
+                return term_of(rest.without(top).times(product_of(tanh)).scaled(sign))
+        instead = call("sigmoid", negated(apart))
+        if key(v) != key(Number(Fraction(0))):
+            instead = call("exp", negated(v)) * instead
+        return term_of(rest.times(product_of(instead)))
+    return None
+
+
+def _opposed(factor: Factor, pair: tuple[Exponential, Exponential]) -> Fraction | None:
+    """What a factor is of p e^u - q e^v, if it is a multiple of that."""
+    above = _two(factor.base) if factor.power == 1 else None
+    if above is None or any(key(a.exponent) != key(b.exponent) for a, b in zip(above, pair, strict=True)):
+        return None
+    first, second = (a.coefficient / b.coefficient for a, b in zip(above, pair, strict=True))
+    return first if first == -second else None
+
+
+def tanh_of_softplus(term: Term) -> Term | None:
+    """((1 + e^u)^2 - 1) / ((1 + e^u)^2 + 1), however it is multiplied out, as tanh(softplus(u))."""
+    if not (isinstance(term, Apply) and term.op in ("mul", "div")):
+        return None
+    product = product_of(term)
+    for below, divisor in enumerate(product.factors):
+        parts = _in_powers(divisor.base) if divisor.power == -1 else None
+        if parts is None or parts[1] != {0: Fraction(2), 1: Fraction(2), 2: Fraction(1)}:
+            continue
+        u, _ = parts
+        for above, factor in enumerate(product.factors):
+            powers = _in_powers(factor.base) if factor.power == 1 else None
+            if powers and key(powers[0]) == key(u) and powers[1] == {1: Fraction(2), 2: Fraction(1)}:
+                rest = Product(
+                    product.coefficient,
+                    tuple(f for k, f in enumerate(product.factors) if k not in (above, below)),
+                )
+                return term_of(rest.times(product_of(call("tanh_softplus", u))))
+    return None
+
+
+def _in_powers(term: Term) -> tuple[Term, dict[int, Fraction]] | None:
+    """A polynomial in one exponential: its argument, and the coefficients by their powers."""
+    found: dict[int, Fraction] = {}
+    argument: Term | None = None
+    for product in _multiplied_out(term):
+        exponent = 0
+        for factor in product.factors:
+            if not (isinstance(factor.base, Apply) and factor.base.op == "exp" and factor.power > 0):
+                return None
+            argument = argument or factor.base.args[0]
+            share = product_of(factor.base.args[0]).coefficient / product_of(argument).coefficient
+            if share.denominator > 1 or key(multiple(share, argument)) != key(factor.base.args[0]):
+                return None
+            exponent += int(share * factor.power)
+        found[exponent] = found.get(exponent, Fraction(0)) + product.coefficient
+    return (argument, {k: v for k, v in found.items() if v}) if argument is not None else None
+
+
+def _multiplied_out(term: Term) -> list[Product]:
+    """A sum with the squares of sums in it multiplied out."""
+    found: list[Product] = []
+    for product in sum_of(term):
+        parts = [Product(product.coefficient)]
+        for factor in product.factors:
+            inner = sum_of(factor.base)
+            whole = factor.power.denominator == 1 and 1 <= factor.power <= 2 and 1 < len(inner) <= 3
+            for _ in range(int(factor.power) if whole else 1):
+                by = inner if whole else (Product(ONCE, (factor,)),)
+                parts = [a.times(b) for a in parts for b in by]
+        found += parts
+    return found
+
+
+def log_of_expm1(term: Term) -> Term | None:
+    """log(e^u - 1) as u + log1p(-e^-u) from u = 1 on, where e^u soon overflows."""
+    match term:
+        case Apply("log", (Apply("expm1", (u,)),)):
+            far = u + call("log1p", -call("exp", negated(u)))
+            return _choice(call("gt", u, 1), far, term)
+    return None
+
+
+def _choice(condition: Apply, a: Term, b: Term) -> Term:
+    return call("where", condition, a, b)

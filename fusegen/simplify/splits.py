@@ -1,0 +1,40 @@
+"""Stable forms that take more than a pattern, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fusegen.simplify.choices import choices_by_one_condition, difference_of_relus, sign_in_front
+from fusegen.simplify.exponentials import log_of_expm1, log_of_sum, quotient_of_sums, tanh_of_softplus
+from fusegen.simplify.roots import far_root, root_less_argument, slope_of_root
+from fusegen.term import Term
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A form as a function.
+
+    Attributes:
+        name: what `explain` calls it.
+        apply: from a term to its form, or None where it has none.
+        always: whether it is never worse than the term.
+    """
+
+    name: str
+    apply: Callable[[Term], Term | None]
+    always: bool
+
+
+SPLITS = (
+    Split("sign in front", sign_in_front, True),
+    Split("tanh of softplus by exponentials", tanh_of_softplus, True),
+    Split("log of a sum of exponentials", log_of_sum, True),
+    Split("quotient by a sum of exponentials", quotient_of_sums, True),
+    Split("slope of a root", slope_of_root, True),
+    Split("difference of relus", difference_of_relus, True),
+    Split("root plus its argument", root_less_argument, True),
+    Split("root of a large square", far_root, False),
+    Split("log of exp minus one", log_of_expm1, False),
+    Split("choices by one condition", choices_by_one_condition, False),
+)

@@ -1,0 +1,138 @@
+"""Stable forms of what authors write: rows that say the same function so that no digits are lost.
+
+``1 + erf(u)`` is 0 in float long before erfc(-u) is; ``log(1 + exp(u))`` overflows where softplus(u) does
+not. A row of `ALWAYS` is never less accurate than what it replaces, and is taken wherever it matches. A row
+of `OPTIONAL` costs something or helps in one range only; `search` takes it where the error estimate asks
+for it. sympy proves every row over the reals (`proved`); gradients are derived from the forms.
+
+Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, chapters 1 and 2; Beebe 2017, The
+Mathematical-Function Computation Handbook, chapters 10 and 19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from fusegen.simplify.monomials import product_of, term_of
+from fusegen.simplify.patterns import rewritten
+from fusegen.simplify.rules import Rule, proved
+from fusegen.simplify.splits import SPLITS, Split
+from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, call, rebuild
+
+_A, _B, _C = (Name(name) for name in "abc")
+_K = Name("k_")  # a number
+_HALF = Fraction(1, 2)
+
+
+def _of(op: str) -> Callable[..., Apply]:
+    return lambda *args: call(op, *args)
+
+
+_EXP, _EXPM1, _LOG, _LOG1P = _of("exp"), _of("expm1"), _of("log"), _of("log1p")
+_SIGMOID, _SOFTPLUS, _TANH, _NDTR = _of("sigmoid"), _of("softplus"), _of("tanh"), _of("ndtr")
+_SQUARE = _of("square")
+_ROOT_TWO = call("sqrt", 2)
+
+ALWAYS = (
+    # one minus or plus what tends to one
+    Rule("one plus erf", 1 + call("erf", _A), 2 * _NDTR(_ROOT_TWO * _A)),
+    Rule("one minus erf", 1 - call("erf", _A), 2 * _NDTR(-_ROOT_TWO * _A)),
+    Rule("two minus erfc", 2 - call("erfc", _A), 2 * _NDTR(_ROOT_TWO * _A)),
+    Rule("one minus erfc", 1 - call("erfc", _A), call("erf", _A)),
+    Rule("one minus Phi", 1 - _NDTR(_A), _NDTR(-_A)),
+    Rule("one plus tanh", 1 + _TANH(_A), 2 * _SIGMOID(2 * _A)),
+    Rule("one minus tanh", 1 - _TANH(_A), 2 * _SIGMOID(-2 * _A)),
+    Rule("one minus tanh squared", 1 - _SQUARE(_TANH(_A)), call("tanh_slope", _A)),
+    Rule("one minus sigmoid", 1 - _SIGMOID(_A), _SIGMOID(-_A)),
+    Rule("sigmoid minus its square", _SIGMOID(_A) - _SQUARE(_SIGMOID(_A)), call("sigmoid_slope", _A)),
+    Rule("twice sigmoid minus one", 2 * _SIGMOID(_A) - 1, _TANH(_HALF * _A)),
+    # exponentials and logarithms next to 1
+    Rule("exp minus one", _EXP(_A) - 1, _EXPM1(_A)),
+    Rule("exp2 minus one", call("exp2", _A) - 1, _EXPM1(_LOG(2) * _A)),
+    Rule("log of one plus", _LOG(1 + _A), _LOG1P(_A)),
+    Rule("log1p of exp", _LOG1P(_EXP(_A)), _SOFTPLUS(_A)),
+    Rule("log of exp", _LOG(_EXP(_A)), _A),
+    Rule("log1p of expm1", _LOG1P(_EXPM1(_A)), _A),
+    Rule("log of sigmoid", _LOG(_SIGMOID(_A)), -_SOFTPLUS(-_A)),
+    Rule("softplus minus its argument", _SOFTPLUS(_A) - _A, _SOFTPLUS(-_A)),
+    # quotients of exponentials
+    Rule("logistic quotient", 1 / (1 + _EXP(_A)), _SIGMOID(-_A)),
+    Rule("exp over one plus exp", _EXP(_A) * _SIGMOID(-_A), _SIGMOID(_A)),
+    Rule("expm1 over one plus exp", _EXPM1(_A) * _SIGMOID(-_A), _TANH(_HALF * _A)),
+    Rule("exp over expm1", _EXP(_A) / _EXPM1(_A), -1 / _EXPM1(-_A)),
+    Rule("sigmoid times its complement", _SIGMOID(_A) * _SIGMOID(-_A), call("sigmoid_slope", _A)),
+    Rule("product of exponentials", _EXP(_A) * _EXP(_B), _EXP(_A + _B)),
+    Rule("exp times Gaussian", _EXP(_A) * call("gauss", _B), _EXP(_A - _SQUARE(_B))),
+    # products that keep a tail's digits
+    Rule("x times Phi of a multiple", _A * _NDTR(_K * _A), call("times_ndtr", _K * _A) / _K),
+    # roots
+    Rule("root of one plus, minus one", call("sqrt", 1 + _A) - 1, _A / (call("sqrt", 1 + _A) + 1)),
+)  # fmt: skip
+
+OPTIONAL = (
+    Rule("difference of exponentials", _EXP(_A) - _EXP(-_A), _EXPM1(_A) - _EXPM1(-_A)),
+    Rule("difference of exponentials", _EXP(_A) - _EXP(_B), _EXP(_B) * _EXPM1(_A - _B)),
+    Rule("difference of squares", _SQUARE(_A) - _SQUARE(_B), (_A - _B) * (_A + _B)),
+)  # fmt: skip
+
+
+ALWAYS_SPLIT = tuple(split for split in SPLITS if split.always)
+SOMETIMES_SPLIT = tuple(split for split in SPLITS if not split.always)
+MAX_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One use of a row: its name, the term it is used on and what that becomes."""
+
+    name: str
+    before: Term
+    after: Term
+
+
+def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
+    """The program with every row of `ALWAYS` and every split that is one used; and what was done."""
+    run = _Run()
+    lets = tuple(Let(let.name, run.settled(let.term)) for let in program.lets)
+    results = tuple(map(run.settled, program.results))
+    return replace(program, lets=lets, results=results), tuple(run.taken)
+
+
+class _Run:
+    """What was done so far."""
+
+    def __init__(self) -> None:
+        self.taken: list[Rewrite] = []
+
+    def settled(self, term: Term) -> Term:
+        """A term after all rows, outermost first, then its parts, then what these leave."""
+        if len(self.taken) >= MAX_STEPS or not isinstance(term, Apply):
+            return term
+        found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
+        if found is not None:
+            self.taken.append(Rewrite(found.name, found.before, found.after))
+            return self.settled(found.after)
+        inner = rebuild(term, self.settled)
+        return term if inner == term else self.settled(_merged(inner))
+
+
+def _merged(term: Term) -> Term:
+    """A product with its numbers as one, and equal factors as powers, after a part of it has changed."""
+    match term:
+        case Apply("mul" | "div"):
+            return term_of(product_of(term))
+    return term
+
+
+def uses(term: Term, rows: tuple[Rule, ...], splits: tuple[Split, ...]) -> Iterator[Place]:
+    """Every row that a term can be rewritten by, its parts aside."""
+    for row in rows:
+        after = rewritten(row, term)
+        if after is not None and after != term and proved(row):
+            yield Place(row.name, term, after)
+    for split in splits:
+        after = split.apply(term)
+        if after is not None:
+            yield Place(split.name, term, after)
