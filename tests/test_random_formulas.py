@@ -32,8 +32,8 @@ COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "12"))
 POINTS = 24
 UNARY = (
     "exp({0}) log({0}) tanh({0}) sigmoid({0}) erf({0}) softplus({0}) sqrt({0}) abs({0}) relu({0}) "
-    "expm1({0}) log1p({0}) sin({0}) cos({0}) exp2({0}) erfc({0}) rsqrt({0}) square({0}) cube({0}) sign({0}) "
-    "relu6({0})"
+    "expm1({0}) log1p({0}) sin({0}) cos({0}) exp2({0}) erfc({0}) rsqrt({0}) square({0}) cube({0}) "
+    "sign({0}) relu6({0})"
 ).split()
 UNARY += ["-{0}", "1 / {0}", "clamp({0}, -1, 2)", "(1 + {0})", "(1 - {0})", "2 * {0}", "{0}**3"]
 BINARY = ["({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} * {1})", "({0} / {1})"]
