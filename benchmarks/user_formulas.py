@@ -12,6 +12,7 @@ goes on where it stopped. The same judge and the formula of the spec judge modul
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -27,7 +28,7 @@ from typing import Any
 import click
 
 from benchmarks.user_formulas_table import COLUMNS, FORMULAS, KEY, Record, compact, read, table
-from fusegen import pipeline
+from fusegen import certify, pipeline
 from fusegen.built import imported
 from fusegen.certify.campaign import prepared
 from fusegen.certify.findings import Evidence, Subject
@@ -112,14 +113,9 @@ def judge_of(spec: Path, modules: Path, device: str) -> Judge:
 
 def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
     """The results that are missing, each as soon as it is known; kernels are built ahead."""
-    known = {tuple(r[k] for k in (*KEY, "module", "sample")) for r in read(run.results)}
-    wanted = [
-        (spec, device, dtype)
-        for spec in specs
-        for device in run.devices
-        for dtype in run.dtypes
-        if (spec.stem, device, dtype, run.column, digest(spec, run.modules), run.sample) not in known
-    ]
+    known = [record for record in read(run.results) if "error" not in record]
+    every = itertools.product(specs, run.devices, run.dtypes)
+    wanted = [one for one in every if not any(identity(*one, run).items() <= r.items() for r in known)]
     pool = ThreadPoolExecutor(jobs)
     pairs = dict.fromkeys((spec, device) for spec, device, _ in wanted)
     ready = {pair: pool.submit(judge_of, pair[0], run.modules, pair[1]) for pair in pairs}
@@ -129,8 +125,7 @@ def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
                 click.echo(f"out of time; {len(wanted) - count + 1} are left for the next run")
                 return
             found = judged(ready[spec, device], spec, dtype, run)
-            record: Record = dict(zip(KEY, (spec.stem, device, dtype, run.column), strict=True))
-            record |= {"module": digest(spec, run.modules), "sample": run.sample, **found}
+            record = identity(spec, device, dtype, run) | found
             click.echo(f"[{count}/{len(wanted)}] {line(record)}")
             yield record
     finally:
@@ -160,10 +155,20 @@ def summary(evidence: Evidence) -> Record:
     return {"outputs": outputs, "holds": all(o["holds"] for o in outputs.values())}
 
 
-def digest(spec: Path, modules: Path) -> str:
-    """What tells one module from another."""
-    path = modules / f"{spec.stem}.py"
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.exists() else ""
+def identity(spec: Path, device: str, dtype: str, run: Run) -> Record:
+    """What a result is of: it is not computed again while this is the same."""
+    module = run.modules / f"{spec.stem}.py"
+    return {
+        **dict(zip(KEY, (spec.stem, device, dtype, run.column), strict=True)),
+        "module": digest([module] if module.exists() else []),
+        "judge": digest(sorted(Path(certify.__file__).parent.glob("*.py"))),
+        "sample": run.sample,
+    }
+
+
+def digest(paths: list[Path]) -> str:
+    """What tells the contents of some files from others."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
 
 
 def line(record: Record) -> str:
