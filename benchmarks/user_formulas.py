@@ -1,0 +1,214 @@
+"""Certify formulas of users, spelt as their authors spell them, before and after a change of the compiler.
+
+    python -m benchmarks.user_formulas --device cuda                                   # column "after"
+    python -m benchmarks.user_formulas --device cuda --column before --modules OLD_DIR # ready-made modules
+    python -m benchmarks.user_formulas --table-only
+
+Without --modules the installed compiler builds the modules. Modules and kernels are built in parallel, and
+every result is appended to docs/reports/user_formulas.jsonl as soon as it is known: a run that was cut off
+goes on where it stopped. The same judge and the formula of the spec judge modules of any compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.user_formulas_table import COLUMNS, FORMULAS, KEY, Record, compact, read, table
+from fusegen import certify, pipeline
+from fusegen.built import imported
+from fusegen.certify.campaign import prepared
+from fusegen.certify.findings import Evidence, Subject
+from fusegen.certify.judge import Judge
+from fusegen.certify.screen import Screen
+from fusegen.certify.sweep import EVERY
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "docs" / "reports" / "user_formulas.jsonl"
+LIMIT, ROOM = 4.0, 1.0005  # ulp; what a largest error may exceed its limit by, since it is estimated
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is asked for.
+
+    Attributes:
+        column: ``before`` or ``after``.
+        modules: the folder of the modules.
+        devices, dtypes: where to certify.
+        sample: how many float32 inputs.
+        results: the file of results.
+        deadline: the time after which no formula is begun.
+    """
+
+    column: str
+    modules: Path
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    sample: int
+    results: Path
+    deadline: float
+
+
+# Building
+
+
+def build_one(spec: Path, output: Path) -> str:
+    """Writes the module of a spec; returns what is wrong with it, or nothing."""
+    try:
+        for path, text in pipeline.modules((spec,), output).items():
+            path.write_text(text, encoding="utf-8")
+    except Exception as error:
+        return f"{spec.stem}: {str(error).splitlines()[0]}"
+    return ""
+
+
+def build_all(specs: list[Path], output: Path, jobs: int) -> None:
+    """Writes the modules of some specs, several at a time."""
+    with ProcessPoolExecutor(jobs) as pool:
+        for wrong in pool.map(build_one, specs, [output] * len(specs)):
+            if wrong:
+                click.echo(wrong)
+
+
+def subject_of(spec: Path, modules: Path) -> Subject:
+    """The function in a ready-made module, beside the formula of its spec."""
+    compiled = pipeline.compilation(spec)
+    module: Any = imported(modules / f"{spec.stem}.py")
+    params = {p.name: Fraction(float(p.default)) for p in compiled.spec.params}
+    numbers = [float(value) for value in params.values()]
+    own, eager = getattr(module, spec.stem), module.eager
+    return Subject(
+        name=spec.stem,
+        program=compiled.compose(False),
+        params=params,
+        given=lambda *tensors: own(*tensors, *numbers),
+        eager=lambda *tensors: eager(*tensors, *numbers),
+    )
+
+
+def judge_of(spec: Path, modules: Path, device: str) -> Judge:
+    """The judge of a module on a device, with its kernels built."""
+    subject = subject_of(spec, modules)
+    judge = Judge(subject, Screen(subject.program, subject.params), device)
+    prepared(judge)
+    return judge
+
+
+# Certifying
+
+
+def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
+    """The results that are missing, each as soon as it is known; kernels are built ahead."""
+    known = [record for record in read(run.results) if "error" not in record]
+    every = itertools.product(specs, run.devices, run.dtypes)
+    wanted = [one for one in every if not any(identity(*one, run).items() <= r.items() for r in known)]
+    pool = ThreadPoolExecutor(jobs)
+    pairs = dict.fromkeys((spec, device) for spec, device, _ in wanted)
+    ready = {pair: pool.submit(judge_of, pair[0], run.modules, pair[1]) for pair in pairs}
+    try:
+        for count, (spec, device, dtype) in enumerate(wanted, 1):
+            if time.monotonic() > run.deadline:
+                click.echo(f"out of time; {len(wanted) - count + 1} are left for the next run")
+                return
+            found = judged(ready[spec, device], spec, dtype, run)
+            record = identity(spec, device, dtype, run) | found
+            click.echo(f"[{count}/{len(wanted)}] {line(record)}")
+            yield record
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def judged(ready: Future[Judge], spec: Path, dtype: str, run: Run) -> Record:
+    """What is found of one module in one dtype, or why nothing is."""
+    try:
+        judge = ready.result()
+        begun = time.monotonic()
+        evidence = judge.evidence(dtype, run.sample)
+    except Exception as error:
+        return {"error": (str(error).splitlines() or [type(error).__name__])[0]}
+    return summary(evidence) | {"inputs": evidence.inputs, "seconds": round(time.monotonic() - begun, 1)}
+
+
+def summary(evidence: Evidence) -> Record:
+    """The largest errors of ours and eager's, and whether the contract holds: at most 4 ulp, or eager's."""
+    outputs: Record = {}
+    for output in evidence.outputs:
+        eager = output.eager.ulp if output.eager else math.inf
+        extra = output.given.overflows - (output.eager.overflows if output.eager else 0)
+        holds = output.given.ulp <= max(LIMIT, eager) * ROOM and extra <= 0
+        worst = output.given.worst[0].inputs if output.given.worst else ()
+        outputs[output.name] = {"ours": output.given.ulp, "eager": eager, "holds": holds, "worst": worst}
+    return {"outputs": outputs, "holds": all(o["holds"] for o in outputs.values())}
+
+
+def identity(spec: Path, device: str, dtype: str, run: Run) -> Record:
+    """What a result is of: it is not computed again while this is the same."""
+    module = run.modules / f"{spec.stem}.py"
+    return {
+        **dict(zip(KEY, (spec.stem, device, dtype, run.column), strict=True)),
+        "module": digest([module] if module.exists() else []),
+        "judge": digest(sorted(Path(certify.__file__).parent.glob("*.py"))),
+        "sample": run.sample,
+    }
+
+
+def digest(paths: list[Path]) -> str:
+    """What tells the contents of some files from others."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+
+
+def line(record: Record) -> str:
+    """A result in one line."""
+    what = f"{record['name']} {record['device']} {record['dtype']} {record['column']}"
+    if "error" in record:
+        return f"{what}: {record['error']}"
+    parts = (f"{k} {v['ours']:.4g} ulp (eager {v['eager']:.4g})" for k, v in record["outputs"].items())
+    return f"{what}: {', '.join(parts)}; {'holds' if record['holds'] else 'BROKEN'}, {record['seconds']} s"
+
+
+@click.command(help=__doc__)
+@click.option("--device", "devices", multiple=True, default=("cpu",), type=click.Choice(["cpu", "cuda"]))
+@click.option("--dtype", "dtypes", multiple=True, default=("float32",))
+@click.option("--sample", default=EVERY, help="How many float32 inputs; all by default.")
+@click.option("--column", default="after", type=click.Choice(COLUMNS))
+@click.option("--modules", type=click.Path(path_type=Path), help="A folder of ready-made modules.")
+@click.option("--results", default=RESULTS, type=click.Path(path_type=Path))
+@click.option("--jobs", default=os.cpu_count() or 1, help="How many to build at a time.")
+@click.option("--seconds", default=math.inf, help="Begin no formula after so many seconds.")
+@click.option("--table-only", is_flag=True, help="Only write the table.")
+@click.argument("names", nargs=-1)
+def main(names: tuple[str, ...], **options: Any) -> None:
+    """Certifies, and writes the table."""
+    results, until = options["results"], time.monotonic() + options["seconds"]
+    specs = sorted(path for path in FORMULAS.glob("*.yaml") if not names or path.stem in names)
+    results.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        modules = options["modules"] or Path(folder)
+        if not options["table_only"]:
+            if not options["modules"]:
+                build_all(specs, modules, options["jobs"])
+            where = (options["devices"], options["dtypes"], options["sample"])
+            run = Run(options["column"], modules, *where, results, until)
+            for record in certified(specs, run, options["jobs"]):
+                with results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+    compact(results)
+    results.with_suffix(".md").write_text(table(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The kernels of a test's own formula at a few points, without PyTorch's binding: a second a formula.
+
+The CPU text and the emulated CUDA text of a module are compiled beside a precompiled header, and called
+through the structure that the binding would fill.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from emulated import EMULATION, LAUNCH, PREFETCH, SCALAR_TYPES, SHARED, State, call_type, shapes
+from kernels import compiled
+from torch import Tensor
+from torch.utils.cpp_extension import include_paths
+
+from fusegen.pipeline import Compilation, compilation
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float64)
+FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", "-w")
+FLAGS_OF = {
+    "cpu": ("-mavx2", "-mfma", "-mf16c", *(f"-I{path}" for path in include_paths())),
+    "cuda": ("-pthread", f"-I{EMULATION}"),
+}
+INCLUDE = re.compile(r"^#include <(?!immintrin).*$", re.MULTILINE)
+SERIAL = """
+namespace {
+using Task = void (*)(int64_t, int64_t, void*);
+inline void parallel_for(int64_t begin, int64_t end, int64_t, Task task, void* context) {
+  task(begin, end, context);
+}
+}
+"""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula as a user would declare it.
+
+    Attributes:
+        formula: in the spec language.
+        params: its scalars with the values that are tried.
+        inputs: its tensors.
+    """
+
+    formula: str
+    params: dict[str, float] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ("x",)
+
+    @property
+    def body(self) -> str:
+        """The spec, but for its name and its summary."""
+        inputs = ", ".join(f"{name}: {{}}" for name in self.inputs)
+        params = ", ".join(f"{name}: {value!r}" for name, value in self.params.items())
+        kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        lines = [f"inputs: {{{inputs}}}", f"params: {{{params}}}", f'formula: "{self.formula}"']
+        return "\n".join([*lines, f"dtypes: [{kinds}]"]) + "\n"
+
+
+class Elements:
+    """A formula's module, and its kernels on the CPU (``cpu``) and emulated (``cuda``)."""
+
+    def __init__(self, formula: Formula, name: str, folder: Path) -> None:
+        """Compile the module below `folder`, where its kernels will be built."""
+        self.formula, self.name, self.folder = formula, name, folder
+        self.module: ModuleType = compiled(folder, name, formula.body)
+        self.libraries: dict[str, ctypes.CDLL] = {}
+
+    @cached_property
+    def compilation(self) -> Compilation:
+        """The stages of the formula."""
+        return compilation(self.folder / f"{self.name}.yaml")
+
+    def __call__(self, device: str, *inputs: Tensor) -> list[Tensor]:
+        """The value and the gradient of each input, where the incoming gradient is 1."""
+        (y,) = self._launch(device, "forward", *inputs)
+        _, *saved = self.compilation.derived.inputs
+        known = dict(zip(self.formula.inputs, inputs, strict=True))
+        return [y, *self._launch(device, "backward", torch.ones_like(y), *(known.get(n, y) for n in saved))]
+
+    def eager(self, *inputs: Tensor) -> list[Tensor]:
+        """The same in PyTorch's operations."""
+        leaves = [t.clone().requires_grad_() for t in inputs]
+        y = self.module.eager(*leaves, *self.formula.params.values())
+        grads = torch.autograd.grad(y, leaves, torch.ones_like(y), materialize_grads=True)
+        return [y.detach(), *grads]
+
+    def _launch(self, device: str, kernel: str, *inputs: Tensor) -> list[Tensor]:
+        """What a kernel makes of tensors of one dimension and one length."""
+        counts = dict(zip(("forward", "backward"), shapes(self.module), strict=True))
+        outputs = [torch.empty_like(inputs[0]) for _ in range(counts[kernel][1])]
+        launch = getattr(self._library(device), f"{self.name}_{kernel}_launch")
+        launch.restype = ctypes.c_char_p
+        for _ in range(2):  # a table is filled at the first launch
+            assert launch(ctypes.byref(self._call([*inputs, *outputs]))) is None
+        return outputs
+
+    def _call(self, tensors: Sequence[Tensor]) -> Any:
+        """The structure that the binding fills for tensors of one dimension."""
+        own = list(self.formula.params.values()) if "double param" in self.module.CALL_SOURCE else []
+        call: Any = call_type(len(tensors), len(own))()
+        first = tensors[0]
+        call.data[:] = [t.data_ptr() for t in tensors]
+        call.numel, call.rank, call.dense, call.aligned = first.numel(), 1, True, False
+        call.dtype, call.size[0] = SCALAR_TYPES[first.dtype], first.numel()
+        for k in range(len(tensors)):
+            call.stride[k][0] = 1
+        if own:
+            call.param[:] = own
+        return call
+
+    def _library(self, device: str) -> ctypes.CDLL:
+        if device not in self.libraries:
+            text = {"cpu": _cpu_text, "cuda": _cuda_text}[device](self.module)
+            library = built(text, device, self.folder / f"{self.name}_{device}")
+            if device == "cuda":
+                State.in_dll(library, "emulation").chip = 90
+            self.libraries[device] = library
+        return self.libraries[device]
+
+
+def _cpu_text(module: ModuleType) -> str:
+    return "\n".join(
+        (module.CALL_SOURCE, SERIAL, module.ARITHMETIC_SOURCE, module.CPU_PRELUDE, module.CPU_SOURCE)
+    )
+
+
+def _cuda_text(module: ModuleType) -> str:
+    text = LAUNCH.sub(r"emulate(\1, \2, ", module.CUDA_TEXT)
+    text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
+    return PREFETCH.sub("  fetched(from, bytes);", text)
+
+
+def built(text: str, device: str, stem: Path) -> ctypes.CDLL:
+    """The library of a text; the headers of the first text of a device are compiled once a folder."""
+    header = stem.parent / f"{device}.h"
+    if not header.exists():
+        header.write_text("#include <algorithm>\n#include <limits>\n" + "\n".join(INCLUDE.findall(text)))
+        _compile(device, "-x", "c++-header", str(header), "-o", f"{header}.gch")
+    source = stem.with_suffix(".cpp")
+    source.write_text(text, encoding="utf-8")
+    _compile(device, "-shared", "-include", str(header), str(source), "-o", str(stem.with_suffix(".so")))
+    return ctypes.CDLL(str(stem.with_suffix(".so")))
+
+
+def _compile(device: str, *arguments: str) -> None:
+    command = ["g++", *FLAGS, *FLAGS_OF[device], *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]

@@ -1,0 +1,128 @@
+"""The accuracy contract at single inputs: errors in ulp of the exact result, and what is wrong, in a line.
+
+In float32 and float64 a result errs by at most 4 ulp; in 16 bits it is the correctly rounded value or its
+neighbour. It is NaN only where the exact function has no value, and infinite only where that overflows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+import torch
+from elements import Elements
+from high_precision import slopes, value
+
+ULP = 4.0
+Exact = Fraction | float | None
+
+
+class Bound(Enum):
+    """What a result may err by: a fixed number of ulp, or as much as PyTorch's operations do."""
+
+    ULP = "4 ulp"
+    EAGER = "4 ulp or eager's error"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One number that a kernel computed.
+
+    Attributes:
+        name: ``value`` or ``gradient of NAME``.
+        inputs: as the dtype holds them.
+        got, eager: the kernel's and eager's.
+        exact: the real one; None where there is none, or it is not known.
+        dtype: of all of them.
+    """
+
+    name: str
+    inputs: tuple[float, ...]
+    got: float
+    eager: float
+    exact: Exact
+    dtype: torch.dtype
+
+    @property
+    def ulp(self) -> float:
+        """The error of the kernel."""
+        return ulps(self.got, self.exact, self.dtype)
+
+    @property
+    def eager_ulp(self) -> float:
+        """The error of eager."""
+        return ulps(self.eager, self.exact, self.dtype)
+
+    @property
+    def limit(self) -> float:
+        """What it may err by in ulp; 16-bit neighbours of the correctly rounded value are within 1.5."""
+        return ULP if self.dtype.itemsize > 2 else 1.5
+
+    def __str__(self) -> str:
+        """The input, the numbers and the errors."""
+        where = ", ".join(f"{x:.9g}" for x in self.inputs)
+        errors = f"{self.ulp:.3g} ulp, eager {self.eager!r} {self.eager_ulp:.3g} ulp"
+        kind = str(self.dtype).removeprefix("torch.")
+        return f"{kind} {self.name} at {where}: {self.got!r}, exact {_shown(self.exact)}, {errors}"
+
+
+def _shown(exact: Exact) -> str:
+    try:
+        return "none" if exact is None else f"{float(exact)!r}"
+    except OverflowError:
+        return "overflow"
+
+
+def ulps(got: float, exact: Exact, dtype: torch.dtype) -> float:
+    """The error of a result in ulp of the exact one; 0 where there is none, infinite for a NaN."""
+    if exact is None:
+        return 0.0
+    info = torch.finfo(dtype)
+    eps, largest, least = Fraction(info.eps), Fraction(info.max), Fraction(info.tiny)
+    last = eps * Fraction(2) ** _exponent(largest)  # an ulp of the largest number
+    if math.isnan(got):
+        return math.inf
+    if math.isinf(got) or isinstance(exact, float) or abs(exact) >= largest + last / 2:
+        near = [abs(x) == math.inf or abs(Fraction(x)) > largest - 4 * last for x in (got, exact)]
+        return 0.0 if all(near) and (got > 0) == (exact > 0) else math.inf
+    unit = eps * max(Fraction(2) ** _exponent(exact), least)
+    return float(abs(Fraction(got) - exact) / unit)
+
+
+def _exponent(number: Fraction) -> int:
+    """The exponent of a number's first binary digit; of 0, less than any."""
+    size = abs(number)
+    if not size:
+        return -2000
+    guess = size.numerator.bit_length() - size.denominator.bit_length()
+    return guess if Fraction(2) ** guess <= size else guess - 1
+
+
+def results(
+    elements: Elements, device: str, points: tuple[tuple[float, ...], ...], dtype: torch.dtype
+) -> Iterator[Result]:
+    """What the kernels of a device give at some points, as far as the dtype holds these."""
+    program, params = elements.compilation.compose(False), elements.formula.params
+    columns = [torch.tensor(x, dtype=torch.float64).to(dtype) for x in zip(*points, strict=True)]
+    held = torch.stack([c.isinf() == torch.tensor([math.isinf(p[k]) for p in points])
+                        for k, c in enumerate(columns)]).all(0)  # fmt: skip
+    columns = [column[held] for column in columns]
+    if not columns[0].numel():
+        return
+    names = ["value", *(f"gradient of {name}" for name in elements.formula.inputs)]
+    ours, eager = elements(device, *columns), elements.eager(*columns)
+    for i, inputs in enumerate(zip(*(c.double().tolist() for c in columns), strict=True)):
+        exact: list[Exact] = [None] * len(names)
+        if not any(map(math.isnan, inputs)):
+            exact = [value(program, params, inputs), *slopes(program, params, inputs)]
+        for name, a, b, real in zip(names, ours, eager, exact, strict=True):
+            yield Result(name, inputs, float(a[i]), float(b[i]), real, dtype)
+
+
+def wrong(result: Result, bound: Bound = Bound.ULP) -> bool:
+    """Tells whether a result breaks the contract."""
+    allowed = {Bound.ULP: result.limit, Bound.EAGER: max(result.limit, result.eager_ulp)}[bound]
+    return result.ulp > allowed
