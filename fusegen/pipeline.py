@@ -520,7 +520,8 @@ class Compilation:
             approximations=approximations(self.computed) if self.cheaper else (),
             ample=self.one_word,
             vectorised=vectorised(called[Device.CPU]),
-            two_words=any(wide(kernel) for several in kernels.values() for kernel in several),
+            two_words=bool(self.one_word)
+            or any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
             eager_gradient=statements(self.derived, several=True) if from_output or self.arithmetic else (),

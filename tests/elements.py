@@ -17,7 +17,18 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from emulated import EMULATION, LAUNCH, PREFETCH, SCALAR_TYPES, SHARED, State, call_type, shapes
+from emulated import (
+    EMULATION,
+    FLUSHED,
+    INVERSE,
+    LAUNCH,
+    PREFETCH,
+    SCALAR_TYPES,
+    SHARED,
+    State,
+    call_type,
+    shapes,
+)
 from kernels import compiled
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
@@ -136,7 +147,7 @@ def _cpu_text(module: ModuleType) -> str:
 def _cuda_text(module: ModuleType) -> str:
     text = LAUNCH.sub(r"emulate(\1, \2, ", module.CUDA_TEXT)
     text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
-    return PREFETCH.sub("  fetched(from, bytes);", text)
+    return PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
 
 
 def built(text: str, device: str, stem: Path) -> ctypes.CDLL:

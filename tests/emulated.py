@@ -29,6 +29,9 @@ FLAGS += ["-pthread", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 SHARED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 PREFETCH = re.compile(r"#if __CUDA_ARCH__ >= 900 && .*\n  asm volatile\(.*\n#endif")
+INVERSE = re.compile(r"(ANYWHERE M inverse\(M x\) \{\n.*?#endif\n)  return M\(1\) / x;", re.DOTALL)
+FLUSHED = r"""\1  const M y = M(1) / x;
+  return sizeof(M) == 4 && fabs(y) < M(0x1p-126f) ? M(0) * y : y;"""  # as rcp.approx.ftz does
 TABLE = re.compile(r"(constexpr Launch \w+\[\] = )\{.*?\{\},\n\};", re.DOTALL)
 CHIPS = {70: (128, 1), 71: (128, 2), 72: (256, 4)}  # threads of a block, and vectors of a thread
 AHEAD = 2  # blocks
@@ -144,7 +147,7 @@ def emulated(
     # what is looked up is filled, a table of results staged, and a mask kept
     more = sum(word in text for word in ("filled", "staged", "launch_masked"))
     assert (launches, staged) == (1 + more, "staged" in text)
-    text, asks = PREFETCH.subn("  fetched(from, bytes);", text)
+    text, asks = PREFETCH.subn("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
     if not own:
         ahead = f", {AHEAD}" * asks
         rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}{ahead}}}" for chip, by in CHIPS.items())

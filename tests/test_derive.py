@@ -49,7 +49,8 @@ TORCH: dict[str, Function] = {
     "tanh_softplus": lambda x: torch.tanh(F.softplus(x, threshold=100.0)),
     "sigmoid_slope": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
     "tanh_slope": lambda x: 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x),
-    "gauss": lambda x: torch.exp(-x * x), "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+    "gauss": lambda x: torch.exp(-x * x),
+    "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
 }  # fmt: skip
 # and what only the compiler writes
 COMPUTED: dict[str, Function] = TORCH | {
@@ -65,7 +66,8 @@ COMPUTED: dict[str, Function] = TORCH | {
         TORCH["tanh_softplus"](x) + x * COMPUTED["tanh_softplus_slope"](x)
     ),
     "tanh_of_exp_slope": lambda x: (t := x.clamp(max=10).exp()) / t.cosh().square(),
-    "gauss": lambda x: torch.exp(-x * x), "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(math.tau),
+    "gauss": lambda x: torch.exp(-x * x),
+    "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(math.tau),
     "pi": lambda: torch.tensor(math.pi, dtype=torch.float64),
     "e": lambda: torch.tensor(math.e, dtype=torch.float64),
 }  # fmt: skip

@@ -38,10 +38,11 @@ class Exponential:
 
 def _exponentials(term: Term) -> list[Exponential] | None:
     """A sum of multiples of exponentials, of which at least one is none of 0; None for another sum."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
+    products = sum_of(term)
+    if len(products) < 2:
         return None
     found = []
-    for product in sum_of(term):
+    for product in products:
         exponent: list[Term] = []
         for factor in product.factors:
             if not (isinstance(factor.base, Apply) and factor.base.op == "exp"):
@@ -71,12 +72,24 @@ def log_of_sum(term: Term) -> Term | None:
             apart = total(u, negated(v))
             if not (names(v) and names(apart)):
                 return total(v, call("softplus", apart))
+            if all(each.coefficient == HALF for each in pair) and key(pair[0].exponent) == key(
+                negated(pair[1].exponent)
+            ):
+                return _log_cosh(pair[0].exponent)
             return _choice(
                 call("gt", _direction(apart), 0),
                 total(u, call("softplus", negated(apart))),
                 total(v, call("softplus", apart)),
             )
     return None
+
+
+def _log_cosh(u: Term) -> Term:
+    """log(cosh(u)), whose cosh is 1 - (e^u - 1)(e^-u - 1) / 2 next to 0."""
+    size = call("abs", u)
+    near = call("log1p", HALF * (call("expm1", size) * -call("expm1", negated(size))))
+    far = size + call("softplus", multiple(Fraction(-2), size)) - constant(call("log", Number(Fraction(2))))
+    return _choice(call("lt", size, 1), near, far)
 
 
 def _direction(term: Term) -> Term:
