@@ -7,6 +7,7 @@ neighbour. It is NaN only where the exact function has no value, and infinite on
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -89,7 +90,7 @@ def ulps(got: float, exact: Exact, dtype: torch.dtype) -> float:
         near = [abs(x) == math.inf or abs(Fraction(x)) > largest - 4 * last for x in (got, exact)]
         return 0.0 if all(near) and (got > 0) == (exact > 0) else math.inf
     unit = eps * max(Fraction(2) ** _exponent(exact), least)
-    return float(abs(Fraction(got) - exact) / unit)
+    return float(min(abs(Fraction(got) - exact) / unit, Fraction(sys.float_info.max)))
 
 
 def _exponent(number: Fraction) -> int:
