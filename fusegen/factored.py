@@ -19,6 +19,9 @@ Monomial = frozenset[tuple[Term, int]]  # atoms with their exponents
 ONE = Number(Fraction(1))
 UNIT: Monomial = frozenset()
 ZERO: Monomial = frozenset({(Number(Fraction(0)), 1)})  # of the number 0, which is one of every monomial
+KEPT: dict[str, Callable[[float, float], float]] = {  # to a quarter of what overflows
+    "finite_below": lambda x, bound: max(x, -bound), "finite_above": min,
+}  # fmt: skip
 OVERFLOW = 2**1024  # beyond every double
 
 
@@ -47,6 +50,8 @@ class Evaluation:
                 return self.known[name]
             case Apply(op, args):
                 found = value(op, [self(arg) for arg in args])
+                if op in KEPT and abs(found) < math.inf:
+                    return KEPT[op](found, self.largest / 4)
                 self.overflowed |= abs(found) >= self.largest
                 return math.copysign(math.inf, found) if abs(found) >= self.largest else found
         raise AssertionError("compose has replaced every call of a spec")

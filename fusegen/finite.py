@@ -12,24 +12,20 @@ numbers stay as they are (`infinite`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from fusegen import limits
 from fusegen.factored import Evaluation, power
-from fusegen.groups import ZERO, Group, Groups, mark
+from fusegen.groups import Group, Groups, mark
 from fusegen.infinite import INFINITE, selected_at_infinity
-from fusegen.term import Apply, Let, Name, Program, Term, call, needed, rebuild, substitute, unused
+from fusegen.ops import OPS
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, needed, rebuild, substitute, unused
 from fusegen.tied import named, tied, unnamed
 
-NEAR = Fraction(2) ** 40
-CLAMPS: dict[tuple[float, str], Callable[[Term], Term]] = {
-    (-1.0, "far"): lambda term: call("finite_below", term),
-    (1.0, "far"): lambda term: call("finite_above", term),
-    (-1.0, "near"): lambda term: call("clamp_min", term, -NEAR),
-    (1.0, "near"): lambda term: call("clamp_max", term, NEAR),
-}
+OWN = "@"  # stands for the name with a group's own clamps
+OPERATIONS = {-1.0: ("finite_below", "clamp_min"), 1.0: ("finite_above", "clamp_max")}
 
 
 def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
@@ -82,7 +78,7 @@ class _Clamped:
         """A let's name for a term with clamps, or the term if there are none."""
         found = term
         for sign, kind in zip(limits.SIDES, kinds, strict=True):
-            found = CLAMPS[sign, kind](found) if kind else found
+            found = _clamp(found, sign, kind) if kind else found
         if found == term:
             return term
         if found not in self.clamps:
@@ -94,14 +90,35 @@ class _Clamped:
         """A group's parts with the name clamped, waves bounded and limits selected, as the group needs."""
         group, trial = self.groups.found[k], self.trials[k]
         own = trial.own(self.common)
-        functions = [
-            self.function(unit, own) for unit in self.forms(group.unit, self.groups.factored.units)
-        ]
+        units = self.forms(group.unit, self.groups.factored.units)
+        functions = [self.function(unit, own) for unit in units]
         best = max(range(len(functions)), key=lambda n: trial.met(functions[n]))
-        value = {self.name: self.clamped(self.base, own)}
         lets = tuple(filter(self.groups.whole, self.whole.lets))
-        found = [substitute(self.forms(part, lets)[best], value) for part in group.parts]
+        values = {OWN: self.clamped(self.base, own), self.name: self.base}
+        found = [substitute(self.forms(part, lets)[best], values) for part in group.parts]
         return [self.selected(group, functions[best], found[0])] if len(found) == 1 else found
+
+    def forms(self, term: Term, lets: Sequence[Let]) -> tuple[Term, ...]:
+        """The ways to clamp a term, the cheapest first: outside functions, everywhere, in lets, waves."""
+        inlined = self.inlined(term, lets)
+        outer = self.outer(term)
+        return (
+            outer,
+            *(self.owned(each) for each in (term, inlined, self.bounded(term), self.bounded(inlined))),
+        )
+
+    def owned(self, term: Term) -> Term:
+        """A term of the group's own clamped name."""
+        return substitute(term, {self.name: Name(OWN)})
+
+    def outer(self, term: Term) -> Term:
+        """A term of the group's own clamped name, but for the arguments of functions."""
+        match term:
+            case Name(name):
+                return Name(OWN) if name == self.name else term
+            case Apply(op, _) if OPS[op].infix:
+                return rebuild(term, self.outer)
+        return term
 
     def function(self, unit: Term, own: limits.Kinds) -> limits.Function:
         """What a unit gives with the clamps that all groups share, and its own."""
@@ -109,15 +126,10 @@ class _Clamped:
         def f(at: float, largest: float) -> tuple[float, bool]:
             shared = limits.clamped(at, self.common, largest)
             evaluation = Evaluation({self.name: shared}, largest).define(self.groups.factored.units)
-            evaluation.known[self.name] = limits.clamped(shared, own, largest)
+            evaluation.known[OWN] = limits.clamped(shared, own, largest)
             return evaluation(unit), evaluation.overflowed
 
         return f
-
-    def forms(self, term: Term, lets: Sequence[Let]) -> tuple[Term, ...]:
-        """A term as it is, with its lets written out, and both with bounded waves."""
-        inlined = self.inlined(term, lets)
-        return term, inlined, self.bounded(term), self.bounded(inlined)
 
     def inlined(self, term: Term, lets: Sequence[Let]) -> Term:
         """A term with the lets written out that the name decides."""
@@ -141,7 +153,14 @@ class _Clamped:
             end, _ = f(sign * math.inf, math.inf)
             limit = limits.tendency(f, sign) if math.isnan(end) else None
             if limit is not None:
-                reached = ZERO if not limit else variable if limit * sign > 0 else -variable
+                infinite = variable if limit * sign > 0 else -variable
+                reached = infinite if math.isinf(limit) else Number(Fraction(limit))
                 at = call("eq", variable, INFINITE if sign > 0 else -INFINITE)
                 term = call("where", at, power(group.monomial, reached), term)
         return term
+
+
+def _clamp(term: Term, sign: float, kind: str) -> Term:
+    finite, clamp = OPERATIONS[sign]
+    bound = limits.CLAMPS[kind].bound
+    return call(finite, term) if kind == "far" else call(clamp, term, Fraction(sign * bound[math.inf]))

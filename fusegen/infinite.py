@@ -50,6 +50,7 @@ class _Selected:
         self.sources = sources(program)
         self.factored = Factored(program, name)
         self.lets: list[Let] = []
+        self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
 
     def result(self, k: int) -> Program:
         """The program with the limits of one result selected."""
@@ -64,10 +65,12 @@ class _Selected:
     def selected(self, term: Term) -> Term:
         """A term with limits selected in the part that the input is tied to."""
         match term:
-            case Apply("where", (condition, *chosen)) if not self.factored.depends(condition):
-                return call("where", condition, *map(self.selected, chosen))
+            case Apply("where", parts) if sum(map(self.factored.depends, parts)) == 1:
+                return call("where", *map(self.selected, parts))
             case Apply("neg", (part,)):
                 return -self.selected(part)
+        if not self.factored.depends(term):
+            return term
         inner = self.inner(term)
         if inner is not None:
             part, put = inner
@@ -76,13 +79,14 @@ class _Selected:
         if self.factored.split(term) or not others:
             return term
         tied = TiedLimits(self.whole, term, self.name, tuple(sorted(others)), self.params)
-        guards = _Guards(tied).all() if tied.sides else iter(())
+        guards = _Guards(tied, self.taken).all() if tied.sides else iter(())
         guarded = next(filter(tied.met, guards), Guarded(term))
         self.lets += guarded.lets
+        self.taken |= {let.name for let in guarded.lets}
         return guarded.term
 
     def inner(self, term: Term) -> tuple[Term, Callable[[Term], Term]] | None:
-        """The one addend or factor that the input and the names tied to it decide, and how to put another."""
+        """The one addend or factor that the input and the names tied to it decide, and its place."""
         match term:
             case Apply(op, _) if op in FLATTENED:
                 ops = FLATTENED[op]
@@ -112,11 +116,9 @@ def _tied_to(name: str, sets: list[frozenset[str]]) -> frozenset[str]:
 class _Guards:
     """The ways to guard a term at the infinities of an input."""
 
-    def __init__(self, tied: TiedLimits) -> None:
-        self.tied, self.variable = tied, Name(tied.name)
+    def __init__(self, tied: TiedLimits, taken: set[str]) -> None:
+        self.tied, self.variable, self.taken = tied, Name(tied.name), set(taken)
         self.size = call("abs", self.variable)
-        program = tied.program
-        self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
 
     def all(self) -> Iterator[Guarded]:
         """All of them, the cheapest first."""

@@ -8,29 +8,54 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Function = Callable[
     [float, float], tuple[float, bool]
-]  # of a value and a range: a value, and if it overflowed
-Kinds = tuple[str, str]  # of clamps, by side: "" (none), "far", "near"
+]  # value and range -> value, and if a part overflowed
+Kinds = tuple[str, str]  # of clamps, by side; "" is none
 INFINITY = math.inf
 SIDES = (-1.0, 1.0)
 NONE: Kinds = ("", "")
 FLOAT = 2.0**128
 RANGES = (INFINITY, FLOAT)
-BOUNDS = {  # kind -> range -> the largest magnitude that is kept
-    "far": {INFINITY: 2.0**1022, FLOAT: 2.0**126},
-    "near": dict.fromkeys(RANGES, 2.0**40),  # whose cube is a float
-}
 LARGE = 1e200
 EXACT = 2.0**-50  # of the doubles that a constant function gives
-BEFORE = {"far": {INFINITY: LARGE, FLOAT: 2.0**120}, "near": dict.fromkeys(RANGES, 2.0**36)}
-BEYOND = {  # where a constant function has the same value
-    "far": (2.0**127, 2.0**200, 2.0**600, 2.0**1023 * 1.9),
-    "near": (*(2.0**k for k in range(44, 344, 12)), 2.0**600, 2.0**1023 * 1.9),
+LARGEST = (2.0**600, 2.0**1023 * 1.9)
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """A magnitude that a name is clamped to.
+
+    Attributes:
+        bound: it, by range.
+        before: a smaller one, at which the function has its limit, too.
+        beyond: larger ones.
+    """
+
+    bound: Mapping[float, float]
+    before: Mapping[float, float]
+    beyond: tuple[float, ...]
+
+
+def _same(exponent: int) -> Clamp:
+    beyond = (2.0**k for k in range(exponent + 1, 344, 12))
+    bound, before = (dict.fromkeys(RANGES, 2.0**k) for k in (exponent, exponent - 4))
+    return Clamp(bound, before, (*beyond, *LARGEST))
+
+
+CLAMPS = {  # the best first
+    "far": Clamp(
+        {INFINITY: 2.0**1022, FLOAT: 2.0**126},
+        {INFINITY: LARGE, FLOAT: 2.0**120},
+        (2.0**126, 2.0**127, 2.0**200, *LARGEST),
+    ),
+    "cube": _same(40),  # whose cube is a float
+    "square": _same(62),
 }
+NEAREST = ("cube", "square", "far")
 GROWING = (2.0**1022, LARGE, 1.7e201, 2.9e202, 4.3e203)
 WAY = (2.0**28, 2.0**32, 2.0**36, 2.0**40, 2.0**60, 2.0**80, 2.0**100)
 
@@ -42,18 +67,15 @@ def agree(a: float, b: float, tolerance: float = 1e-9) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
-def limit(f: Function, sign: float, kind: str) -> float | None:
+def limit(f: Function, sign: float, clamp: Clamp) -> float | None:
     """The number that a function has at a bound and beyond, if it is one."""
-    found = []
-    for largest in RANGES:
-        at = BOUNDS[kind][largest], BEFORE[kind][largest]
-        found += [f(sign * size, largest)[0] for size in at]
-    if not all(math.isfinite(each) and agree(each, found[0]) for each in found):
-        return None
-    first, _ = f(sign * BOUNDS[kind][FLOAT], INFINITY)
-    further = (f(sign * size, INFINITY) for size in BEYOND[kind])
-    same = all(overflowed or agree(each, first, EXACT) for each, overflowed in further)
-    return found[0] if same else None
+    at = [
+        f(sign * sizes[largest], largest)[0] for largest in RANGES for sizes in (clamp.bound, clamp.before)
+    ]
+    further = [f(sign * size, INFINITY) for size in clamp.beyond]
+    known = [value for value, overflowed in further if not overflowed]
+    settles = all(math.isfinite(value) and agree(value, at[0]) for value in (*at, *known))
+    return at[0] if settles and all(agree(value, known[0], EXACT) for value in known) else None
 
 
 @dataclass(frozen=True)
@@ -76,28 +98,38 @@ class Trial:
         return below, above
 
     def met(self, f: Function) -> int:
-        """How many of the limits a function has at the infinities."""
-        ends = (f(sign * INFINITY, INFINITY)[0] for sign in SIDES)
-        return sum(found is None or agree(end, found) for end, found in zip(ends, self.limits, strict=True))
+        """How many of the limits a function has at the infinities, and from its clamps on."""
+        sides = zip(SIDES, self.wanted, self.limits, strict=True)
+        return sum(
+            agree(f(sign * size, largest)[0], limit)
+            for sign, kind, limit in sides
+            if limit is not None
+            for size, largest in _reached(kind)
+        )
+
+
+def _reached(kind: str) -> list[tuple[float, float]]:
+    """Magnitudes at which a function has its limit if it has a clamp, each with a range."""
+    further = [(size, FLOAT) for size in CLAMPS[kind].beyond if size < FLOAT] if kind else []
+    return [(INFINITY, INFINITY), *further]
 
 
 def trial(f: Function) -> Trial:
-    """What a function gives at both infinities and before them."""
+    """The clamps of a function and its limits on both sides."""
     below, above = (_at_side(f, sign) for sign in SIDES)
     return Trial((below[0], above[0]), (below[1], above[1]))
 
 
 def _at_side(f: Function, sign: float) -> tuple[tuple[str, ...], float | None]:
     end, _ = f(sign * INFINITY, INFINITY)
-    found = {kind: limit(f, sign, kind) for kind in BOUNDS}
-    kinds = [kind for kind, value in found.items() if value is not None]
-    if len({found[kind] for kind in kinds}) == 2 and not agree(*(found[kind] or 0.0 for kind in kinds)):
-        kinds = ["near"]  # a square overflows far out
+    found = {kind: value for kind, clamp in CLAMPS.items() if (value := limit(f, sign, clamp)) is not None}
+    nearest = (
+        end if not math.isnan(end) else next((found[kind] for kind in NEAREST if kind in found), math.nan)
+    )
+    kinds = [kind for kind, value in found.items() if agree(value, nearest)]  # far out, a square overflows
     if not math.isnan(end):
-        return ("", *(kind for kind in kinds if found[kind] == end)), end
-    if kinds:
-        return tuple(kinds), found[kinds[0]]
-    return ("",), grown(f, sign)
+        return ("", *kinds), end
+    return (tuple(kinds), nearest) if kinds else (("",), grown(f, sign))
 
 
 def shared(trials: Sequence[Trial]) -> Kinds:
@@ -108,19 +140,26 @@ def shared(trials: Sequence[Trial]) -> Kinds:
 
 def _shared(accepted: Sequence[tuple[str, ...]]) -> str:
     wanted = {kinds[0] for kinds in accepted}
-    common = [kind for kind in sorted(wanted - {""}) if all(kind in kinds for kinds in accepted)]
-    return common[0] if common else min(wanted, default="")
+    common = (kind for kind in CLAMPS if kind in wanted and all(kind in kinds for kinds in accepted))
+    return next(common, "" if "" in wanted else min(wanted, key=list(CLAMPS).index, default=""))
 
 
 def clamped(value: float, kinds: Kinds, largest: float) -> float:
     """A value with clamps, in a range."""
-    below, above = (BOUNDS[kind][largest] if kind else INFINITY for kind in kinds)
+    below, above = (CLAMPS[kind].bound[largest] if kind else INFINITY for kind in kinds)
     return value if math.isnan(value) else min(max(value, -below), above)
 
 
 def tendency(f: Function, sign: float) -> float | None:
-    """The limit that values tend to and never reach: 0, or an infinity; None if they do not."""
-    return tends([f(sign * size, INFINITY)[0] for size in WAY])
+    """The limit of a function that no clamp gives: a number, or an infinity; None if there is none."""
+    values = [f(sign * size, INFINITY)[0] for size in WAY]
+    known = [
+        value for value, overflowed in (f(sign * size, INFINITY) for size in LARGEST) if not overflowed
+    ]
+    settles = all(
+        math.isfinite(value) and agree(value, values[-1], EXACT) for value in (*values[-3:], *known)
+    )
+    return values[-1] if settles else tends(values)
 
 
 def tends(values: Sequence[float]) -> float | None:

@@ -96,12 +96,12 @@ class TiedLimits:
 
     @property
     def sides(self) -> list[float]:
-        """The signs to guard; none if nothing is lost with default parameters."""
-        declared = any(
-            all(self.points[n][name] == default for name, default in self.params.items())
-            for n, _ in self.lost
-        )
-        return sorted({sign for _, sign in self.lost}) if declared else []
+        """The signs to guard; none if infinity is lost only beside a 0 or with other parameters."""
+        lost = [self.points[n] for n, _ in self.lost]
+        named = {name: default for name, default in self.params.items() if name in self.others}
+        if any(named.items() <= point.items() and 0 not in map(point.get, self.others) for point in lost):
+            return sorted({sign for _, sign in self.lost})
+        return []
 
     def values(self, sign: float) -> list[float]:
         """The expected values at an infinity."""

@@ -48,7 +48,8 @@ def of(*results: Apply) -> Program:
         (of(call("sigmoid_slope", X) * (X * X * X)), {"clamp_min", "clamp_max"}),  # its cube is finite
         (of(X - X), {"finite_below", "finite_above"}),
         (of(X * X - X * X * X), set()),  # grows
-        (of(X * call("sigmoid", X), -X), set()),  # the second is infinite where the first is NaN
+        (of(X * call("sigmoid", X), -X), {"finite_below"}),  # in the first alone
+        (of(X / call("sqrt", 1 + X * X * X * X)), {"clamp_min", "clamp_max"}),  # even its fourth power is
         (of(X / call("sqrt", 1 + X * X)), {"clamp_min", "clamp_max"}),  # its square is, if not of 2^1022
     ],
 )
