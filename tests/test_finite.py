@@ -12,7 +12,8 @@ from conftest import ROOT
 from kernels import DTYPES, compiled, function
 from kernels import extensions as extensions
 
-from fusegen.finite import INFINITE, finite
+from fusegen.finite import finite
+from fusegen.finite.infinite import INFINITE
 from fusegen.pipeline import compilation
 from fusegen.term import Apply, Name, Number, Program, Term, call, walk
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from fusegen.factored import ONE, UNIT, Factored, Monomial
+from fusegen.finite.factored import ONE, UNIT, Factored, Monomial
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, rebuild
 
 SUMS, PRODUCTS = ("add", "sub"), ("mul", "div")

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusegen import limits
-from fusegen.factored import Evaluation
+from fusegen.finite import limits
+from fusegen.finite.factored import Evaluation
 from fusegen.term import Let, Program, Term
 
 INFINITY = math.inf
 TINY, HUGE = 2.0**-40, 2.0**40
 OTHERS = (1.0, -1.0, 0.0, TINY, -TINY, HUGE, -HUGE)  # trial values of the other names
+INCOMING = (1.0, -1.0, 2.0**20)  # and of an incoming gradient
+COMBINATIONS = 150  # are all tried, if there are no more
 WAY = tuple(2.0**k for k in (100, 120, 140, 200, 300))  # infinite beside them
 Point = Mapping[str, float]
 
@@ -35,14 +37,14 @@ class TiedLimits:
         program: with the lets that the term reads.
         term: a part of one of its results.
         name: of the input.
-        others: the other inputs and parameters that decide the term.
+        others: the other inputs and parameters that decide the term, with trial values.
         params: the default values of all parameters.
     """
 
     program: Program
     term: Term
     name: str
-    others: tuple[str, ...]
+    others: Mapping[str, Sequence[float]]
     params: Mapping[str, float]
 
     @cached_property
@@ -116,15 +118,16 @@ class TiedLimits:
         )
 
 
-def _varied(names: Sequence[str]) -> Iterator[Point]:
-    """Values of names: all combinations of two; of more, one varies or all have the same one."""
-    if len(names) <= 2:
-        for values in itertools.product(OTHERS, repeat=len(names)):
-            yield dict(zip(names, values, strict=True))
+def _varied(values: Mapping[str, Sequence[float]]) -> Iterator[Point]:
+    """Points of some names: all combinations of values; of many names, one varies, or all do together."""
+    if math.prod(map(len, values.values())) <= COMBINATIONS:
+        for each in itertools.product(*values.values()):
+            yield dict(zip(values, each, strict=True))
     else:
-        yield from ({name: value} for name in names for value in OTHERS)
-        yield from (dict.fromkeys(names, value) for value in OTHERS)
-    yield from ({name: value} for name in names for value in (-INFINITY, INFINITY))
+        yield from ({name: value} for name, several in values.items() for value in several)
+        for k in range(len(OTHERS)):
+            yield {name: several[k % len(several)] for name, several in values.items()}
+    yield from ({name: value} for name in values for value in (-INFINITY, INFINITY))
 
 
 def near(a: float, b: float) -> bool:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from fusegen.factored import OVERFLOW, Factored
-from fusegen.groups import FLATTENED, ZERO, leaves, regrown
+from fusegen.finite.factored import OVERFLOW, Factored
+from fusegen.finite.groups import FLATTENED, ZERO, leaves, regrown
+from fusegen.finite.tied import sources
+from fusegen.finite.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, near
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
-from fusegen.tied import sources
-from fusegen.tied_limits import Guarded, TiedLimits, near
 
 INFINITE = Number(Fraction(OVERFLOW))
-SUBSTITUTES = (Fraction(2) ** 126, Fraction(2) ** 40)  # numbers for an infinity
+SUBSTITUTES = tuple(Fraction(2) ** exponent for exponent in (126, 100, 40))  # numbers for an infinity
 GROWN = Fraction(2) ** 64  # a result of a substitute stands for an infinity from here on
 Sources = Mapping[str, frozenset[str]]
 
@@ -38,15 +38,21 @@ def selected_at_infinity(program: Program, inputs: tuple[str, ...], params: Mapp
     """
     for name in inputs:
         for k in range(len(program.results)):
-            program = _Selected(program, name, params).result(k)
+            program = _Selected(program, name, inputs, params).result(k)
     return program
 
 
 class _Selected:
     """A program with limits selected at the infinities of one input."""
 
-    def __init__(self, program: Program, name: str, params: Mapping[str, float]) -> None:
+    def __init__(
+        self, program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float]
+    ) -> None:
         self.whole, self.name, self.params = program, name, params
+        self.trials = {
+            other: OTHERS if other in (*inputs, *params) else INCOMING
+            for other in (*program.inputs, *params)
+        }
         self.sources = sources(program)
         self.factored = Factored(program, name)
         self.lets: list[Let] = []
@@ -78,7 +84,8 @@ class _Selected:
         others = _of(term, self.sources) - {self.name}
         if self.factored.split(term) or not others:
             return term
-        tied = TiedLimits(self.whole, term, self.name, tuple(sorted(others)), self.params)
+        trials = {other: self.trials[other] for other in sorted(others)}
+        tied = TiedLimits(self.whole, term, self.name, trials, self.params)
         guards = _Guards(tied, self.taken).all() if tied.sides else iter(())
         guarded = next(filter(tied.met, guards), Guarded(term))
         self.lets += guarded.lets
@@ -117,7 +124,8 @@ class _Guards:
     """The ways to guard a term at the infinities of an input."""
 
     def __init__(self, tied: TiedLimits, taken: set[str]) -> None:
-        self.tied, self.variable, self.taken = tied, Name(tied.name), set(taken)
+        self.tied, self.variable, self.taken = tied, Name(tied.name), taken
+        self.lets: list[Let] = []
         self.size = call("abs", self.variable)
 
     def all(self) -> Iterator[Guarded]:
@@ -159,30 +167,31 @@ class _Guards:
 
     def substituted(self, size: Fraction) -> Guarded:
         """The term with a large number for an infinite input."""
+        self.lets.clear()
         taken: Term = self.variable
         for sign in self.tied.sides:
             taken = call("where", self.at(sign), Number(Fraction(sign) * size), taken)
-        lets = [self.let(f"finite_{self.tied.name}", taken)]
-        value: dict[str, Term] = {self.tied.name: Name(lets[0].name)}
+        value: dict[str, Term] = {self.tied.name: Name(self.let(f"finite_{self.tied.name}", taken))}
         for let in needed(self.tied.program.lets, (self.tied.term,)):
             if value.keys() & names(let.term):
-                lets.append(self.let(f"finite_{let.name}", substitute(let.term, value)))
-                value[let.name] = Name(lets[-1].name)
-        return Guarded(substitute(self.tied.term, value), tuple(lets))
+                value[let.name] = Name(self.let(f"finite_{let.name}", substitute(let.term, value)))
+        return Guarded(substitute(self.tied.term, value), tuple(self.lets))
 
     def grown(self, guarded: Guarded) -> Guarded:
         """A term that is infinite where it is huge at an infinity of the input."""
-        let = self.let("finite", guarded.term)
-        found = Name(let.name)
+        found = Name(self.let("finite", guarded.term))
         infinite = call("where", call("gt", call("abs", found), GROWN), found * INFINITE, found)
         term = call("where", call("eq", self.size, INFINITE), infinite, found)
-        return Guarded(term, (*guarded.lets, let))
+        return Guarded(term, tuple(self.lets))
 
-    def let(self, like: str, term: Term) -> Let:
-        """A let with a name that is not taken."""
-        name = unused(like, self.taken)
-        self.taken.add(name)
-        return Let(name, term)
+    def let(self, like: str, term: Term) -> str:
+        """The name of a let for a term, a new one if there is none."""
+        lets = (*self.tied.program.lets, *self.lets)
+        name = next((let.name for let in lets if let.term == term), None)
+        if name is None:
+            name = unused(like, self.taken | {let.name for let in self.lets})
+            self.lets.append(Let(name, term))
+        return name
 
 
 def _same(guarded: Guarded) -> Guarded:

@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from fusegen import limits
-from fusegen.factored import Evaluation, power
-from fusegen.groups import Group, Groups, mark
-from fusegen.infinite import INFINITE, selected_at_infinity
+from fusegen.finite import limits
+from fusegen.finite.factored import Evaluation, power
+from fusegen.finite.groups import Group, Groups, mark
+from fusegen.finite.infinite import INFINITE, selected_at_infinity
+from fusegen.finite.tied import named, tied, unnamed
 from fusegen.ops import OPS
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call, needed, rebuild, substitute, unused
-from fusegen.tied import named, tied, unnamed
 
 OWN = "@"  # stands for the name with a group's own clamps
 OPERATIONS = {-1.0: ("finite_below", "clamp_min"), 1.0: ("finite_above", "clamp_max")}
