@@ -17,7 +17,7 @@ from fusegen.finite.factored import Evaluation
 from fusegen.finite.limits import FLOAT
 from fusegen.library import Library, load
 from fusegen.pipeline import Compilation
-from fusegen.term import Apply, Let, Name, Program, Term, call
+from fusegen.term import Apply, Let, Name, Program, Term, applied, call
 
 INFINITY, NAN = math.inf, math.nan
 DOUBLE_RANGE = INFINITY
@@ -60,6 +60,9 @@ SPECS = {
     "snake": "params: {y: 1.0}\nformula: x + sin(y * x) ** 2 / y\n",
     "gated": "inputs: {x: {}, y: {}}\nformula: silu(x) * y\n",
     "tanh_gated": "inputs: {x: {}, y: {}}\nformula: gelu_tanh(x) * y\n",
+    "quartic": "formula: x * x / sqrt(1 + x * x * x * x)\n",
+    "late": "formula: 1 + x / (1e30 + abs(x))\n",
+    "scaled_waves": "inputs: {x: {}, y: {}}\nformula: cos(y) * (x + sin(x))\n",
     "reglu": "inputs: {x: {}, y: {}}\nformula: relu(x) * y\n",
     "shifted_gate": "inputs: {x: {}, y: {}}\nformula: silu(x) + y\n",
 }
@@ -113,7 +116,13 @@ def compiled(name: str, folder: Path) -> Compilation:
         ("gated", -INFINITY, 3.0, 0.0),
         ("gated", INFINITY, -3.0, -INFINITY),
         ("shifted_gate", -INFINITY, 3.0, 3.0),
+        ("quartic", -INFINITY, 0.0, 1.0),
+        ("late", 1e35, 0.0, 1 + 1 / 1.00001),
+        ("late", INFINITY, 0.0, 2.0),
+        ("scaled_waves", INFINITY, 0.0, INFINITY),
         # NaN, where there is none
+        ("scaled_waves", INFINITY, INFINITY, NAN),
+        ("scaled_waves", 1.0, INFINITY, NAN),
         ("quotient", INFINITY, -INFINITY, NAN),
         ("quotient", INFINITY, NAN, NAN),
         ("contrast", -INFINITY, INFINITY, NAN),
@@ -174,6 +183,13 @@ def test_gradients(
 def test_a_program_that_needs_no_guard_has_none(name: str, tmp_path: Path) -> None:
     compilation = compiled(name, tmp_path)
     assert compilation.settled == (compilation.simplified[0], compilation.gradient[0])
+
+
+def test_a_function_of_a_sum_has_a_clamp_and_no_selection(tmp_path: Path) -> None:
+    programs = compiled("biased_gelu", tmp_path).settled
+    operations = {op for program in programs for op in applied(program.terms)}
+    assert {"finite_below", "finite_above"} < operations
+    assert "where" not in operations
 
 
 NAMES = ("x", "y", "c")

@@ -153,13 +153,10 @@ def clamped(value: float, kinds: Kinds, largest: float) -> float:
 def tendency(f: Function, sign: float) -> float | None:
     """The limit of a function that no clamp gives: a number, or an infinity; None if there is none."""
     values = [f(sign * size, INFINITY)[0] for size in WAY]
-    known = [
-        value for value, overflowed in (f(sign * size, INFINITY) for size in LARGEST) if not overflowed
-    ]
-    settles = all(
-        math.isfinite(value) and agree(value, values[-1], EXACT) for value in (*values[-3:], *known)
-    )
-    return values[-1] if settles else tends(values)
+    further = [f(sign * size, INFINITY) for size in LARGEST]
+    last = values[-3:] if any(overflowed for _, overflowed in further) else [value for value, _ in further]
+    settles = all(math.isfinite(value) and agree(value, last[-1], EXACT) for value in last)
+    return last[-1] if settles else tends(values)
 
 
 def tends(values: Sequence[float]) -> float | None:
