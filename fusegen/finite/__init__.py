@@ -1,0 +1,166 @@
+"""Infinite inputs taken as large finite ones, where they would give NaN though there is a limit.
+
+silu(-inf) is -inf times 0, but x sigmoid(x) tends to 0. The groups of a name, which is an input, or a let
+of several names, are functions of it alone, times what it does not decide (`groups`). Each is tried at both
+infinities by what IEEE arithmetic gives (`limits`). Where it is NaN there and constant from a large number
+on, the name is clamped, whatever the other names are: at 2^126 in float, at 2^1022 in double, or at 2^40 if
+a cube overflows. Where it grows, as x + sin(x) does, a sine or a cosine takes its argument finite. Where it
+grows or falls on and on, as x² / x³ does, its limit is selected. Where several names are tied up, finite
+numbers stay as they are (`infinite`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from fusegen.finite import limits
+from fusegen.finite.factored import Evaluation, power
+from fusegen.finite.groups import Group, Groups, mark
+from fusegen.finite.infinite import INFINITE, selected_at_infinity
+from fusegen.finite.tied import named, tied, unnamed
+from fusegen.ops import OPS
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, needed, rebuild, substitute, unused
+
+OWN = "@"  # stands for the name with a group's own clamps
+OPERATIONS = {-1.0: ("finite_below", "clamp_min"), 1.0: ("finite_above", "clamp_max")}
+
+
+def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
+    """The program with inputs kept finite where infinity would give NaN instead of a limit.
+
+    Args:
+        program: of any number of inputs and results.
+        inputs: the names of those to keep finite; an incoming gradient is not among them.
+        params: the values of its parameters to try it with.
+    """
+    given = tuple(filter(program.inputs.__contains__, inputs))
+    for name in given:
+        program = _Clamped(program, name).program()
+    program, new = named(program)
+    kept = set[str]()
+    for name in tied(program):
+        before, program = program, _Clamped(program, name).program()
+        kept |= {name} if program != before else set()
+    return selected_at_infinity(unnamed(program, new, frozenset(kept)), given, params)
+
+
+class _Clamped:
+    """A program with one name clamped in each group as the group needs."""
+
+    def __init__(self, program: Program, name: str) -> None:
+        self.whole, self.name = program, name
+        self.groups = Groups(program, name)
+        self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
+        self.clamps: dict[Term, str] = {}
+        self.common = limits.NONE
+        self.trials = [limits.trial(self.function(group.unit, limits.NONE)) for group in self.groups.found]
+        self.common = limits.shared(self.trials)
+        self.base = self.clamped(Name(name), self.common)
+
+    def program(self) -> Program:
+        """The whole."""
+        parts = {mark(k, n): part for k in range(len(self.trials)) for n, part in enumerate(self.final(k))}
+        base = {self.name: self.base}
+        lets = [
+            replace(let, term=substitute(let.term, base if self.groups.whole(let) else parts))
+            for let in self.groups.lets
+        ]
+        own = next((k for k, let in enumerate(lets, 1) if let.name == self.name), 0)
+        lets[:own] = self.whole.lets[:own]
+        lets[own:own] = [Let(name, term) for term, name in self.clamps.items()]
+        results = tuple(substitute(result, parts) for result in self.groups.results)
+        return replace(self.whole, lets=needed(lets, results), results=results)
+
+    def clamped(self, term: Term, kinds: limits.Kinds) -> Term:
+        """A let's name for a term with clamps, or the term if there are none."""
+        found = term
+        for sign, kind in zip(limits.SIDES, kinds, strict=True):
+            found = _clamp(found, sign, kind) if kind else found
+        if found == term:
+            return term
+        if found not in self.clamps:
+            self.clamps[found] = unused(f"finite_{self.name}", self.taken)
+            self.taken.add(self.clamps[found])
+        return Name(self.clamps[found])
+
+    def final(self, k: int) -> list[Term]:
+        """A group's parts with the name clamped, waves bounded and limits selected, as the group needs."""
+        group, trial = self.groups.found[k], self.trials[k]
+        own = trial.own(self.common)
+        units = self.forms(group.unit, self.groups.factored.units)
+        functions = [self.function(unit, own) for unit in units]
+        best = max(range(len(functions)), key=lambda n: trial.met(functions[n]))
+        lets = tuple(filter(self.groups.whole, self.whole.lets))
+        values = {OWN: self.clamped(self.base, own), self.name: self.base}
+        found = [substitute(self.forms(part, lets)[best], values) for part in group.parts]
+        return [self.selected(group, functions[best], found[0])] if len(found) == 1 else found
+
+    def forms(self, term: Term, lets: Sequence[Let]) -> tuple[Term, ...]:
+        """The ways to clamp a term, the cheapest first: outside functions, everywhere, in lets, waves."""
+        inlined = self.inlined(term, lets)
+        outer = self.outer(term)
+        return (
+            outer,
+            *(self.owned(each) for each in (term, inlined, self.bounded(term), self.bounded(inlined))),
+        )
+
+    def owned(self, term: Term) -> Term:
+        """A term of the group's own clamped name."""
+        return substitute(term, {self.name: Name(OWN)})
+
+    def outer(self, term: Term) -> Term:
+        """A term of the group's own clamped name, but for the arguments of functions."""
+        match term:
+            case Name(name):
+                return Name(OWN) if name == self.name else term
+            case Apply(op, _) if OPS[op].infix:
+                return rebuild(term, self.outer)
+        return term
+
+    def function(self, unit: Term, own: limits.Kinds) -> limits.Function:
+        """What a unit gives with the clamps that all groups share, and its own."""
+
+        def f(at: float, largest: float) -> tuple[float, bool]:
+            shared = limits.clamped(at, self.common, largest)
+            evaluation = Evaluation({self.name: shared}, largest).define(self.groups.factored.units)
+            evaluation.known[OWN] = limits.clamped(shared, own, largest)
+            return evaluation(unit), evaluation.overflowed
+
+        return f
+
+    def inlined(self, term: Term, lets: Sequence[Let]) -> Term:
+        """A term with the lets written out that the name decides."""
+        for let in reversed(lets):
+            if let.name in self.groups.factored.dependent and let.name != self.name:
+                term = substitute(term, {let.name: let.term})
+        return term
+
+    def bounded(self, term: Term) -> Term:
+        """A term in which no sine or cosine is of an infinity that the name decides."""
+        term = rebuild(term, self.bounded)
+        match term:
+            case Apply("sin" | "cos" as op, (argument,)) if self.groups.factored.depends(argument):
+                return call(op, call("finite_above", call("finite_below", argument)))
+        return term
+
+    def selected(self, group: Group, f: limits.Function, term: Term) -> Term:
+        """A term with the limits selected that it never reaches."""
+        variable = Name(self.name)
+        for sign in limits.SIDES:
+            end, _ = f(sign * math.inf, math.inf)
+            limit = limits.tendency(f, sign) if math.isnan(end) else None
+            if limit is not None:
+                infinite = variable if limit * sign > 0 else -variable
+                reached = infinite if math.isinf(limit) else Number(Fraction(limit))
+                at = call("eq", variable, INFINITE if sign > 0 else -INFINITE)
+                term = call("where", at, power(group.monomial, reached), term)
+        return term
+
+
+def _clamp(term: Term, sign: float, kind: str) -> Term:
+    finite, clamp = OPERATIONS[sign]
+    bound = limits.CLAMPS[kind].bound
+    return call(finite, term) if kind == "far" else call(clamp, term, Fraction(sign * bound[math.inf]))

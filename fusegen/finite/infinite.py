@@ -1,0 +1,204 @@
+"""Limits at infinite inputs of terms in which several names are tied up, as in x / sqrt(x² + y²).
+
+No finite input is touched: where a limit is reached depends on the other names. At the infinity itself, the
+limit is selected where it is one for all values of the others; else the term takes a large number instead,
+and a result that is huge there is infinite, as of x sigmoid(beta x). A guard is kept only if it gives the
+limit with every trial value of the others (`tied_limits`). It leaves NaN where there is no limit, or where
+another name is NaN.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from fusegen.finite.factored import OVERFLOW, Factored
+from fusegen.finite.groups import FLATTENED, ZERO, leaves, regrown
+from fusegen.finite.tied import sources
+from fusegen.finite.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, near
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
+
+INFINITE = Number(Fraction(OVERFLOW))
+SUBSTITUTES = tuple(Fraction(2) ** exponent for exponent in (126, 100, 40))  # numbers for an infinity
+GROWN = Fraction(2) ** 64  # a result of a substitute stands for an infinity from here on
+Sources = Mapping[str, frozenset[str]]
+
+
+def selected_at_infinity(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
+    """The program with the limits selected that several names decide.
+
+    Args:
+        program: of any number of inputs and results.
+        inputs: the names of those whose infinities have limits.
+        params: the default values of its parameters, with which infinity gives NaN.
+    """
+    for name in inputs:
+        for k in range(len(program.results)):
+            program = _Selected(program, name, inputs, params).result(k)
+    return program
+
+
+class _Selected:
+    """A program with limits selected at the infinities of one input."""
+
+    def __init__(
+        self, program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float]
+    ) -> None:
+        self.whole, self.name, self.params = program, name, params
+        self.trials = {
+            other: OTHERS if other in (*inputs, *params) else INCOMING
+            for other in (*program.inputs, *params)
+        }
+        self.sources = sources(program)
+        self.factored = Factored(program, name)
+        self.lets: list[Let] = []
+        self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
+
+    def result(self, k: int) -> Program:
+        """The program with the limits of one result selected."""
+        results = list(self.whole.results)
+        results[k] = self.selected(results[k])
+        if results[k] == self.whole.results[k]:
+            return self.whole
+        return replace(
+            self.whole, lets=needed((*self.whole.lets, *self.lets), results), results=tuple(results)
+        )
+
+    def selected(self, term: Term) -> Term:
+        """A term with limits selected in the part that the input is tied to."""
+        match term:
+            case Apply("where", parts) if sum(map(self.factored.depends, parts)) == 1:
+                return call("where", *map(self.selected, parts))
+            case Apply("neg", (part,)):
+                return -self.selected(part)
+        if not self.factored.depends(term):
+            return term
+        inner = self.inner(term)
+        if inner is not None:
+            part, put = inner
+            return put(self.selected(part))
+        others = _of(term, self.sources) - {self.name}
+        if self.factored.split(term) or not others:
+            return term
+        trials = {other: self.trials[other] for other in sorted(others)}
+        tied = TiedLimits(self.whole, term, self.name, trials, self.params)
+        guards = _Guards(tied, self.taken).all() if tied.sides else iter(())
+        guarded = next(filter(tied.met, guards), Guarded(term))
+        self.lets += guarded.lets
+        self.taken |= {let.name for let in guarded.lets}
+        return guarded.term
+
+    def inner(self, term: Term) -> tuple[Term, Callable[[Term], Term]] | None:
+        """The one addend or factor that the input and the names tied to it decide, and its place."""
+        match term:
+            case Apply(op, _) if op in FLATTENED:
+                ops = FLATTENED[op]
+                parts = [leaf for _, leaf in leaves(term, ops)]
+                own = [_of(part, self.sources) for part in parts]
+                members = [n for n, names in enumerate(own) if names & _tied_to(self.name, own)]
+                if len(members) == 1:
+                    [at] = members
+                    return parts[at], lambda new: regrown(
+                        term, ops, iter([*parts[:at], new, *parts[at + 1 :]])
+                    )
+        return None
+
+
+def _of(term: Term, known: Sources) -> frozenset[str]:
+    return frozenset[str]().union(*(known[name] for name in names(term)))
+
+
+def _tied_to(name: str, sets: list[frozenset[str]]) -> frozenset[str]:
+    """The names that are in a set with a name, or with a name that is tied to it."""
+    tied, before = frozenset({name}), frozenset[str]()
+    while tied != before:
+        before, tied = tied, tied.union(*(names for names in sets if names & tied))
+    return tied
+
+
+class _Guards:
+    """The ways to guard a term at the infinities of an input."""
+
+    def __init__(self, tied: TiedLimits, taken: set[str]) -> None:
+        self.tied, self.variable, self.taken = tied, Name(tied.name), taken
+        self.lets: list[Let] = []
+        self.size = call("abs", self.variable)
+
+    def all(self) -> Iterator[Guarded]:
+        """All of them, the cheapest first."""
+        values = {sign: self.tied.values(sign) for sign in self.tied.sides}
+        if all(near(value, several[0]) for several in values.values() for value in several):
+            yield Guarded(self.constant({sign: several[0] for sign, several in values.items()}))
+        grows = any(map(math.isinf, itertools.chain(*values.values())))
+        finish = self.grown if grows else _same
+        yield from (finish(self.substituted(size)) for size in SUBSTITUTES)
+
+    def at(self, sign: float) -> Term:
+        """Whether the input is an infinity."""
+        return call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
+
+    def constant(self, limits: Mapping[float, float]) -> Term:
+        """The term with limits selected that are the same for all values of the other names."""
+        below, above = limits.get(-1.0), limits.get(1.0)
+        if above is not None and below in (above, -above):
+            both = _number(above) if below == above else self.odd(above)
+            return call("where", call("eq", self.size, INFINITE), self.carrying(both), self.tied.term)
+        term = self.tied.term
+        for sign, limit in limits.items():
+            term = call("where", self.at(sign), self.carrying(_number(limit)), term)
+        return term
+
+    def carrying(self, limit: Term) -> Term:
+        """A limit, or NaN where another name is NaN or infinite."""
+        carried: list[Term] = [0 * Name(other) for other in self.tied.others]
+        addends = carried if limit == ZERO else [limit, *carried]
+        return functools.reduce(lambda a, b: a + b, addends)
+
+    def odd(self, above: float) -> Term:
+        """A limit that has the sign of the input, or the other one."""
+        if math.isinf(above):
+            return self.variable if above > 0 else -self.variable
+        sign = call("sign", self.variable)
+        return sign if above == 1 else -sign if above == -1 else Fraction(above) * sign
+
+    def substituted(self, size: Fraction) -> Guarded:
+        """The term with a large number for an infinite input."""
+        self.lets.clear()
+        taken: Term = self.variable
+        for sign in self.tied.sides:
+            taken = call("where", self.at(sign), Number(Fraction(sign) * size), taken)
+        value: dict[str, Term] = {self.tied.name: Name(self.let(f"finite_{self.tied.name}", taken))}
+        for let in needed(self.tied.program.lets, (self.tied.term,)):
+            if value.keys() & names(let.term):
+                value[let.name] = Name(self.let(f"finite_{let.name}", substitute(let.term, value)))
+        return Guarded(substitute(self.tied.term, value), tuple(self.lets))
+
+    def grown(self, guarded: Guarded) -> Guarded:
+        """A term that is infinite where it is huge at an infinity of the input."""
+        found = Name(self.let("finite", guarded.term))
+        infinite = call("where", call("gt", call("abs", found), GROWN), found * INFINITE, found)
+        term = call("where", call("eq", self.size, INFINITE), infinite, found)
+        return Guarded(term, tuple(self.lets))
+
+    def let(self, like: str, term: Term) -> str:
+        """The name of a let for a term, a new one if there is none."""
+        lets = (*self.tied.program.lets, *self.lets)
+        name = next((let.name for let in lets if let.term == term), None)
+        if name is None:
+            name = unused(like, self.taken | {let.name for let in self.lets})
+            self.lets.append(Let(name, term))
+        return name
+
+
+def _same(guarded: Guarded) -> Guarded:
+    return guarded
+
+
+def _number(value: float) -> Term:
+    if math.isinf(value):
+        return INFINITE if value > 0 else -INFINITE
+    return Number(Fraction(value))

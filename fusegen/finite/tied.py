@@ -1,0 +1,84 @@
+"""Lets that depend on several names, so that they can be kept finite as an input is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from fusegen.ops import OPS
+from fusegen.term import Apply, Let, Name, Program, Term, children, names, rebuild, substitute, unused, walk
+
+
+def sources(program: Program) -> dict[str, frozenset[str]]:
+    """The inputs and parameters that each name depends on."""
+    found = {name: frozenset({name}) for name in (*program.inputs, *program.params)}
+    for let in program.lets:
+        found[let.name] = frozenset[str]().union(*(found[name] for name in names(let.term)))
+    return found
+
+
+def _ties(term: Term, sources: Mapping[str, frozenset[str]]) -> bool:
+    return len(frozenset[str]().union(*(sources[name] for name in names(term)))) > 1
+
+
+def tied(program: Program) -> tuple[str, ...]:
+    """The lets that depend on several inputs or parameters."""
+    known = sources(program)
+    return tuple(let.name for let in program.lets if len(known[let.name]) > 1)
+
+
+def named(program: Program) -> tuple[Program, frozenset[str]]:
+    """The program with a let for each such term that is an argument or occurs twice, and their names."""
+    known = sources(program)
+    taken, new = set(known), set[str]()
+    while (term := next(_unnamed_terms(program, known), None)) is not None:
+        name = unused("t", taken)
+        taken.add(name)
+        new.add(name)
+        program = _with(program, Let(name, term))
+        known[name] = frozenset[str]().union(*(known[other] for other in names(term)))
+    return program, frozenset(new)
+
+
+def _unnamed_terms(program: Program, known: Mapping[str, frozenset[str]]) -> Iterator[Term]:
+    """The terms that need a let, the innermost first."""
+    parts = [part for term in program.terms for part in walk(term)]
+    count = Counter(part for part in parts if isinstance(part, Apply) and _ties(part, known))
+    arguments = {arg for part in parts if _is_function(part) for arg in children(part)}
+    own = {let.term for let in program.lets}
+    found = (part for part in count if part in arguments or count[part] > 1)
+    yield from sorted(
+        (part for part in found if part not in own), key=lambda part: sum(1 for _ in walk(part))
+    )
+
+
+def _is_function(term: Term) -> bool:
+    return isinstance(term, Apply) and not OPS[term.op].infix and term.op != "where"
+
+
+def _with(program: Program, new: Let) -> Program:
+    """The program with a let in front of the first term that holds what it names."""
+
+    def replaced(term: Term) -> Term:
+        return Name(new.name) if term == new.term else rebuild(term, replaced)
+
+    lets = [replace(let, term=replaced(let.term)) for let in program.lets]
+    at = next((k for k, (a, b) in enumerate(zip(lets, program.lets, strict=True)) if a != b), len(lets))
+    lets[at:at] = [new]
+    return replace(program, lets=tuple(lets), results=tuple(map(replaced, program.results)))
+
+
+def unnamed(program: Program, new: frozenset[str], kept: frozenset[str]) -> Program:
+    """The program without the new lets, but for those to keep that are read twice."""
+    for let in reversed(program.lets):
+        reads = sum(part == Name(let.name) for term in program.terms for part in walk(term))
+        if let.name in new and (reads <= 1 or let.name not in kept):
+            program = _without(program, let)
+    return program
+
+
+def _without(program: Program, gone: Let) -> Program:
+    value = {gone.name: gone.term}
+    lets = (replace(let, term=substitute(let.term, value)) for let in program.lets if let != gone)
+    return replace(program, lets=tuple(lets), results=tuple(substitute(r, value) for r in program.results))

@@ -1,0 +1,135 @@
+"""The limits of a term at the infinities of an input, tried with many values of the names tied to it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fusegen.finite import limits
+from fusegen.finite.factored import Evaluation
+from fusegen.term import Let, Program, Term
+
+INFINITY = math.inf
+TINY, HUGE = 2.0**-40, 2.0**40
+OTHERS = (1.0, -1.0, 0.0, TINY, -TINY, HUGE, -HUGE)  # trial values of the other names
+INCOMING = (1.0, -1.0, 2.0**20)  # and of an incoming gradient
+COMBINATIONS = 150  # are all tried, if there are no more
+WAY = tuple(2.0**k for k in (100, 120, 140, 200, 300))  # infinite beside them
+Point = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A term, and the lets that it needs besides the program's."""
+
+    term: Term
+    lets: tuple[Let, ...] = ()
+
+
+@dataclass(frozen=True)
+class TiedLimits:
+    """A term of a program, which an input decides together with other names.
+
+    Attributes:
+        program: with the lets that the term reads.
+        term: a part of one of its results.
+        name: of the input.
+        others: the other inputs and parameters that decide the term, with trial values.
+        params: the default values of all parameters.
+    """
+
+    program: Program
+    term: Term
+    name: str
+    others: Mapping[str, Sequence[float]]
+    params: Mapping[str, float]
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """Trial values of all names but the input, the defaults first."""
+        base = {**dict.fromkeys(self.program.inputs, 1.0), **self.params}
+        return (base, *({**base, **varied} for varied in _varied(self.others)))
+
+    def value(self, guarded: Guarded, point: Point, at: float, largest: float = INFINITY) -> float:
+        """The value of a guarded term."""
+        evaluation = Evaluation({**point, self.name: at}, largest)
+        return evaluation.define((*self.program.lets, *guarded.lets))(guarded.term)
+
+    def limit(self, point: Point, sign: float) -> float | None:
+        """The term's limit at an infinity; None if there is none, NaN if the term is NaN all the way."""
+        values = [self.value(Guarded(self.term), point, sign * size) for size in WAY]
+        settles = all(limits.agree(value, values[-1]) for value in values)
+        return values[-1] if settles else limits.tends(values)
+
+    @cached_property
+    def ends(self) -> dict[tuple[int, float], float]:
+        """The values of the term at the infinities, by point and sign."""
+        return {
+            (n, sign): self.value(Guarded(self.term), point, sign * INFINITY)
+            for n, point in enumerate(self.points)
+            for sign in limits.SIDES
+        }
+
+    @cached_property
+    def expected(self) -> dict[tuple[int, float], float]:
+        """The values that a guarded term must have there; NaN stays where there is no limit.
+
+        Nothing is expected where the term is NaN all the way, or where two infinities meet.
+        """
+        found = {}
+        for (n, sign), end in self.ends.items():
+            point = self.points[n]
+            limit = self.limit(point, sign) if math.isnan(end) else end
+            if limit is None:
+                found[n, sign] = math.nan
+            elif not math.isnan(limit) and (limit == end or all(map(math.isfinite, point.values()))):
+                found[n, sign] = limit
+        return found
+
+    @property
+    def lost(self) -> list[tuple[int, float]]:
+        """The points and signs of infinities that give NaN instead of a limit."""
+        return [
+            key for key, value in self.expected.items() if math.isnan(self.ends[key]) and value == value
+        ]
+
+    @property
+    def sides(self) -> list[float]:
+        """The signs to guard; none if infinity is lost only beside a 0 or with other parameters."""
+        lost = [self.points[n] for n, _ in self.lost]
+        named = {name: default for name, default in self.params.items() if name in self.others}
+        if any(named.items() <= point.items() and 0 not in map(point.get, self.others) for point in lost):
+            return sorted({sign for _, sign in self.lost})
+        return []
+
+    def values(self, sign: float) -> list[float]:
+        """The expected values at an infinity."""
+        return [value for (_, at), value in self.expected.items() if at == sign]
+
+    def met(self, guarded: Guarded) -> bool:
+        """Whether a guarded term has the expected values in the ranges of float and of double."""
+        return all(
+            near(self.value(guarded, self.points[n], sign * INFINITY, largest), value)
+            for (n, sign), value in self.expected.items()
+            for largest in limits.RANGES
+        )
+
+
+def _varied(values: Mapping[str, Sequence[float]]) -> Iterator[Point]:
+    """Points of some names: all combinations of values; of many names, one varies, or all do together."""
+    if math.prod(map(len, values.values())) <= COMBINATIONS:
+        for each in itertools.product(*values.values()):
+            yield dict(zip(values, each, strict=True))
+    else:
+        yield from ({name: value} for name, several in values.items() for value in several)
+        for k in range(len(OTHERS)):
+            yield {name: several[k % len(several)] for name, several in values.items()}
+    yield from ({name: value} for name in values for value in (-INFINITY, INFINITY))
+
+
+def near(a: float, b: float) -> bool:
+    """Whether two limits are the same, computed in different ways."""
+    return limits.agree(a, b) or math.isclose(a, b, rel_tol=1e-6, abs_tol=2.0**-100)

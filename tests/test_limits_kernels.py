@@ -1,0 +1,48 @@
+"""Kernels on the CPU at infinities and at large numbers of inputs that are tied up."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from kernels import DTYPES, compiled
+from kernels import extensions as extensions
+
+INFINITY, NAN = math.inf, math.nan
+SPECS = {
+    "swish": "inputs: {x: {}, y: {}}\nformula: x * sigmoid(y * x)\n",
+    "unit": "inputs: {x: {}, y: {}}\nformula: x / sqrt(x * x + y * y)\n",
+    "gated": "inputs: {x: {}, y: {}}\nformula: x * sigmoid(x) * y\n",
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "x", "y", "value", "gradient"),
+    [
+        ("swish", [INFINITY, -INFINITY, INFINITY, -INFINITY, INFINITY], [1.0, 1.0, -1.0, -1.0, NAN],
+         [INFINITY, 0.0, 0.0, -INFINITY, NAN], [1.0, 0.0, 0.0, 1.0, NAN]),
+        ("unit", [INFINITY, -INFINITY, 1.0, INFINITY, INFINITY], [3.0, 3.0, INFINITY, INFINITY, NAN],
+         [1.0, -1.0, 0.0, NAN, NAN], [0.0, 0.0, 0.0, NAN, NAN]),
+        ("gated", [INFINITY, -INFINITY, -INFINITY, NAN], [2.0, 2.0, INFINITY, 1.0],
+         [INFINITY, 0.0, NAN, NAN], [2.0, 0.0, NAN, NAN]),
+    ],
+)  # fmt: skip
+def test_a_kernel_has_the_limits_of_tied_inputs(
+    name: str,
+    x: list[float],
+    y: list[float],
+    value: list[float],
+    gradient: list[float],
+    dtype: torch.dtype,
+    tmp_path: Path,
+    extensions: Path,
+) -> None:
+    function = getattr(compiled(tmp_path, name, SPECS[name]), name)
+    tensors = [torch.tensor(values * 9, dtype=dtype, requires_grad=True) for values in (x, y)]
+    result = function(*tensors)
+    [found] = torch.autograd.grad(result.sum(), tensors[:1])
+    torch.testing.assert_close(result, torch.tensor(value * 9, dtype=dtype), equal_nan=True)
+    torch.testing.assert_close(found, torch.tensor(gradient * 9, dtype=dtype), equal_nan=True)
