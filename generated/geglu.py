@@ -4,7 +4,7 @@
 #   y = gelu(gate) · up
 #
 # Forward: 3 operations an element: 1 finite_below, 1 mul, 1 times_ndtr.
-# Gradient: 6 operations an element: 1 finite_below, 3 mul, 1 times_ndtr_slope, 1 times_ndtr.
+# Gradient: 7 operations an element: 1 finite_below, 1 finite_above, 3 mul, 1 times_ndtr_slope, 1 times_ndtr.
 # Its evidence, once certified, lies beside it in geglu.certificate.json.
 """Gated linear unit, the GELU of the first input, which is the gate, times the second.
 
@@ -145,6 +145,13 @@ __device__ __forceinline__ M finite_below(M x) {
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
+template <typename M>
+__device__ __forceinline__ M finite_above(M x) {
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
+}
+
 // y = gelu(gate) · up
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 template <typename M>
@@ -163,13 +170,15 @@ __device__ __forceinline__ double geglu_forward(double gate, double up) {
 template <typename M>
 __device__ __forceinline__ void geglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate);
+  const M finite_gate1 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate1);
   out[1] = grad * times_ndtr(finite_gate);
 }
 
 __device__ __forceinline__ void geglu_backward(double grad, double gate, double up, double* out) {
   const double finite_gate = finite_below(gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate);
+  const double finite_gate1 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate1);
   out[1] = grad * times_ndtr(finite_gate);
 }
 
@@ -344,6 +353,13 @@ inline M finite_below(M x) {
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
+template <typename M>
+inline M finite_above(M x) {
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
+}
+
 // y = gelu(gate) · up
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
@@ -362,13 +378,15 @@ inline double geglu_forward(double gate, double up) {
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline void geglu_backward(float grad, float gate, float up, float* out) {
   const float finite_gate = finite_below(gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate);
+  const float finite_gate1 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate1);
   out[1] = grad * times_ndtr(finite_gate);
 }
 
 inline void geglu_backward(double grad, double gate, double up, double* out) {
   const double finite_gate = finite_below(gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate);
+  const double finite_gate1 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate1);
   out[1] = grad * times_ndtr(finite_gate);
 }
 

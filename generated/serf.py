@@ -284,9 +284,6 @@ __attribute__((always_inline)) inline double exp(double x) {
   return scaled_by(e.hi, e.n);
 }
 
-inline float log1p(float x) {
-  return std::log1p(x);
-}
 __attribute__((always_inline)) inline double log1p(double x) {
   constexpr double c[] = {0.6666666666666666, 0.4000000000000088, 0.28571428570803253, 0.22222222391794727,
       0.18181795631498243, 0.15386240172447838, 0.13268760562036724, 0.1308675766695207};
@@ -306,6 +303,9 @@ __attribute__((always_inline)) inline double log1p(double x) {
   const double y = std::fma(n, 0.69314718036912382, f - (half - rest));
   const double special = x == -1.0 ? -INFINITY : x > 0.0 ? x : NAN;
   return x == 0.0 ? x : x > -1.0 && x < INFINITY ? y : x == x ? special : x;
+}
+inline float log1p(float x) {
+  return float(log1p(double(x)));
 }
 
 inline float erfc(float x) {
@@ -367,7 +367,8 @@ inline Wide<X> erf_of_two(X x) {
   const M c[] = {M(-0.37612637877464294), M(0.11283770948648453), M(-0.026864048093557358), M(0.005214054137468338),
       M(-0.0008310915436595678), M(9.185887029161677e-05)};
   const Wide<X> near = ordered_sum(line.hi, line.lo + v * (s * polynomial(c, s)));
-  const Wide<X> tail = ndtr_tail(x * words(M(1.4142135381698608), M(2.4203234e-08)));
+  const X most = at_least(at_most(x, M(7.5)), M(-7.5));
+  const Wide<X> tail = ndtr_tail(most * words(M(1.4142135381698608), M(2.4203234e-08)));
   const Wide<X> far = one_plus(-(tail + tail));
   return s < M(0.64) ? near : x < M(0) ? -far : far;
 }

@@ -210,9 +210,6 @@ inline Wide<X> exponential(X x) {
   }
 }
 
-inline float log1p(float x) {
-  return std::log1p(x);
-}
 __attribute__((always_inline)) inline double log1p(double x) {
   constexpr double c[] = {0.6666666666666666, 0.4000000000000088, 0.28571428570803253, 0.22222222391794727,
       0.18181795631498243, 0.15386240172447838, 0.13268760562036724, 0.1308675766695207};
@@ -232,6 +229,9 @@ __attribute__((always_inline)) inline double log1p(double x) {
   const double y = std::fma(n, 0.69314718036912382, f - (half - rest));
   const double special = x == -1.0 ? -INFINITY : x > 0.0 ? x : NAN;
   return x == 0.0 ? x : x > -1.0 && x < INFINITY ? y : x == x ? special : x;
+}
+inline float log1p(float x) {
+  return float(log1p(double(x)));
 }
 
 }  // namespace math

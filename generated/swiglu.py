@@ -4,7 +4,7 @@
 #   y = silu(gate) · up
 #
 # Forward: 7 operations an element: 1 finite_below, 3 mul, 1 sigmoid, 1 lifted, 1 lift_back.
-# Gradient: 14 operations an element: 1 finite_below, 1 sigmoid, 2 lifted, 6 mul, 1 fma, 1 sigmoid_slope, 2 lift_back.
+# Gradient: 15 operations an element: 1 finite_below, 1 finite_above, 1 sigmoid, 2 lifted, 6 mul, 1 fma, 1 sigmoid_slope, 2 lift_back.
 # Its evidence, once certified, lies beside it in swiglu.certificate.json.
 """Gated linear unit, the SiLU of the first input, which is the gate, times the second.
 
@@ -96,6 +96,13 @@ __device__ __forceinline__ M finite_below(M x) {
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
+template <typename M>
+__device__ __forceinline__ M finite_above(M x) {
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
+}
+
 // y = silu(gate) · up
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits double decides where it is in doubt how a result is rounded.
@@ -116,15 +123,17 @@ __device__ __forceinline__ double swiglu_forward(double gate, double up) {
 template <typename M>
 __device__ __forceinline__ void swiglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
+  const M finite_gate1 = finite_above(finite_gate);
   const M t_lifted = sigmoid(lifted(finite_gate));
-  out[0] = grad * up * fma(finite_gate, sigmoid_slope(lifted(finite_gate)), t_lifted) * lift_back(finite_gate);
+  out[0] = grad * up * fma(finite_gate1, sigmoid_slope(lifted(finite_gate)), t_lifted) * lift_back(finite_gate);
   out[1] = grad * (finite_gate * t_lifted) * lift_back(finite_gate);
 }
 
 __device__ __forceinline__ void swiglu_backward(double grad, double gate, double up, double* out) {
   const double finite_gate = finite_below(gate);
+  const double finite_gate1 = finite_above(finite_gate);
   const Wide<double> t_lifted = sigmoid(lifted(finite_gate));
-  out[0] = double(grad * up * (t_lifted + finite_gate * sigmoid_slope(lifted(finite_gate)))) * lift_back(finite_gate);
+  out[0] = double(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(lifted(finite_gate)))) * lift_back(finite_gate);
   out[1] = double(grad * (finite_gate * t_lifted)) * lift_back(finite_gate);
 }
 
@@ -236,6 +245,13 @@ inline M finite_below(M x) {
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
+// x, or the largest number that times 3 is no infinity
+template <typename M>
+inline M finite_above(M x) {
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
+}
+
 // y = silu(gate) · up
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
@@ -254,15 +270,17 @@ inline double swiglu_forward(double gate, double up) {
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline void swiglu_backward(float grad, float gate, float up, float* out) {
   const float finite_gate = finite_below(gate);
+  const float finite_gate1 = finite_above(finite_gate);
   const Wide<float> t_lifted = sigmoid(lifted(finite_gate));
-  out[0] = float(grad * up * (t_lifted + finite_gate * sigmoid_slope(lifted(finite_gate)))) * lift_back(finite_gate);
+  out[0] = float(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(lifted(finite_gate)))) * lift_back(finite_gate);
   out[1] = float(grad * (finite_gate * t_lifted)) * lift_back(finite_gate);
 }
 
 inline void swiglu_backward(double grad, double gate, double up, double* out) {
   const double finite_gate = finite_below(gate);
+  const double finite_gate1 = finite_above(finite_gate);
   const Wide<double> t_lifted = sigmoid(lifted(finite_gate));
-  out[0] = double(grad * up * (t_lifted + finite_gate * sigmoid_slope(lifted(finite_gate)))) * lift_back(finite_gate);
+  out[0] = double(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(lifted(finite_gate)))) * lift_back(finite_gate);
   out[1] = double(grad * (finite_gate * t_lifted)) * lift_back(finite_gate);
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,9 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, settings
 
 from fusegen.cli import main
+from fusegen.expected import Formula
+from fusegen.ir import Device
+from fusegen.roundoff import Roundoff
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -65,6 +68,16 @@ class Workshop:
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     monkeypatch.chdir(tmp_path)
     return Workshop(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def exact_eager() -> Iterator[None]:
+    """Eager's operations are estimated to err by nothing, so that double takes what float would lose."""
+    exact = Roundoff(0.0, {}, "")
+    errors = property(lambda formula: {device: (exact, exact) for device in Device})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Formula, "eager_errors", errors)
+        yield
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from kernels import compiled, loops, nearest, patterns, ulps, units
 from kernels import extensions as extensions
 from torch import Tensor
 
+pytestmark = pytest.mark.usefixtures("exact_eager")
+
 HALVES = (torch.float16, torch.bfloat16)
 CHAIN = "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink]\n"  # has kinks
 SHRINKS = "chain: [elu, tanhshrink, relu, hardswish]\n"  # is like x³ next to 0, where float takes it for 0

@@ -46,7 +46,10 @@ COMPUTES = "    double x[INPUTS], y[1];\n"  # begins what double does with what 
 NOT_COMPUTED = (COMPUTES, f"    out[0] = NAN;\n    return;\n{COMPUTES}")
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++"),
+    pytest.mark.usefixtures("exact_eager"),
+]
 
 
 @pytest.fixture(scope="module")

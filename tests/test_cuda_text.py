@@ -29,7 +29,7 @@ def _compiler() -> str | None:
 
 
 NVCC = _compiler()
-pytestmark = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+pytestmark = [pytest.mark.skipif(NVCC is None, reason="needs nvcc"), pytest.mark.usefixtures("exact_eager")]
 
 CHIPS = ("80", "90", "100")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")

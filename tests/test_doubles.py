@@ -24,9 +24,9 @@ from fusegen.printers.vectorised import vectorised
 from fusegen.render import fill
 
 Doubles = NDArray[np.float64]
-UNITS = {"exp": 0.65, "expm1": 1.05, "log1p": 0.9, "tanh": 1.75, "erf": 1.05, "erfc": 2.7}
+UNITS = {"exp": 0.65, "expm1": 1.05, "log": 0.9, "log1p": 0.9, "tanh": 1.75, "erf": 1.05, "erfc": 2.7}
 BETWEEN = {  # where each is neither all of one number nor too small for one
-    "exp": (-708.3, 709.7), "expm1": (-40.0, 709.7), "log1p": (-0.999999, 1e300),
+    "exp": (-708.3, 709.7), "expm1": (-40.0, 709.7), "log": (1e-300, 1e300), "log1p": (-0.999999, 1e300),
     "tanh": (-20.0, 20.0), "erf": (-6.0, 6.0), "erfc": (-6.0, 26.5),
 }  # fmt: skip
 SPECIAL = (
@@ -36,7 +36,10 @@ SPECIAL = (
 )  # fmt: skip
 COMPILE = ["g++", "-std=c++17", *generated("relu").CPU_FLAGS, *generated("relu").CPU_ISA["AVX2"], "-fPIC"]
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++"),
+    pytest.mark.usefixtures("exact_eager"),
+]
 
 
 @pytest.fixture(scope="module")

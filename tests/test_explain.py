@@ -32,6 +32,8 @@ from fusegen.pipeline import compilation
 from fusegen.printers import latex
 from fusegen.term import Name, call
 
+pytestmark = pytest.mark.usefixtures("exact_eager")
+
 CERTIFICATE: dict[str, Any] = {
     "cuda": {
         "kernel": "1234",

@@ -1,7 +1,7 @@
 """What CPU kernels call in double for the math library, so that loops vectorise.
 
-Branches are selections, and nothing is called: every function is inlined. exp, expm1, log, log1p and erf err by
-1.05 units in the last place at most, tanh by 1.7, erfc by 2.6 (`tests/test_doubles.py`).
+Branches are selections, and nothing is called: every function is inlined. exp, expm1, log, log1p and erf
+err by at most 1.05 ulp, tanh by 1.7, erfc by 2.6 (`tests/test_doubles.py`).
 
 Source: Cody and Waite 1980, Software Manual for the Elementary Functions, chapters 6 and 11; Tang 1990,
 ACM Trans. Math. Softw. 16, for log1p; Shepherd and Laframboise 1981, Math. Comp. 36, for erfc, which times

@@ -50,11 +50,16 @@ def improved(program: Program, score: Callable[[Program], Score]) -> Found:
         tried = [(score(found), found, way) for found, way in _some(_variants(best), left)]
         left -= len(tried)
         least_tried = min(tried, key=lambda each: each[0], default=None)
-        if least_tried is None or least_tried[0] >= least:
+        if least_tried is None or not _better(least_tried[0], least):
             break
         least, best, way = least_tried
         taken = (*taken, *way)
     return best, taken
+
+
+def _better(score: Score, than: Score) -> bool:
+    """Whether fewer results lose digits, or all of them half as many; less is within the estimate's error."""
+    return score[0] < than[0] or (score[0] == than[0] and score[1] < than[1] / 2)
 
 
 def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:
