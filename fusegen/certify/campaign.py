@@ -15,9 +15,10 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from fusegen.certify import certificate, contract, subject
-from fusegen.certify.certificate import Machine
-from fusegen.certify.findings import Evidence
+from fusegen.certify import certificate, contract, guard, reference, state, subject
+from fusegen.certify.certificate import Kernel, Machine
+from fusegen.certify.digest import kernel_digest
+from fusegen.certify.findings import Evidence, ReferenceMismatch
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
 from fusegen.certify.sweep import EVERY, value_and_slopes
@@ -25,7 +26,6 @@ from fusegen.errors import FusegenError, Misbehaves, NoDevice, OtherFunction, Sp
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.pipeline import Compilation
-from fusegen.printers.notation import notation
 from fusegen.write import apply, changes
 
 Found = TypeVar("Found")
@@ -81,7 +81,7 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
     check_devices(order.devices)
     jobs = [(compiled, device) for compiled in compilations for device in order.devices]
     subjects = {c.spec.name: subject.of_spec(c, order.output) for c in compilations}
-    screens = {name: Screen(s.program, s.params) for name, s in subjects.items()}
+    screens = {name: Screen(s.stable, s.params, s.assume) for name, s in subjects.items()}
     judges = [Judge(subjects[c.spec.name], screens[c.spec.name], device) for c, device in jobs]
     errors: list[FusegenError] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -98,10 +98,10 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
 
 def prepared(judge: Judge) -> None:
     """Build what a judge will call, which compilers do side by side."""
-    if len(judge.subject.program.inputs) == 1:  # sweeps are of one
+    if judge.unary:  # sweeps are of one
         judge.screen.library(judge.screen.place(judge.device))
+        judge.screen.library("cpu")  # for the guard
     tiny = [torch.zeros(1, device=judge.device) for _ in judge.subject.program.inputs]
-    judge.screen.library("cpu")
     value_and_slopes(judge.subject.given, tuple(tiny))
 
 
@@ -121,7 +121,7 @@ def judged(judge: Judge, dtype: str, count: int, watch: Watch) -> Evidence:
     Raises:
         Misbehaves: the function does not do as a function of tensors should.
     """
-    wide = dtype == "float32" and len(judge.subject.program.inputs) == 1
+    wide = dtype == "float32" and judge.unary
     watch.begin(f"{judge.subject.name} {judge.device} {dtype}", min(count, EVERY) if wide else 2**16)
     evidence = _sound(judge, lambda: judge.evidence(dtype, count, watch.advance))
     return contract.judged(evidence, judge.subject.promise, judge.device)
@@ -155,7 +155,7 @@ def audit(
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
     compiled = Compilation(parse_spec(text, "formula"), Library(specs))
     looked_at = subject.of_callable(function, compiled)
-    screen = Screen(looked_at.program, looked_at.params)
+    screen = Screen(looked_at.stable, looked_at.params, looked_at.assume)
     for device in order.devices:
         for dtype in order.dtypes:
             judge = Judge(looked_at, screen, device)
@@ -172,7 +172,7 @@ def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple
             continue
         for device in order.devices:
             for dtype in order.dtypes or compiled.spec.dtypes:
-                judge = Judge(one, Screen(one.program, one.params), device)
+                judge = Judge(one, Screen(one.stable, one.params, one.assume), device)
                 for name, given, eager, real, ulp in judge.at(inputs, dtype):
                     found = f"{given}, eager {eager}, real {real}, {ulp:.4g} ulp"
                     lines.append(f"{one.name} {device} {dtype} {name}: {found}")
@@ -199,6 +199,8 @@ def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
     """
     try:
         return found()
+    except guard.WrongScreen:
+        raise
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Misbehaves(Span(judge.subject.name), name=judge.subject.name, why=why) from error
@@ -227,32 +229,35 @@ def _certified(
     """One spec on one device, dtype after dtype."""
     name = compiled.spec.name
     path = certificate.path_of(order.output / f"{name}.py")
-    kernel, made = certificate.kernel_digest(compiled.module, device), machine(device)
+    kernel = Kernel(device, kernel_digest(compiled.module, device), machine(device))
+    other = _sound(judge, lambda: reference.check(judge.subject, device))
+    if other is not None:
+        raise _other(compiled, other.dtype, other.mismatch)
     for dtype in compiled.spec.dtypes:
         if order.dtypes and dtype not in order.dtypes:
             continue
-        known = certificate.read(path)
-        if order.resume and certificate.holds(known, device, kernel, made, dtype):
+        known = state.read(path)
+        if order.resume and certificate.holds(known, kernel, dtype):
             continue
         evidence = judged(judge, dtype, order.sample or EVERY, watch)
-        if evidence.alien is not None:
-            raise _other(compiled, evidence)
+        if evidence.mismatch is not None:
+            raise _other(compiled, dtype, evidence.mismatch)
         if order.sample is None:
-            formula = notation(compiled.spec)
-            after = certificate.with_evidence(known, name, formula, device, kernel, made, evidence)
+            after = certificate.with_evidence(known, state.claim(compiled.spec), kernel, evidence)
             for change in changes({path: certificate.text(after)}):
                 apply(change)
         yield Verdict(name, device, evidence)
 
 
-def _other(compiled: Compilation, evidence: Evidence) -> OtherFunction:
-    alien = evidence.alien
-    assert alien is not None
-    (first, real, got), (worst, worst_real, worst_got) = (
-        tuple(f"{float.fromhex(part):.9g}" for part in place) for place in (alien.first, alien.worst)
-    )
+def _other(compiled: Compilation, dtype: str, mismatch: ReferenceMismatch) -> OtherFunction:
+    (first, real, got), (worst, worst_real, worst_got) = map(_in_decimals, (mismatch.first, mismatch.worst))
     return OtherFunction(
-        compiled.spec.span, reference=compiled.spec.reference, count=f"{alien.count:,}",
-        dtype=evidence.dtype, first=first, real=real, got=got, worst=worst, worst_real=worst_real,
-        worst_got=worst_got,
+        compiled.spec.span, reference=compiled.spec.reference, count=f"{mismatch.count:,}", dtype=dtype,
+        first=first, real=real, got=got, worst=worst, worst_real=worst_real, worst_got=worst_got,
     )  # fmt: skip
+
+
+def _in_decimals(place: tuple[str, ...]) -> tuple[str, str, str]:
+    """The inputs, the formula's value and the reference's."""
+    *point, real, got = (f"{float.fromhex(part):.9g}" for part in place)
+    return ", ".join(point) if len(point) == 1 else f"({', '.join(point)})", real, got
