@@ -71,8 +71,8 @@ class Accuracy:
         misrounded: how many results are not correctly rounded.
         beyond_neighbour: how many are neither correctly rounded nor next to it.
         overflows: how many are infinite where the exact value is within the type's range.
-        monotonicity_breaks: how many steps from one input to the next go down where the function goes up, or
-            up where it goes down.
+        monotonicity_breaks: how many steps from one input to the next go down where the function goes up,
+            or up where it goes down.
     """
 
     worst: tuple[Worst, ...] = ()

@@ -74,7 +74,7 @@ def within(points: tuple[Tensor, ...], ranges: Sequence[tuple[float, float]]) ->
 
 
 def judged_ranges(program: Program, assume: Ranges) -> dict[str, tuple[float, float]]:
-    """The range of each input that is judged: what is assumed, of several tensors else up to 1e4 in size."""
+    """The range of each input that is judged: as assumed; else of several tensors up to 1e4 in size."""
     if len(program.inputs) == 1:
         return dict(assume)
     return {name: assume.get(name, (-MODERATE, MODERATE)) for name in program.inputs}

@@ -79,7 +79,7 @@ class Judge:
         found = Evidence(str(dtype).removeprefix("torch."), total, every, 0, 0, outputs, ranges=ranges)
         if not self.unary and len(further[0]):
             further = tuple(t[:: -(-len(t) // MOST_BEYOND)] for t in further)
-            found = replace(found, beyond=Sample(len(further[0]), self.compared(further)[1]))
+            found = replace(found, beyond=_brief(len(further[0]), self.compared(further)[1]))
         return self.finished(found, dtype, judged, given)
 
     def every(self, dtype: torch.dtype) -> Points:
@@ -123,7 +123,7 @@ class Judge:
         found = []
         for judge, points, chosen in scalars.samples(self, dtype):
             _, outputs = judge.compared(points)
-            found.append(Sample(len(points[0]), outputs, chosen))
+            found.append(_brief(len(points[0]), outputs, chosen))
         return found
 
     def results(self, points: Points) -> tuple[list[Tensor], list[Tensor]]:
@@ -185,6 +185,16 @@ class Judge:
         outputs = tuple(replace(o, specials=s) for o, s in zip(evidence.outputs, found, strict=True))
         changed = layouts.changes(self.subject.given, self.device, points)
         return replace(evidence, outputs=outputs, layouts=changed)
+
+
+def _brief(count: int, outputs: tuple[Output, ...], chosen: scalars.Chosen = ()) -> Sample:
+    """A sample with the largest error of each output only."""
+
+    def first(accuracy: Accuracy) -> Accuracy:
+        return replace(accuracy, worst=accuracy.worst[:1])
+
+    shown = (replace(o, given=first(o.given), eager=o.eager and first(o.eager)) for o in outputs)
+    return Sample(count, tuple(shown), chosen)
 
 
 def _whole(output: Output, left: Output, found: Swept, k: int) -> Output:

@@ -148,8 +148,8 @@ class Screen:
             inputs: float64 tensors of one dimension and n elements, on the CPU.
 
         Returns:
-            A float64 tensor of shape (1 + inputs, n, 2): lower and upper end, first of the value and then of
-            each derivative.
+            A float64 tensor of shape (1 + inputs, n, 2): lower and upper end, of the value and then of each
+            derivative.
         """
         points = torch.stack([t.double().contiguous() for t in inputs])
         reals = torch.empty(1 + len(inputs), points.shape[1], 2, dtype=torch.float64)

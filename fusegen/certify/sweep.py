@@ -1,7 +1,7 @@
 """A function of one float32 on all 2**32 inputs: kernels compute in chunks, the screen judges each.
 
-Memory is bounded by the chunk. What the screen leaves open, up to `MOST_OPEN` inputs, and the largest errors
-it saw, go to `enclosures` in the end.
+Memory is bounded by the chunk. What the screen leaves open, up to `MOST_OPEN` inputs, and the largest
+errors it saw, go to `enclosures` in the end.
 """
 
 from __future__ import annotations
