@@ -239,9 +239,9 @@ def test_a_reference_that_differs_at_few_inputs_is_found_by_the_sweep(
     result = workshop.run("certify", "--sample", "16777216", "--device", "cpu")  # a run of 65,536
     assert (result.exit_code, result.output) == (
         2,
-        f"specs/keras.yaml:1:1: {HARDSIGMOID} is not this formula: they differ at 65,536 float32 inputs; the "
-        f"first is 1, where the formula gives 0.7 and {HARDSIGMOID} 0.666666687; the worst is 1.00208688, "
-        "with 0.700417376 and 0.66701442\n"
+        f"specs/keras.yaml:1:1: {HARDSIGMOID} is not this formula: they differ at 65,536 float32 inputs; "
+        f"the first is 1, where the formula gives 0.7 and {HARDSIGMOID} 0.666666687; the worst is "
+        "1.00208688, with 0.700417376 and 0.66701442\n"
         "    name: keras\n    ^\n"
         "  hint: name the function that the formula is, or leave the reference out\n",
     )

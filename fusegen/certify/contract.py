@@ -4,8 +4,8 @@ One row a promise:
 
 - accurate: in float32 and float64 the largest error over the judged inputs is at most the larger of 4 ulp
   and eager's own largest error on the same inputs. In 16-bit types every result is the correctly rounded
-  value or its neighbour, and no more results are misrounded than eager has. At an infinity the result is the
-  limit, where there is one: exactly, if that is an integer, else as near as others.
+  value or its neighbour, and no more results are misrounded than eager has. At an infinity the result is
+  the limit, where there is one: exactly, if that is an integer, else as near as others.
 - arithmetic, and PyTorch's by name: PyTorch's bits, except where its own are further from the exact value.
 - eager: PyTorch's bits on CUDA.
 

@@ -100,8 +100,8 @@ class Judge:
         """The evidence of all float32 inputs."""
         guard.check(self.subject, self.screen)
         found = sweep(self.subject, self.screen, self.device, count, progress)
-        zeros = inputs.specials(torch.float32)[3:]
-        points = (torch.cat([found.open, found.worst, zeros]),)
+        special = specials.judged(self.subject, self.subject.program.inputs[0], torch.float32)
+        points = (torch.cat([found.open, found.worst, special[special == 0]]),)
         given, eager = self.in_vectors(points)
         real = self.reals(points)
         outputs = []

@@ -29,10 +29,17 @@ def found(judge: Judge, dtype: torch.dtype) -> list[tuple[Special, ...]]:
     return [tuple(special for row in rows for special in row[k]) for k in range(1 + len(names))]
 
 
+def judged(subject: Subject, name: str, dtype: torch.dtype) -> Tensor:
+    """The special values that an input may have: NaN, and those in the range that is assumed."""
+    values = inputs.specials(dtype)
+    low, high = subject.assume.get(name, (-math.inf, math.inf))
+    return values[values.isnan() | ((values >= low) & (values <= high))]
+
+
 def _of_one(judge: Judge, dtype: torch.dtype, moving: int) -> list[tuple[Special, ...]]:
     """The results where one input is special."""
-    values = inputs.specials(dtype)
     names = judge.subject.program.inputs
+    values = judged(judge.subject, names[moving], dtype)
     points = tuple(values if k == moving else torch.full_like(values, REST) for k in range(len(names)))
     given, eager = judge.results(points)
     if eager:  # which may give one thing in whole vectors and another in the few elements after them
