@@ -101,7 +101,7 @@ def test_certify_tells_what_is_broken_and_how_to_see_it(
     shown = workshop.run(*verb[1:])
     assert (shown.exit_code, shown.stdout.splitlines()[0]) == (
         0,
-        "naive cpu float16 value: nan, eager nan, real 0x1.0000000000000p+0, inf ulp",
+        "naive cpu float16 value: nan, eager nan, exact 0x1.0000000000000p+0, inf ulp",
     )
 
 

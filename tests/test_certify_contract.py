@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen.certify import certificate, contract, state
+from fusegen.certify import certificate, contract, recorded, state
 from fusegen.certify.certificate import Claim, Json, Kernel, Machine
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.findings import (
@@ -333,7 +333,7 @@ def test_evidence_holds_for_its_kernel_machine_and_dtype() -> None:
 def test_evidence_is_read_as_it_was_written(found: Evidence) -> None:
     shown = json.loads(certificate.text(certificate.shown(found)))
     again = dataclasses.replace(found, mismatch=None, beyond=None, ranges={})
-    read = certificate.found(found.dtype, shown)
+    read = recorded.evidence(found.dtype, shown)
     assert certificate.shown(read) == certificate.shown(again)
     assert (
         contract.judged(read, "accurate", "cpu").broken == contract.judged(found, "accurate", "cpu").broken

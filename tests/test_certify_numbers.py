@@ -380,6 +380,8 @@ def test_a_stable_form_is_the_same_function(rule: Rule) -> None:
     left, right = (Enclosure(unary(form), {}) for form in forms)
     for x in (-40.0, -1.5, -0.5, 0.25, 1.0, 3.0, 40.0):
         for a, b in zip(left(x), right(x), strict=True):
+            if math.isnan(a.hi):  # the logarithm of a negative number
+                continue
             assert a.hi == b.hi
             assert a.lo == pytest.approx(b.lo, rel=2**-40)
 
@@ -488,10 +490,22 @@ def test_the_sums_of_a_sweep_are_those_of_every_input(
 
 # --- many inputs at a time ------------------------------------------------------------------------------
 
+# texts without a function of their own, and constants
+ELSEWHERE = {
+    "fma",
+    "quotient",
+    "rounded",
+    "by_width",
+    "finite_below",
+    "finite_above",
+    "where",
+    "x ** 0",
+    "x ** 1",
+}
 OF_ONE = {
     name: substitute(form, {"y": Number(Fraction(3, 2)), "z": Number(Fraction(6))})
     for name, form in FORMS.items()
-    if name not in ("x ** 0", "where")
+    if name not in ELSEWHERE
 }
 FIRST, BINADES = 24, 4  # the exponent of the first form's binades, and how many each form has
 PLACES_IN_A_BINADE = (0, 0x123000, 0x400000, 0x7FF000)

@@ -1,12 +1,9 @@
-"""Certifying many specs: builds go ahead side by side, certificates are written as they are found."""
+"""Certifies many specs: modules are built side by side, certificates are written as they are found."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
-import re
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,8 +12,8 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from fusegen.certify import certificate, contract, guard, reference, state, subject
-from fusegen.certify.certificate import Kernel, Machine
+from fusegen.certify import certificate, contract, guard, host, reference, state, subject
+from fusegen.certify.certificate import Kernel
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.findings import Evidence, ReferenceMismatch
 from fusegen.certify.judge import Judge
@@ -163,7 +160,7 @@ def audit(
 
 
 def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple[float, ...]) -> str:
-    """What specs give at one input, eager beside it, and the real values, as lines of text."""
+    """The results of specs at one input, eager's and the exact values, as lines of text."""
     check_devices(order.devices)
     lines = []
     for compiled in compilations:
@@ -174,7 +171,7 @@ def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple
             for dtype in order.dtypes or compiled.spec.dtypes:
                 judge = Judge(one, Screen(one.stable, one.params, one.assume), device)
                 for name, given, eager, real, ulp in judge.at(inputs, dtype):
-                    found = f"{given}, eager {eager}, real {real}, {ulp:.4g} ulp"
+                    found = f"{given}, eager {eager}, exact {real}, {ulp:.4g} ulp"
                     lines.append(f"{one.name} {device} {dtype} {name}: {found}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -206,30 +203,13 @@ def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
         raise Misbehaves(Span(judge.subject.name), name=judge.subject.name, why=why) from error
 
 
-def machine(device: str) -> Machine:
-    """What the kernels of a device are built by and run on here."""
-    if device == "cuda":
-        from torch.utils.cpp_extension import CUDA_HOME
-
-        told = subprocess.run([f"{CUDA_HOME}/bin/nvcc", "--version"], capture_output=True, text=True).stdout
-        release = re.search(r"release ([0-9.]+)", told)
-        return Machine(
-            torch.cuda.get_device_name(), torch.__version__, f"nvcc {release[1] if release else ''}"
-        )
-    compiler = os.environ.get("CXX", "c++")
-    told = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-    version = re.search(r"\d+\.\d+(\.\d+)?", told)
-    chip = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    return Machine(chip, torch.__version__, f"{Path(compiler).name} {version[0] if version else ''}")
-
-
 def _certified(
     compiled: Compilation, device: str, judge: Judge, order: Order, watch: Watch
 ) -> Iterator[Verdict]:
     """One spec on one device, dtype after dtype."""
     name = compiled.spec.name
     path = certificate.path_of(order.output / f"{name}.py")
-    kernel = Kernel(device, kernel_digest(compiled.module, device), machine(device))
+    kernel = Kernel(device, kernel_digest(compiled.module, device), host.machine(device))
     other = _sound(judge, lambda: reference.check(judge.subject, device))
     if other is not None:
         raise _other(compiled, other.dtype, other.mismatch)

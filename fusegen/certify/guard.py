@@ -42,12 +42,14 @@ def check(subject: Subject, screen: Screen) -> None:
 
 
 def holds(interval: tuple[float, float], real: Real) -> bool:
-    """Whether an interval holds a number; an infinite one is beyond every double, a zero below all."""
+    """Whether an interval holds a number, which errs by 2**-100; an infinite one is beyond every double."""
     low, high = interval
     if math.isinf(real.hi):
         return high == math.inf > low if real.hi > 0 else low == -math.inf < high
     number = Fraction(real.hi) + Fraction(real.lo)
-    return (low == -math.inf or Fraction(low) <= number) and (high == math.inf or number <= Fraction(high))
+    slack = abs(number) / 2**100
+    above = low == -math.inf or Fraction(low) <= number + slack
+    return above and (high == math.inf or number - slack <= Fraction(high))
 
 
 def _points(subject: Subject) -> Tensor:

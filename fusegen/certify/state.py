@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from fusegen.certify import contract
-from fusegen.certify.certificate import DEVICES, FORMAT, Claim, Json, found, path_of
+from fusegen.certify import contract, recorded
+from fusegen.certify.certificate import DEVICES, FORMAT, Claim, Json, path_of
 from fusegen.certify.digest import kernel_digest
 from fusegen.printers.notation import notation
 from fusegen.spec import Spec
@@ -90,7 +90,7 @@ def _loaded(path: Path) -> Json:
                 if not part["dtypes"]:
                     raise ValueError("a part has no evidence")
                 for dtype, shown in part["dtypes"].items():
-                    found(dtype, shown)
+                    recorded.evidence(dtype, shown)
     return certificate
 
 
@@ -98,7 +98,7 @@ def _state(certificate: Json, device: str, claim: Claim, kernel: str) -> str:
     part = certificate[device]
     if part["kernel"] != kernel:
         return "stale"
-    evidence = [found(dtype, shown) for dtype, shown in part["dtypes"].items()]
+    evidence = [recorded.evidence(dtype, shown) for dtype, shown in part["dtypes"].items()]
     bits = {one.promise == "eager" for one in evidence}
     named = (certificate["name"], certificate["formula"]) == (claim.name, claim.formula)
     if not named or bits != {claim.numerics == "eager"}:
