@@ -5,6 +5,8 @@ An exact value comes as hi + lo, two doubles. All differences below are exact or
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -96,15 +98,35 @@ def _in_order(values: Tensor) -> Tensor:
 def worst(inputs: tuple[Tensor, ...], got: Tensor, real: Reals, error: Tensor) -> tuple[Worst, ...]:
     """The largest errors, one of each magnitude of the first input."""
     order = torch.argsort(error, descending=True, stable=True)[: 64 * MOST_WORST]
+    rows = (
+        Worst(
+            tuple(float(column[k]).hex() for column in inputs),
+            float(error[k]),
+            float(got[k]).hex(),
+            float(real.hi[k]).hex(),
+        )
+        for k in order.tolist()
+        if error[k] > 0
+    )
+    return distinct(rows)
+
+
+def distinct(rows: Iterable[Worst]) -> tuple[Worst, ...]:
+    """The first few rows, one of each sign and magnitude of the first input."""
     found: dict[tuple[bool, int], Worst] = {}
-    for k in order.tolist():
-        x = float(inputs[0][k])
-        _, exponent = torch.frexp(torch.tensor(abs(x), dtype=torch.float64))
-        key = (x < 0, int(exponent))
-        if error[k] > 0 and key not in found and len(found) < MOST_WORST:
-            points = tuple(float(column[k]).hex() for column in inputs)
-            found[key] = Worst(points, float(error[k]), float(got[k]).hex(), float(real.hi[k]).hex())
+    for row in rows:
+        x = float.fromhex(row.inputs[0])
+        found.setdefault((x < 0, math.frexp(x)[1]), row)
+        if len(found) == MOST_WORST:
+            break
     return tuple(found.values())
+
+
+def joined(a: Accuracy, b: Accuracy) -> Accuracy:
+    """The accuracy at the points of two."""
+    rows = sorted((*a.worst, *b.worst), key=lambda row: -row.ulp)
+    counts = ("misrounded", "beyond_neighbour", "overflows", "monotonicity_breaks")
+    return Accuracy(distinct(rows), **{key: getattr(a, key) + getattr(b, key) for key in counts})
 
 
 def differing(a: Tensor, b: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -19,8 +20,9 @@ from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep, value_and_slope
 
 Progress = Callable[[int], None]
 Points = tuple[Tensor, ...]
+Results = tuple[list[Tensor], list[Tensor]]  # ours and eager's: value and slopes
 VECTORS = 64  # elements that are whole vectors on every CPU
-MOST_BEYOND = 2**13
+MOST_BEYOND, BLOCK = 2**13, 2**20
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,16 @@ class Judge:
         all_ = inputs.every(dtype)
         return (all_[all_.isfinite()],)
 
-    def compared(self, points: Points) -> tuple[list[Tensor], tuple[Output, ...]]:
-        """Our results at some points, and what is found of each output."""
-        given, eager = self.results(points)
+    def compared(
+        self, points: Points, results: Results | None = None
+    ) -> tuple[list[Tensor], tuple[Output, ...]]:
+        """Our results at some points, and what is found of each output.
+
+        Args:
+            points: of any number.
+            results: ours and eager's there, where they are known.
+        """
+        given, eager = results or self.results(points)
         real = self.reals(points)
         outputs = (
             self.output(k, points, given[k], eager[k] if eager else None, real[k]) for k in range(len(real))
@@ -101,22 +110,18 @@ class Judge:
         guard.check(self.subject, self.screen)
         found = sweep(self.subject, self.screen, self.device, count, progress)
         special = specials.judged(self.subject, self.subject.program.inputs[0], torch.float32)
-        points = (torch.cat([found.open, found.worst, special[special == 0]]),)
-        given, eager = self.in_vectors(points)
-        real = self.reals(points)
-        outputs = []
-        for k in range(2):
-            there = slice(0, len(found.open))
-            output = self.output(k, points, given[k], eager[k] if eager else None, real[k])
-            left = self.output(k, (points[0][there],), given[k][there], eager[k][there] if eager else None,
-                               Reals(*(t[there] for t in _fields(real[k]))))  # fmt: skip
-            outputs.append(_whole(output, left, found, k))
+        opened = found.open
+        some = (torch.cat([found.worst, special[special == 0], opened[:: len(opened) // 4096 + 1]]),)
+        given, outputs = self.compared(some, self.in_vectors(some))
+        blocks = [(opened[start : start + BLOCK],) for start in range(0, len(opened), BLOCK)]
+        left = [self.compared(block, self.in_vectors(block))[1] for block in blocks]
+        joined = (_whole(o, [part[k] for part in left], found, k) for k, o in enumerate(outputs))
         foreign = mismatch(found.tally, self.beside) if self.subject.reference else None
         ranges = inputs.judged_ranges(self.subject.program, self.subject.assume)
         evidence = Evidence(
-            "float32", found.inputs, found.inputs >= EVERY, found.lost, 0, tuple(outputs), foreign, ranges
+            "float32", found.inputs, found.inputs >= EVERY, found.lost, 0, tuple(joined), foreign, ranges
         )
-        return self.finished(evidence, torch.float32, points, given)
+        return self.finished(evidence, torch.float32, some, given)
 
     def at_scalars(self, dtype: torch.dtype) -> list[Sample]:
         """What is found on a small sample at other values of the parameters."""
@@ -126,14 +131,14 @@ class Judge:
             found.append(_brief(len(points[0]), outputs, chosen))
         return found
 
-    def results(self, points: Points) -> tuple[list[Tensor], list[Tensor]]:
+    def results(self, points: Points) -> Results:
         """Value and slopes at some points, ours and eager's, on the host."""
         there = tuple(t.to(self.device) for t in points)
         functions = [self.subject.given, *([self.subject.eager] if self.subject.eager else [])]
         columns = [[t.cpu() for t in value_and_slopes(function, there)] for function in functions]
         return columns[0], columns[1] if len(columns) > 1 else []
 
-    def in_vectors(self, points: Points) -> tuple[list[Tensor], list[Tensor]]:
+    def in_vectors(self, points: Points) -> Results:
         """The same as a sweep sees it: on the CPU eager may compute otherwise what fills no vector."""
         count = len(points[0])
         filled = tuple(torch.cat([t, t[-1:].expand(-count % VECTORS)]) for t in points)
@@ -197,31 +202,35 @@ def _brief(count: int, outputs: tuple[Output, ...], chosen: scalars.Chosen = ())
     return Sample(count, tuple(shown), chosen)
 
 
-def _whole(output: Output, left: Output, found: Swept, k: int) -> Output:
-    """A float32 output: worst inputs by enclosures, sums by the screen and of `left`, what it left open."""
+def _whole(output: Output, left: list[Output], found: Swept, k: int) -> Output:
+    """A float32 output.
+
+    Args:
+        output: at the worst inputs, by enclosures.
+        left: at what the screen left open, likewise, whose sums count.
+        found: the sums of all others, by the screen.
+        k: the place of the output.
+    """
     tally = found.tally
 
-    def counted(here: Accuracy, there: Accuracy, who: int) -> Accuracy:
-        return replace(
-            here,
-            misrounded=tally.misrounded[k][who] + there.misrounded,
-            beyond_neighbour=0,  # the screen does not count it
-            overflows=tally.overflows[k][who] + there.overflows,
+    def counted(worst: Accuracy, parts: list[Accuracy], who: int) -> Accuracy:
+        sums = Accuracy(
+            misrounded=tally.misrounded[k][who],
+            overflows=tally.overflows[k][who],
             monotonicity_breaks=tally.falls[who] if k == 0 else 0,
         )
+        whole = reduce(exact.joined, parts, sums)
+        rows = exact.joined(whole, Accuracy(worst.worst)).worst
+        return replace(whole, worst=rows, beyond_neighbour=0)  # the screen does not count it
 
     ends = (-tally.lowest_given[k], tally.highest_given[k], -tally.lowest[k], tally.highest[k])
     inside = torch.tensor(ends[2:], dtype=torch.float64).to(torch.float32).tolist()
-    eager = counted(output.eager, left.eager, 1) if output.eager and left.eager else None
+    eager = [part.eager for part in left if part.eager]
     return replace(
         output,
-        given=counted(output.given, left.given, 0),
-        eager=eager,
+        given=counted(output.given, [part.given for part in left], 0),
+        eager=output.eager and counted(output.eager, eager, 1),
         bits_differ=tally.differing[k],
-        worse_than_eager=tally.further[k] + left.worse_than_eager,
+        worse_than_eager=tally.further[k] + sum(part.worse_than_eager for part in left),
         range=(ends[0], ends[1], inside[0], inside[1]) if k == 0 else None,
     )
-
-
-def _fields(real: Reals) -> tuple[Tensor, ...]:
-    return real.hi, real.lo, real.ulp, real.rounded

@@ -39,7 +39,7 @@ TEMPLATE, SERIES = "screen.cpp.j2", "screen_series.h.j2"
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
              "-std=c++17", "-w")  # fmt: skip
 CUDA_FLAGS = ("-O3", "--fmad=false", "-std=c++17", "-w")
-BUCKETS, ROOM = 512, 2**21
+BUCKETS, ROOM = 512, 2**25
 Pairs = ctypes.c_uint64 * 2
 
 
