@@ -40,7 +40,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Evidence(dtype, 2**16, True, 0, 0, (Output("value", Accuracy()),))
 
     monkeypatch.setattr(Judge, "evidence", evidence)
-    monkeypatch.setattr(campaign, "prepared", lambda judge: None)
+    monkeypatch.setattr(campaign, "prepared", lambda *_: None)
     return seen
 
 
@@ -312,10 +312,15 @@ def test_a_pole_or_a_missing_half_is_no_error(
 def test_audit_knows_inputs_by_their_names(workshop: Workshop, thin: None) -> None:
     more = ["--inputs", "a, b", "--dtype", "float16"]
     status, lines = audited(workshop, "torch.mul", "a * b", *more)
-    assert (status, [line[3:6] for line in lines][1:]) == (
+    assert (status, [line[3:6] for line in lines][1:3]) == (
         0,
         [["gradient", "of", "a"], ["gradient", "of", "b"]],
     )
+    assert [line[3:7] for line in lines][3:] == [
+        ["beyond:", "value", lines[3][5], "ulp,"],
+        ["beyond:", "gradient", "of", "a"],
+        ["beyond:", "gradient", "of", "b"],
+    ]
 
 
 # what is no function of tensors

@@ -125,6 +125,15 @@ def test_one_tensor_is_judged_where_it_is_assumed_to_be(
     assert free.outputs[0].given.ulp > 100
 
 
+def test_a_range_without_a_number_of_the_type_has_no_errors() -> None:
+    found = judge(call("neg", -X), torch.clone, assume={"x": (1e6, 1e7)}).evidence("float16")
+    assert (found.inputs, found.layouts, [output.given.ulp for output in found.outputs]) == (
+        0,
+        0,
+        [0.0, 0.0],
+    )
+
+
 def test_a_special_value_meets_ordinary_ones() -> None:
     def wrong(x: Tensor, y: Tensor) -> Tensor:
         return torch.where(y.isnan(), x, torch.sigmoid(x) * y)

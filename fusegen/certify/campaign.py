@@ -82,7 +82,10 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
     judges = [Judge(subjects[c.spec.name], screens[c.spec.name], device) for c, device in jobs]
     errors: list[FusegenError] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        ready = [pool.submit(prepared, judge) for judge in judges]
+        ready = [
+            pool.submit(prepared, judge, order.dtypes or compiled.spec.dtypes)
+            for (compiled, _), judge in zip(jobs, judges, strict=True)
+        ]
         for (compiled, device), judge, done in zip(jobs, judges, ready, strict=True):
             try:
                 _sound(judge, done.result)
@@ -93,9 +96,9 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
         raise SpecErrors(errors)
 
 
-def prepared(judge: Judge) -> None:
-    """Build what a judge will call, which compilers do side by side."""
-    if judge.unary:  # sweeps are of one
+def prepared(judge: Judge, dtypes: tuple[str, ...]) -> None:
+    """Build what a judge will call for some dtypes, which compilers do side by side."""
+    if judge.unary and "float32" in dtypes:  # only a sweep needs the screen
         judge.screen.library(judge.screen.place(judge.device))
         judge.screen.library("cpu")  # for the guard
     tiny = [torch.zeros(1, device=judge.device) for _ in judge.subject.program.inputs]
@@ -186,6 +189,13 @@ def told(verdict: Verdict) -> Iterator[str]:
             at = " ".join(f"--at {x}" for x in worst.inputs)
             place = f"--device {verdict.device} --dtype {evidence.dtype}"
             yield f"  {output.name} {worst.ulp:.4g} ulp: fusegen certify {verdict.name} {place} {at}"
+    for sample in evidence.scalars:
+        values = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)
+        if any(sentence.startswith(f"with {values}: ") for sentence in evidence.broken):
+            for output in sample.outputs:
+                for worst in output.given.worst:
+                    at = ", ".join(worst.inputs)
+                    yield f"  with {values}: {output.name} {worst.ulp:.4g} ulp at {at}"
 
 
 def _sound(judge: Judge, found: Callable[[], Found]) -> Found:

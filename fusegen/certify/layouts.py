@@ -31,6 +31,8 @@ def check(subject: Subject, device: str, dtype: torch.dtype) -> None:
 def changes(function: Function, device: str, points: tuple[Tensor, ...]) -> int:
     """How many results change where the same inputs come in shorter tensors, or at odd places."""
     size = min(4096, len(points[0]))
+    if size == 0:  # no number of the type lies in the judged range
+        return 0
     spread = torch.arange(size) * (len(points[0]) // size)
     some = tuple(t[spread].to(device) for t in points)
     whole = value_and_slopes(function, some)

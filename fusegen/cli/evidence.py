@@ -14,7 +14,7 @@ from fusegen.errors import counted
 
 if TYPE_CHECKING:
     from fusegen.certify.campaign import Verdict
-    from fusegen.certify.findings import Evidence
+    from fusegen.certify.findings import Evidence, Output
 
 _SAMPLE = click.option(
     "--sample",
@@ -140,11 +140,17 @@ class _Bars:
 
 def _lines(evidence: Evidence) -> Iterable[str]:
     """A line for each output: the largest errors and the number of misrounded results."""
-    inputs = f"all {evidence.inputs:,}" if evidence.every else f"{evidence.inputs:,}"
     if evidence.undecided:
         yield f"{evidence.undecided:,} inputs undecided"
+    inputs = f"all {evidence.inputs:,}" if evidence.every else f"{evidence.inputs:,}"
     for output in evidence.outputs:
-        line = f"{output.name:12} {output.given.ulp:.4g} ulp, {output.given.misrounded:,} misrounded"
-        if output.eager:
-            line += f" (eager {output.eager.ulp:.4g}, {output.eager.misrounded:,})"
-        yield f"{line}, of {inputs}"
+        yield f"{_errors(output)}, of {inputs}"
+    if evidence.beyond:  # of the judged range
+        for output in evidence.beyond.outputs:
+            yield f"beyond: {_errors(output)}, of {evidence.beyond.inputs:,}"
+
+
+def _errors(output: Output) -> str:
+    line = f"{output.name:12} {output.given.ulp:.4g} ulp, {output.given.misrounded:,} misrounded"
+    theirs = output.eager
+    return f"{line} (eager {theirs.ulp:.4g}, {theirs.misrounded:,})" if theirs else line
