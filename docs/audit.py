@@ -19,10 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fusegen.certify.campaign import machine
 from fusegen.certify.findings import Evidence, Output, Subject
+from fusegen.certify.host import machine
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
+from fusegen.certify.stable import stable
 from fusegen.certify.sweep import EVERY
 from fusegen.library import Library
 from fusegen.parse import parse_spec
@@ -49,8 +50,8 @@ FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 INTRODUCTION = """# How accurate PyTorch's activations are
 
-Made by `python docs/audit.py`, which is `fusegen audit` on a list of functions: the largest error in units
-of the last place over all inputs tried, where it is, and how many results are not correctly rounded. 16-bit
+Made by `python docs/audit.py`, which is `fusegen audit` on a list of functions: the largest error in ulp
+over all inputs tried, where it is, and how many results are not correctly rounded. 16-bit
 types are tried whole, float64 on a sample of 82,000; float32 whole unless `--sample` says otherwise.
 """
 HEADS = (
@@ -69,8 +70,8 @@ HEADS = (
 def subject(name: str, function: Callable[[Tensor], Tensor], formula: str) -> Subject:
     """A function to be held against a formula in x."""
     text = f"name: formula\nsummary: An audit.\nformula: {json.dumps(formula)}\n"
-    program = Compilation(parse_spec(text, "formula"), Library(Path("specs"))).compose(False)
-    return Subject(name, program, {}, function)
+    compiled = Compilation(parse_spec(text, "formula"), Library(Path("specs")))
+    return Subject(name, compiled.compose(False), stable(compiled.stable), {}, function)
 
 
 def cells(evidence: Evidence) -> Iterator[str]:
@@ -122,7 +123,7 @@ def main(names: tuple[str, ...], sample: int, device: tuple[str, ...]) -> None:
             for said, dtype in itertools.product((name, f"{name}, compiled"), DTYPES):
                 torch.compiler.reset()
                 one = subject(said, function if said == name else torch.compile(function), formula)
-                screen = screen or Screen(one.program, one.params)
+                screen = screen or Screen(one.stable, one.params)
                 evidence = Judge(one, screen, where).evidence(dtype, sample)
                 print("| " + " | ".join((said, dtype, *cells(evidence))) + " |", flush=True)
         print()

@@ -141,6 +141,11 @@ class Compilation:
         return compose(self.spec, self.library, self.library.names(), eager)
 
     @cached_property
+    def stable(self) -> Program:
+        """A program equal to the declared one over the reals, in which little cancels."""
+        return formed(expanded(self.compose(False)))[0]
+
+    @cached_property
     def derived(self) -> Program:
         """The program of the gradients.
 

@@ -57,7 +57,7 @@ class Fault:
     near: float = 1.0
 
 
-FURTHER = "results are not PyTorch's, and further from the real value"
+FURTHER = "results are not PyTorch's and further from the exact value"
 LAYOUTS = "results change with the length or the place of the tensor"
 RELU6 = "return x < 0 ? M(0) : x > 6 ? M(6) : x;"
 FORWARD, ROUNDED = "return relu6(x + 3.0f) / 6.0f;", "k < n; ++k) out[k] = T(in[k]);"
@@ -91,7 +91,7 @@ FAULTS = (
     Fault("steps taken for a row", "hardsigmoid", "float64", "j * step[k]", "j", LAYOUTS),
     # how near it is to the real value
     Fault("a factor off", "softsign", "bfloat16", SIGN, f"{SIGN} * 0.99f",
-          "results are not next to the correctly rounded one"),
+          "results are neither the correctly rounded value nor its neighbour"),
     Fault("a kink of one of two inputs", "reglu", "float32", "gate <= 0.0f", "gate < 0.0f",
           "gradient of gate errs by"),
 )  # fmt: skip
@@ -124,7 +124,7 @@ def judged(
     vars(compiled)["module"] = text  # so that it is what the spec says
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     found = subject.of_spec(compiled, folder)
-    judge = Judge(found, Screen(found.program, found.params), "cpu")
+    judge = Judge(found, Screen(found.stable, found.params), "cpu")
     return contract.judged(judge.evidence(dtype, 2**24), found.promise, "cpu")  # a run of 2**16
 
 

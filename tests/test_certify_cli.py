@@ -15,7 +15,7 @@ from conftest import Workshop
 from kernels import extensions as extensions
 from torch import Tensor
 
-from fusegen.certify import campaign, inputs, sweep
+from fusegen.certify import campaign, inputs, reference, sweep
 from fusegen.certify.findings import Accuracy, Evidence, Output
 from fusegen.certify.judge import Judge
 
@@ -40,7 +40,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Evidence(dtype, 2**16, True, 0, 0, (Output("value", Accuracy()),))
 
     monkeypatch.setattr(Judge, "evidence", evidence)
-    monkeypatch.setattr(campaign, "prepared", lambda judge: None)
+    monkeypatch.setattr(campaign, "prepared", lambda *_: None)
     return seen
 
 
@@ -92,7 +92,8 @@ def test_certify_tells_what_is_broken_and_how_to_see_it(
     assert result.exit_code == 1
     *told, last = result.stderr.splitlines()
     assert last == "1 promise broken, of 1"
-    assert "naive on cpu in float16: value: 62 results are not next to the correctly rounded one" in told
+    wrong = "value: 62 results are neither the correctly rounded value nor its neighbour"
+    assert f"naive on cpu in float16: {wrong}" in told
     line = next(line for line in told if line.startswith("  value inf ulp: "))
     verb = shlex.split(line.partition(": ")[2])
     assert verb[:-1] == "fusegen certify naive --device cpu --dtype float16 --at".split()
@@ -100,7 +101,7 @@ def test_certify_tells_what_is_broken_and_how_to_see_it(
     shown = workshop.run(*verb[1:])
     assert (shown.exit_code, shown.stdout.splitlines()[0]) == (
         0,
-        "naive cpu float16 value: nan, eager nan, real 0x1.0000000000000p+0, inf ulp",
+        "naive cpu float16 value: nan, eager nan, exact 0x1.0000000000000p+0, inf ulp",
     )
 
 
@@ -193,24 +194,57 @@ def test_a_module_that_is_not_its_specs_is_refused(
     )
 
 
-def test_a_reference_that_is_another_function_is_told_with_two_inputs(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+HARDSIGMOID = "torch.nn.functional.hardsigmoid"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_reference_that_is_another_function_is_told_whatever_the_dtype(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    monkeypatch.setattr(sweep, "runs", lambda count, length: iter([0x3F800000]))  # from 1 on
-    name = "torch.nn.functional.hardsigmoid"
-    workshop.spec("keras", f"formula: clamp(0.2 * x + 0.5, 0, 1)\nreference: {name}\ndtypes: [float32]")
+    monkeypatch.setattr(Judge, "evidence", None)  # nothing else is looked at
+    workshop.spec("keras", f"formula: clamp(0.2 * x + 0.5, 0, 1)\nreference: {HARDSIGMOID}")
     workshop.run("build")
     before = workshop.files()
+    result = workshop.run("certify", "--dtype", dtype, "--device", "cpu")
+    assert result.exit_code == 2
+    start = f"specs/keras.yaml:1:1: {HARDSIGMOID} is not this formula: they differ at "
+    assert result.output.startswith(start)
+    told = r"at (\d+) float64 inputs; the first is (\S+), .*the worst is (\S+),"
+    [(number, first, worst)] = re.findall(told, result.output)
+    assert 20 < int(number) < 300
+    assert -3 <= float(first) <= 3
+    assert abs(float(worst)) <= 3
+    assert workshop.files() == before
+
+
+def test_a_reference_of_several_tensors_that_is_another_function_is_told(workshop: Workshop) -> None:
+    inputs = "inputs: {a: {}, b: {}}\ndtypes: [float16]\nreference: torch.logaddexp\n"
+    workshop.spec("nearly", inputs + "formula: maximum(a, b) + exp(-abs(a - b))")
+    workshop.run("build")
+    result = workshop.run("certify", "--device", "cpu")
+    assert result.exit_code == 2
+    assert "torch.logaddexp is not this formula: they differ at " in result.output
+    assert re.search(r"the first is \(\S+, \S+\), where the formula gives ", result.output)
+
+
+def test_a_reference_that_differs_at_few_inputs_is_found_by_the_sweep(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference, "check", lambda *_: None)
+    monkeypatch.setattr(sweep, "runs", lambda count, length: iter([0x3F800000]))  # from 1 on
+    workshop.spec(
+        "keras", f"formula: clamp(0.2 * x + 0.5, 0, 1)\nreference: {HARDSIGMOID}\ndtypes: [float32]"
+    )
+    workshop.run("build")
     result = workshop.run("certify", "--sample", "16777216", "--device", "cpu")  # a run of 65,536
     assert (result.exit_code, result.output) == (
         2,
-        f"specs/keras.yaml:1:1: {name} is not this formula: they differ at 65,536 float32 inputs; the "
-        f"first is 1, where the formula gives 0.7 and {name} 0.666666687; the worst is 1.00208688, with "
-        "0.700417376 and 0.66701442\n"
+        f"specs/keras.yaml:1:1: {HARDSIGMOID} is not this formula: they differ at 65,536 float32 inputs; "
+        f"the first is 1, where the formula gives 0.7 and {HARDSIGMOID} 0.666666687; the worst is "
+        "1.00208688, with 0.700417376 and 0.66701442\n"
         "    name: keras\n    ^\n"
         "  hint: name the function that the formula is, or leave the reference out\n",
     )
-    assert workshop.files() == before
 
 
 @pytest.mark.parametrize("text", ["one", "0x1p9999", ""])
@@ -278,10 +312,15 @@ def test_a_pole_or_a_missing_half_is_no_error(
 def test_audit_knows_inputs_by_their_names(workshop: Workshop, thin: None) -> None:
     more = ["--inputs", "a, b", "--dtype", "float16"]
     status, lines = audited(workshop, "torch.mul", "a * b", *more)
-    assert (status, [line[3:6] for line in lines][1:]) == (
+    assert (status, [line[3:6] for line in lines][1:3]) == (
         0,
         [["gradient", "of", "a"], ["gradient", "of", "b"]],
     )
+    assert [line[3:7] for line in lines][3:] == [
+        ["beyond:", "value", lines[3][5], "ulp,"],
+        ["beyond:", "gradient", "of", "a"],
+        ["beyond:", "gradient", "of", "b"],
+    ]
 
 
 # what is no function of tensors

@@ -16,8 +16,9 @@ from conftest import ROOT
 from kernels import GENERATED
 from kernels import extensions as extensions
 
-from fusegen.certify import certificate, subject
-from fusegen.certify.certificate import Json, Machine, kernel_digest
+from fusegen.certify import certificate, state, subject
+from fusegen.certify.certificate import Claim, Json, Kernel, Machine
+from fusegen.certify.digest import kernel_digest
 from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
@@ -31,7 +32,7 @@ POINTS = ("0x1.0000000000000p+0", "0x1.4cc0000000000p+0", "0x1.1fc0000000000p+1"
 def judge(name: str) -> Judge:
     """Of a committed module."""
     found = subject.of_spec(compilation(ROOT / "specs" / f"{name}.yaml"), GENERATED)
-    return Judge(found, Screen(found.program, found.params), "cpu")
+    return Judge(found, Screen(found.stable, found.params), "cpu")
 
 
 def again(judge: Judge, part: Json) -> Iterator[tuple[str, float, float]]:
@@ -72,7 +73,8 @@ def synthetic(scale: float = 1.0) -> Json:
     )
     evidence = Evidence(DTYPE, len(POINTS), False, 0, 0, outputs)
     digest = kernel_digest((GENERATED / f"{NAME}.py").read_text(encoding="utf-8"), "cpu")
-    return certificate.with_evidence({}, NAME, "", "cpu", digest, Machine("", "", ""), evidence)
+    kernel = Kernel("cpu", digest, Machine("", "", ""))
+    return certificate.with_evidence({}, Claim(NAME, "", (DTYPE,)), kernel, evidence)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,9 @@ def synthetic(scale: float = 1.0) -> Json:
     ids=lambda path: path.name.partition(".")[0] if path else "synthetic",
 )
 def test_no_worst_input_is_worse(path: Path | None) -> None:
-    known = certificate.read(path) if path else synthetic()
+    known = state.read(path) if path else synthetic()
+    if not known:
+        pytest.skip(f"{path} is of an earlier format, whose errors are counted otherwise")
     module = GENERATED / f"{known['name']}.py"
     part = known.get("cpu")
     if part is None:

@@ -229,7 +229,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gelu", "relu6", "silu", "snake", "tanh_exp"])
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(compilation(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
-    text = Screen(subject.program, subject.params).text
+    text = Screen(subject.stable, subject.params).text
     told = nvcc(tmp_path, name, text, *CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c")
     assert name in SLOW_SINE or set(FRAME.findall(told)) == {("0", "0", "0")}
 

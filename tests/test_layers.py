@@ -38,7 +38,20 @@ DOORS = {
     "torch": {
         *(
             f"certify.{name}"
-            for name in ("campaign", "exact", "findings", "inputs", "judge", "portrait", "screen", "sweep")
+            for name in (
+                *(
+                    "campaign",
+                    "exact",
+                    "findings",
+                    "guard",
+                    "host",
+                    "inputs",
+                    "judge",
+                    "layouts",
+                    "portrait",
+                ),
+                *("reference", "scalars", "screen", "specials", "sweep"),
+            )
         ),
         *(f"bench.{name}" for name in ("clock", "contest", "session", "tuning")),
         "cli.options",

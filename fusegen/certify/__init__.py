@@ -1,13 +1,17 @@
-"""Certification: a function held against the real function and against PyTorch's, on every input it has.
+"""Certification: a function compared with exact values and with PyTorch's, on every input it has.
 
-    inputs        which inputs
-    screen        intervals of doubles for every float32
-    enclosures    as many digits as it takes, for 16-bit types, samples, and what the screen leaves open
-    sweep, exact  functions held against either
-    judge         all of that, for one function on one device
-    contract      what is promised, and what of it is broken
-    certificate   the evidence on disk
-    campaign      many specs, one after the other
+    inputs            which inputs
+    stable, screen    a program in which little cancels, in intervals of doubles, for every float32
+    enclosures        the formula as declared, in ball arithmetic: for samples and what the screen leaves
+    guard             the screen's intervals compared with enclosures
+    reference         the reference compared with the formula
+    sweep, exact      errors of functions against either
+    specials, layouts, scalars    NaN and infinities, other tensors, other parameters
+    judge             all of that, for one function on one device
+    contract          the promises, and which of them are broken
+    digest, certificate, recorded, state    the evidence on disk, and what it is worth
+    host              what the kernels are built by and run on
+    campaign          many specs, one after the other
 
-`findings` and `certificate` need no torch; the others do.
+`findings`, `contract`, `digest`, `certificate`, `recorded` and `state` need no torch; the others do.
 """

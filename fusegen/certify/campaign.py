@@ -1,12 +1,9 @@
-"""Certifying many specs: builds go ahead side by side, certificates are written as they are found."""
+"""Certifies many specs: modules are built side by side, certificates are written as they are found."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
-import re
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,9 +12,10 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from fusegen.certify import certificate, contract, subject
-from fusegen.certify.certificate import Machine
-from fusegen.certify.findings import Evidence
+from fusegen.certify import certificate, contract, guard, host, reference, state, subject
+from fusegen.certify.certificate import Kernel
+from fusegen.certify.digest import kernel_digest
+from fusegen.certify.findings import Evidence, ReferenceMismatch
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
 from fusegen.certify.sweep import EVERY, value_and_slopes
@@ -25,7 +23,6 @@ from fusegen.errors import FusegenError, Misbehaves, NoDevice, OtherFunction, Sp
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.pipeline import Compilation
-from fusegen.printers.notation import notation
 from fusegen.write import apply, changes
 
 Found = TypeVar("Found")
@@ -81,11 +78,14 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
     check_devices(order.devices)
     jobs = [(compiled, device) for compiled in compilations for device in order.devices]
     subjects = {c.spec.name: subject.of_spec(c, order.output) for c in compilations}
-    screens = {name: Screen(s.program, s.params) for name, s in subjects.items()}
+    screens = {name: Screen(s.stable, s.params, s.assume) for name, s in subjects.items()}
     judges = [Judge(subjects[c.spec.name], screens[c.spec.name], device) for c, device in jobs]
     errors: list[FusegenError] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        ready = [pool.submit(prepared, judge) for judge in judges]
+        ready = [
+            pool.submit(prepared, judge, order.dtypes or compiled.spec.dtypes)
+            for (compiled, _), judge in zip(jobs, judges, strict=True)
+        ]
         for (compiled, device), judge, done in zip(jobs, judges, ready, strict=True):
             try:
                 _sound(judge, done.result)
@@ -96,12 +96,12 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
         raise SpecErrors(errors)
 
 
-def prepared(judge: Judge) -> None:
-    """Build what a judge will call, which compilers do side by side."""
-    if len(judge.subject.program.inputs) == 1:  # sweeps are of one
+def prepared(judge: Judge, dtypes: tuple[str, ...]) -> None:
+    """Build what a judge will call for some dtypes, which compilers do side by side."""
+    if judge.unary and "float32" in dtypes:  # only a sweep needs the screen
         judge.screen.library(judge.screen.place(judge.device))
+        judge.screen.library("cpu")  # for the guard
     tiny = [torch.zeros(1, device=judge.device) for _ in judge.subject.program.inputs]
-    judge.screen.library("cpu")
     value_and_slopes(judge.subject.given, tuple(tiny))
 
 
@@ -121,7 +121,7 @@ def judged(judge: Judge, dtype: str, count: int, watch: Watch) -> Evidence:
     Raises:
         Misbehaves: the function does not do as a function of tensors should.
     """
-    wide = dtype == "float32" and len(judge.subject.program.inputs) == 1
+    wide = dtype == "float32" and judge.unary
     watch.begin(f"{judge.subject.name} {judge.device} {dtype}", min(count, EVERY) if wide else 2**16)
     evidence = _sound(judge, lambda: judge.evidence(dtype, count, watch.advance))
     return contract.judged(evidence, judge.subject.promise, judge.device)
@@ -155,7 +155,7 @@ def audit(
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
     compiled = Compilation(parse_spec(text, "formula"), Library(specs))
     looked_at = subject.of_callable(function, compiled)
-    screen = Screen(looked_at.program, looked_at.params)
+    screen = Screen(looked_at.stable, looked_at.params, looked_at.assume)
     for device in order.devices:
         for dtype in order.dtypes:
             judge = Judge(looked_at, screen, device)
@@ -163,7 +163,7 @@ def audit(
 
 
 def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple[float, ...]) -> str:
-    """What specs give at one input, eager beside it, and the real values, as lines of text."""
+    """The results of specs at one input, eager's and the exact values, as lines of text."""
     check_devices(order.devices)
     lines = []
     for compiled in compilations:
@@ -172,9 +172,9 @@ def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple
             continue
         for device in order.devices:
             for dtype in order.dtypes or compiled.spec.dtypes:
-                judge = Judge(one, Screen(one.program, one.params), device)
+                judge = Judge(one, Screen(one.stable, one.params, one.assume), device)
                 for name, given, eager, real, ulp in judge.at(inputs, dtype):
-                    found = f"{given}, eager {eager}, real {real}, {ulp:.4g} ulp"
+                    found = f"{given}, eager {eager}, exact {real}, {ulp:.4g} ulp"
                     lines.append(f"{one.name} {device} {dtype} {name}: {found}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -189,6 +189,13 @@ def told(verdict: Verdict) -> Iterator[str]:
             at = " ".join(f"--at {x}" for x in worst.inputs)
             place = f"--device {verdict.device} --dtype {evidence.dtype}"
             yield f"  {output.name} {worst.ulp:.4g} ulp: fusegen certify {verdict.name} {place} {at}"
+    for sample in evidence.scalars:
+        values = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)
+        if any(sentence.startswith(f"with {values}: ") for sentence in evidence.broken):
+            for output in sample.outputs:
+                for worst in output.given.worst:
+                    at = ", ".join(worst.inputs)
+                    yield f"  with {values}: {output.name} {worst.ulp:.4g} ulp at {at}"
 
 
 def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
@@ -199,26 +206,11 @@ def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
     """
     try:
         return found()
+    except guard.WrongScreen:
+        raise
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Misbehaves(Span(judge.subject.name), name=judge.subject.name, why=why) from error
-
-
-def machine(device: str) -> Machine:
-    """What the kernels of a device are built by and run on here."""
-    if device == "cuda":
-        from torch.utils.cpp_extension import CUDA_HOME
-
-        told = subprocess.run([f"{CUDA_HOME}/bin/nvcc", "--version"], capture_output=True, text=True).stdout
-        release = re.search(r"release ([0-9.]+)", told)
-        return Machine(
-            torch.cuda.get_device_name(), torch.__version__, f"nvcc {release[1] if release else ''}"
-        )
-    compiler = os.environ.get("CXX", "c++")
-    told = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-    version = re.search(r"\d+\.\d+(\.\d+)?", told)
-    chip = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    return Machine(chip, torch.__version__, f"{Path(compiler).name} {version[0] if version else ''}")
 
 
 def _certified(
@@ -227,32 +219,35 @@ def _certified(
     """One spec on one device, dtype after dtype."""
     name = compiled.spec.name
     path = certificate.path_of(order.output / f"{name}.py")
-    kernel, made = certificate.kernel_digest(compiled.module, device), machine(device)
+    kernel = Kernel(device, kernel_digest(compiled.module, device), host.machine(device))
+    other = _sound(judge, lambda: reference.check(judge.subject, device))
+    if other is not None:
+        raise _other(compiled, other.dtype, other.mismatch)
     for dtype in compiled.spec.dtypes:
         if order.dtypes and dtype not in order.dtypes:
             continue
-        known = certificate.read(path)
-        if order.resume and certificate.holds(known, device, kernel, made, dtype):
+        known = state.read(path)
+        if order.resume and certificate.holds(known, kernel, dtype):
             continue
         evidence = judged(judge, dtype, order.sample or EVERY, watch)
-        if evidence.alien is not None:
-            raise _other(compiled, evidence)
+        if evidence.mismatch is not None:
+            raise _other(compiled, dtype, evidence.mismatch)
         if order.sample is None:
-            formula = notation(compiled.spec)
-            after = certificate.with_evidence(known, name, formula, device, kernel, made, evidence)
+            after = certificate.with_evidence(known, state.claim(compiled.spec), kernel, evidence)
             for change in changes({path: certificate.text(after)}):
                 apply(change)
         yield Verdict(name, device, evidence)
 
 
-def _other(compiled: Compilation, evidence: Evidence) -> OtherFunction:
-    alien = evidence.alien
-    assert alien is not None
-    (first, real, got), (worst, worst_real, worst_got) = (
-        tuple(f"{float.fromhex(part):.9g}" for part in place) for place in (alien.first, alien.worst)
-    )
+def _other(compiled: Compilation, dtype: str, mismatch: ReferenceMismatch) -> OtherFunction:
+    (first, real, got), (worst, worst_real, worst_got) = map(_in_decimals, (mismatch.first, mismatch.worst))
     return OtherFunction(
-        compiled.spec.span, reference=compiled.spec.reference, count=f"{alien.count:,}",
-        dtype=evidence.dtype, first=first, real=real, got=got, worst=worst, worst_real=worst_real,
-        worst_got=worst_got,
+        compiled.spec.span, reference=compiled.spec.reference, count=f"{mismatch.count:,}", dtype=dtype,
+        first=first, real=real, got=got, worst=worst, worst_real=worst_real, worst_got=worst_got,
     )  # fmt: skip
+
+
+def _in_decimals(place: tuple[str, ...]) -> tuple[str, str, str]:
+    """The inputs, the formula's value and the reference's."""
+    *point, real, got = (f"{float.fromhex(part):.9g}" for part in place)
+    return ", ".join(point) if len(point) == 1 else f"({', '.join(point)})", real, got

@@ -1,26 +1,32 @@
 """The evidence on disk: ``generated/NAME.certificate.json``, one part per device.
 
-A part belongs to the kernel whose text has the digest it names; `state` says whether that is still so. The
-file is stable: no dates, errors to four digits, worst inputs as hexadecimal floats. docs/certificates.md
-tells what each key means. This file needs no torch.
+A part belongs to the module whose text has the digest it names; `state` says what a file is worth. The file
+is stable: no dates, errors to four digits, worst inputs as hexadecimal floats. docs/certificates.md says
+what each key means. This file needs no torch.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fusegen.certify.findings import Accuracy, Alien, Evidence, Output, Special, Worst
+from fusegen.certify.findings import (
+    Accuracy,
+    Evidence,
+    Output,
+    ReferenceMismatch,
+    Sample,
+    Special,
+    Worst,
+    four_digits,
+)
 
-FORMAT = 1
-PARTS = {
-    "cpu": ("CALL_SOURCE", "ARITHMETIC_SOURCE", "CPU_PRELUDE", "CPU_SOURCE"),
-    "cuda": ("CALL_SOURCE", "ARITHMETIC_SOURCE", "CUDA_PRELUDE", "CUDA_SOURCE"),
-}
+FORMAT = 2
+DEVICES = ("cpu", "cuda")
+DTYPES = ("float32", "float16", "bfloat16", "float64")
 Json = dict[str, Any]
 
 
@@ -39,76 +45,59 @@ class Machine:
     compiler: str
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a certificate has to be of.
+
+    Attributes:
+        name, formula: of the spec.
+        dtypes, numerics: of the spec.
+    """
+
+    name: str
+    formula: str
+    dtypes: tuple[str, ...]
+    numerics: str = "accurate"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The kernels of one device: their digest, and what they were built by and run on."""
+
+    device: str
+    digest: str
+    machine: Machine
+
+
 def path_of(module: Path) -> Path:
     """Where the certificate of a module lies."""
     return module.with_suffix(".certificate.json")
 
 
-def kernel_digest(module: str, device: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of a device's kernel, out of the text of a module."""
-    texts = dict(re.findall(r'^([A-Z_]+) = r"""\n(.*?)"""', module, re.MULTILINE | re.DOTALL))
-    return hashlib.sha256("\0".join(texts.get(part, "") for part in PARTS[device]).encode()).hexdigest()[
-        :16
-    ]
-
-
-def read(path: Path) -> Json:
-    """A certificate, or an empty one where there is none or none that can be read."""
-    try:
-        found: Json = json.loads(path.read_text(encoding="utf-8"))
-        for device in PARTS.keys() & found.keys():
-            _state(found[device], found[device]["kernel"])
-        return found if found["format"] == FORMAT else {}
-    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
-        return {}
-
-
-def states(path: Path) -> dict[str, str]:
-    """What a certificate says of each device: ``kept``, ``broken``, or ``stale``, of another kernel.
-
-    Args:
-        path: of the module.
-    """
-    found = read(path_of(path))
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return {
-        device: _state(found[device], kernel_digest(text, device)) for device in PARTS if device in found
-    }
-
-
-def _state(part: Json, kernel: str) -> str:
-    if part["kernel"] != kernel:
-        return "stale"
-    return "broken" if any(evidence["broken"] for evidence in part["dtypes"].values()) else "kept"
-
-
-def holds(certificate: Json, device: str, kernel: str, machine: Machine, dtype: str) -> bool:
-    """Whether a certificate already tells of a dtype, of this very kernel, made and run by the same."""
-    part = certificate.get(device, {})
+def holds(certificate: Json, kernel: Kernel, dtype: str) -> bool:
+    """Whether a certificate already has a dtype of this very kernel, made and run by the same."""
+    part = certificate.get(kernel.device, {})
     return (
-        part.get("kernel") == kernel and part.get("made with") == _made(machine) and dtype in part["dtypes"]
+        part.get("kernel") == kernel.digest
+        and part.get("made with") == _made(kernel.machine)
+        and dtype in part["dtypes"]
     )
 
 
-def with_evidence(
-    certificate: Json,
-    name: str,
-    formula: str,
-    device: str,
-    kernel: str,
-    machine: Machine,
-    evidence: Evidence,
-) -> Json:
+def with_evidence(certificate: Json, claim: Claim, kernel: Kernel, evidence: Evidence) -> Json:
     """A certificate with one dtype's evidence put in; what belongs to another kernel or machine goes."""
-    part = certificate.get(device, {})
-    made = _made(machine)
-    kept = part.get("dtypes", {}) if part.get("kernel") == kernel and part.get("made with") == made else {}
-    dtypes = {**kept, evidence.dtype: shown(evidence)}
-    order = ("float32", "float16", "bfloat16", "float64")
-    new = {"kernel": kernel, "made with": made, "dtypes": {d: dtypes[d] for d in order if d in dtypes}}
-    others = {key: certificate[key] for key in PARTS if key in certificate and key != device}
-    parts = {key: value for key, value in sorted({**others, device: new}.items())}
-    return {"format": FORMAT, "name": name, "formula": formula, **parts}
+    part = certificate.get(kernel.device, {})
+    made = _made(kernel.machine)
+    same = part.get("kernel") == kernel.digest and part.get("made with") == made
+    dtypes = {**(part["dtypes"] if same else {}), evidence.dtype: shown(evidence)}
+    new = {
+        "kernel": kernel.digest,
+        "made with": made,
+        "dtypes": {dtype: dtypes[dtype] for dtype in DTYPES if dtype in dtypes},
+    }
+    parts = {key: certificate[key] for key in DEVICES if key in certificate} | {kernel.device: new}
+    head = {"format": FORMAT, "name": claim.name, "formula": claim.formula}
+    return {**head, **dict(sorted(parts.items()))}
 
 
 def text(certificate: Json) -> str:
@@ -117,14 +106,22 @@ def text(certificate: Json) -> str:
 
 
 def shown(evidence: Evidence) -> Json:
-    """One dtype's evidence as JSON; what is zero or absent is left out, but for the main figures."""
+    """One dtype's evidence as JSON; what is zero or absent is left out, except the main figures."""
     return {
         "inputs": evidence.inputs,
         "every": evidence.every,
+        "promise": evidence.promise,
         "broken": list(evidence.broken),
         **_unless_zero({"undecided": evidence.undecided, "layouts": evidence.layouts}),
-        **{output.name: _output(output) for output in evidence.outputs},
-        **({"alien": _alien(evidence.alien)} if evidence.alien else {}),
+        **(
+            {"ranges": {n: list(map(repr, r)) for n, r in evidence.ranges.items()}}
+            if evidence.ranges
+            else {}
+        ),
+        **_outputs(evidence.outputs),
+        **({"mismatch": _mismatch(evidence.mismatch)} if evidence.mismatch else {}),
+        **({"beyond": _sample(evidence.beyond)} if evidence.beyond else {}),
+        **({"scalars": [_sample(sample) for sample in evidence.scalars]} if evidence.scalars else {}),
     }
 
 
@@ -132,22 +129,32 @@ def _made(machine: Machine) -> dict[str, str]:
     return {"chip": machine.chip, "torch": machine.torch, "compiler": machine.compiler}
 
 
+def _outputs(outputs: tuple[Output, ...]) -> Json:
+    return {output.name: _output(output) for output in outputs}
+
+
+def _sample(sample: Sample) -> Json:
+    values = {name: repr(value) for name, value in sample.scalars}
+    return {**({"values": values} if values else {}), "inputs": sample.inputs, **_outputs(sample.outputs)}
+
+
 def _output(output: Output) -> Json:
     return {
         "given": _accuracy(output.given),
         **({"eager": _accuracy(output.eager)} if output.eager else {}),
-        "differing": output.differing,
-        "further": output.further,
+        "bits_differ": output.bits_differ,
+        "worse_than_eager": output.worse_than_eager,
         **({"range": [repr(end) for end in output.range]} if output.range else {}),
-        **({"specials": {s.input: _special(s) for s in output.specials}} if output.specials else {}),
+        **({"specials": {s.place: _special(s) for s in output.specials}} if output.specials else {}),
     }
 
 
 def _accuracy(found: Accuracy) -> Json:
+    counts = ("beyond_neighbour", "overflows", "monotonicity_breaks")
     return {
         "ulp": _digits(found.ulp),
         "misrounded": found.misrounded,
-        **_unless_zero({"far": found.far, "overflows": found.overflows, "falls": found.falls}),
+        **_unless_zero({key: getattr(found, key) for key in counts}),
         "worst": [_worst(worst) for worst in found.worst],
     }
 
@@ -160,24 +167,25 @@ def _special(special: Special) -> list[str]:
     return [special.given, special.eager, special.real]
 
 
-def _alien(alien: Alien) -> Json:
-    return {"count": alien.count, "first": list(alien.first), "worst": list(alien.worst)}
+def _mismatch(mismatch: ReferenceMismatch) -> Json:
+    return {"count": mismatch.count, "first": list(mismatch.first), "worst": list(mismatch.worst)}
 
 
 def _digits(ulp: float) -> float | str:
-    return "inf" if ulp == float("inf") else float(f"{ulp:.4g}")
+    return "inf" if ulp == float("inf") else four_digits(ulp)
 
 
-def _unless_zero(counts: dict[str, int]) -> dict[str, int]:
+def _unless_zero(counts: Mapping[str, int]) -> dict[str, int]:
     return {key: count for key, count in counts.items() if count}
 
 
 def _written(value: Any, depth: int) -> str:
-    """JSON with a line for each key, and lists in one line unless they hold lists."""
+    """JSON with a line for each key, and lists in one line unless they hold lists or objects."""
     indent, inner = "  " * depth, "  " * (depth + 1)
     if isinstance(value, dict) and value:
-        lines = (f"{inner}{json.dumps(key)}: {_written(item, depth + 1)}" for key, item in value.items())
+        lines = [f"{inner}{json.dumps(key)}: {_written(item, depth + 1)}" for key, item in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    if isinstance(value, list) and any(isinstance(item, list) for item in value):
-        return "[\n" + ",\n".join(f"{inner}{json.dumps(item)}" for item in value) + f"\n{indent}]"
+    if isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
+        items = [_written(item, depth + 1) for item in value]
+        return "[\n" + ",\n".join(f"{inner}{item}" for item in items) + f"\n{indent}]"
     return json.dumps(value)

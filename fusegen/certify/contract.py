@@ -1,13 +1,16 @@
-"""The verdict: which of its promises a kernel breaks, each in a sentence.
+"""The verdict: which promises a kernel breaks, each in a sentence.
 
-One row a promise. They are those of the README's section on numerics:
+One row a promise:
 
-- accurate: in float32 and float64 the largest error is at most 4 units in the last place, and at most the
-  larger of eager's own and 2; in 16-bit types every result is the correctly rounded one or its neighbour,
-  and no more of them are not correctly rounded than of eager's. At an infinity a result is the limit, where
-  there is one: exactly, if that is an integer, else as near as others.
-- arithmetic, and PyTorch's by name: PyTorch's bits, but where its own are further from the real value.
-- eager: PyTorch's bits on CUDA; on the CPU within 4 units of them where something approximates.
+- accurate: in float32 and float64 the largest error over the judged inputs is at most the larger of 4 ulp
+  and eager's own largest error on the same inputs. In 16-bit types every result is the correctly rounded
+  value or its neighbour, and no more results are misrounded than eager has. At an infinity the result is
+  the limit, where there is one: exactly, if that is an integer, else as near as others.
+- arithmetic, and PyTorch's by name: PyTorch's bits, except where its own are further from the exact value.
+- eager: PyTorch's bits on CUDA.
+
+Results at other values of the parameters are judged by the same rules against eager at the same values; in
+16-bit types as many results as eager's may lie beyond the neighbour, such as 0 times what overflows.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dataclasses import replace
 
 from fusegen.certify.findings import Evidence, Output
 
-LIMIT, FLOOR, ROOM = 4.0, 2.0, 1.0005  # of units; ROOM for what the screen leaves undecided of an error
+LIMIT, ROOM = 4.0, 1.0005  # in ulp; ROOM for what the screen leaves undecided of an error
 HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
 DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 
@@ -31,8 +34,18 @@ def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
         promise: ``accurate``, ``arithmetic`` or ``eager``.
         device: ``cpu`` or ``cuda``.
     """
-    broken = [sentence for rule in (*ALWAYS, PROMISES[promise]) for sentence in rule(evidence, device)]
-    return replace(evidence, broken=tuple(broken))
+    broken = [*_sentences(evidence, promise, device)]
+    for sample in evidence.scalars:
+        at = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)
+        there = Evidence(evidence.dtype, sample.inputs, False, 0, 0, sample.outputs)
+        rules = AT_SCALARS.get(promise, promise)
+        broken += [f"with {at}: {sentence}" for sentence in _sentences(there, rules, device)]
+    return replace(evidence, promise=promise, broken=tuple(broken))
+
+
+def _sentences(evidence: Evidence, promise: str, device: str) -> Iterator[str]:
+    for rule in (*ALWAYS, PROMISES[promise]):
+        yield from rule(evidence, device)
 
 
 def _accurate(evidence: Evidence, device: str) -> Iterator[str]:
@@ -43,39 +56,56 @@ def _accurate(evidence: Evidence, device: str) -> Iterator[str]:
 
 def _wide(output: Output) -> Iterator[str]:
     """Of float32 and float64."""
-    ours, eager = output.given.ulp, output.eager.ulp if output.eager else float("inf")
-    allowed = min(LIMIT, max(FLOOR, eager))
+    ours, eager = output.given.ulp, output.eager.ulp if output.eager else 0.0
+    allowed = max(LIMIT, eager)
     if ours > allowed * ROOM:
-        theirs = f", eager by {eager:.4g}" if output.eager else ""
-        yield f"{output.name} errs by {ours:.4g} units in the last place{theirs}; {allowed:.4g} are allowed"
+        theirs = f", eager by {eager:.4g} ulp" if output.eager else ""
+        yield f"{output.name} errs by {ours:.4g} ulp{theirs}; {allowed:.4g} ulp are allowed"
 
 
 def _halves(output: Output) -> Iterator[str]:
     """Of the 16-bit types."""
-    if output.given.far:
-        yield f"{output.name}: {output.given.far} results are not next to the correctly rounded one"
+    if output.given.beyond_neighbour:
+        count = output.given.beyond_neighbour
+        yield f"{output.name}: {count} results are neither the correctly rounded value nor its neighbour"
+    yield from _misrounded(output)
+
+
+def _misrounded(output: Output) -> Iterator[str]:
     if output.eager and output.given.misrounded > output.eager.misrounded:
         theirs = output.eager.misrounded
-        wrong = f"{output.given.misrounded} results are not correctly rounded"
-        yield f"{output.name}: {wrong}, of eager's {theirs}"
+        yield f"{output.name}: {output.given.misrounded} results are misrounded, eager has {theirs}"
+
+
+def _accurate_as_eager(evidence: Evidence, device: str) -> Iterator[str]:
+    """At other values of the parameters, of which there are no special inputs."""
+    for output in evidence.outputs:
+        if evidence.dtype not in HALVES:
+            yield from _wide(output)
+            continue
+        theirs = output.eager.beyond_neighbour if output.eager else 0
+        if output.given.beyond_neighbour > theirs:
+            count = output.given.beyond_neighbour
+            yield f"{output.name}: {count} results are beyond the neighbour, eager has {theirs}"
+        yield from _misrounded(output)
 
 
 def _arithmetic(evidence: Evidence, device: str) -> Iterator[str]:
     for output in evidence.outputs:
-        if output.further:
-            theirs = "results are not PyTorch's, and further from the real value"
-            yield f"{output.name}: {output.further} {theirs}"
+        if output.worse_than_eager:
+            theirs = "results are not PyTorch's and further from the exact value"
+            yield f"{output.name}: {output.worse_than_eager} {theirs}"
 
 
 def _eager(evidence: Evidence, device: str) -> Iterator[str]:
     for output in evidence.outputs:
-        if output.differing and device == "cuda":
-            yield f"{output.name}: {output.differing} results are not eager's to the bit"
+        if output.bits_differ and device == "cuda":
+            yield f"{output.name}: {output.bits_differ} results are not bit-identical to eager's"
 
 
 def _decided(evidence: Evidence, device: str) -> Iterator[str]:
     if evidence.undecided:
-        yield f"{evidence.undecided} inputs could not be decided"
+        yield f"{evidence.undecided} inputs are undecided: more were open than are looked at"
 
 
 def _same_everywhere(evidence: Evidence, device: str) -> Iterator[str]:
@@ -89,7 +119,7 @@ def _in_range(evidence: Evidence, device: str) -> Iterator[str]:
         if output.range is None:
             continue
         low, high, real_low, real_high = output.range
-        limits = {float(special.real) for special in output.specials if "inf" in special.input}
+        limits = {float(s.real) for s in output.specials if "inf" in s.input and not s.of}
         if (low < real_low and real_low in limits) or (high > real_high and real_high in limits):
             ends = f"between {low!r} and {high!r}, the function between {real_low!r} and {real_high!r}"
             yield f"{output.name} is {ends}"
@@ -108,7 +138,7 @@ def _special(evidence: Evidence, device: str) -> Iterator[str]:
             tells = special.input == "nan" or (special.input in ZEROS and special.given in ZEROS)
             if tells and special.given not in (special.eager, special.real):
                 theirs = f"; eager gives {special.eager}" if special.eager else ""
-                yield f"{output.name} at {special.input} is {special.given}, not {special.real}{theirs}"
+                yield f"{output.name} at {special.place} is {special.given}, not {special.real}{theirs}"
 
 
 def _limits(evidence: Evidence, device: str) -> Iterator[str]:
@@ -117,7 +147,7 @@ def _limits(evidence: Evidence, device: str) -> Iterator[str]:
             if special.input not in ("inf", "-inf") or special.real == "nan":
                 continue
             if not _reached(float(special.given), float(special.real), evidence.dtype):
-                yield f"{output.name} at {special.input} is {special.given}, and tends to {special.real}"
+                yield f"{output.name} at {special.place} is {special.given}, and tends to {special.real}"
 
 
 def _reached(given: float, limit: float, dtype: str) -> bool:
@@ -130,8 +160,10 @@ def _reached(given: float, limit: float, dtype: str) -> bool:
 
 
 ALWAYS = (_decided, _same_everywhere, _in_range, _overflow_as_eager, _special)
+AT_SCALARS = {"accurate": "accurate as eager"}
 PROMISES: dict[str, Callable[[Evidence, str], Iterator[str]]] = {
     "accurate": _accurate,
+    "accurate as eager": _accurate_as_eager,
     "arithmetic": _arithmetic,
     "eager": _eager,
 }

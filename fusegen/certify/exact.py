@@ -1,10 +1,12 @@
-"""Results held against real numbers known to a hundred digits' worth of bits, on the host.
+"""Errors of results in ulp of the exact values, which are known to a hundred bits, on the host.
 
-A real number comes as hi + lo, two doubles. All differences below are exact or err by 2**-50 of a unit.
+An exact value comes as hi + lo, two doubles. All differences below are exact or err by 2**-50 ulp.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -13,44 +15,39 @@ from torch import Tensor
 from fusegen.certify.findings import Accuracy, Worst
 from fusegen.certify.inputs import FRACTION_BITS, INTEGERS
 
-MOST_WORST, NEAR_ZERO = 4, 0.25
+MOST_WORST = 4
 EXPONENTS = {torch.float32: 8, torch.float16: 5, torch.bfloat16: 8, torch.float64: 11}
 
 
 @dataclass(frozen=True)
 class Reals:
-    """Real numbers and what their errors are counted in.
+    """Exact values and what errors are counted in.
 
     Attributes:
         hi, lo: float64; their sum is the number. hi is NaN where the function is not defined.
-        unit: float64; the last place of the dtype at the number or, where terms cancel away from zero, at
-            the largest of them.
+        ulp: float64; the unit in the last place of the dtype at the number.
         rounded: the dtype's value nearest to the number, ties to even.
     """
 
     hi: Tensor
     lo: Tensor
-    unit: Tensor
+    ulp: Tensor
     rounded: Tensor
 
 
-def reals(hi: Tensor, lo: Tensor, size: Tensor, inputs: tuple[Tensor, ...], dtype: torch.dtype) -> Reals:
-    """Real numbers with their units and roundings.
+def reals(hi: Tensor, lo: Tensor, dtype: torch.dtype) -> Reals:
+    """Exact values with their ulps and roundings.
 
     Args:
         hi: float64 of n elements.
         lo: likewise, to be added.
-        size: float64; the size of the largest term of the sum that each number is.
-        inputs: the points, of any dtype.
         dtype: of the results to be held against them.
     """
-    away = torch.stack([x.double().abs() for x in inputs]).amax(0) >= NEAR_ZERO
-    counted = torch.where(away, torch.fmax(hi.abs(), size.nan_to_num(0.0, 0.0, 0.0)), hi.abs())
-    return Reals(hi, lo, unit(counted, dtype), _rounded(hi, lo, dtype))
+    return Reals(hi, lo, ulp(hi.abs(), dtype), _rounded(hi, lo, dtype))
 
 
-def unit(size: Tensor, dtype: torch.dtype) -> Tensor:
-    """The last place of a dtype at some magnitudes, as float64; at infinity that of the largest value."""
+def ulp(size: Tensor, dtype: torch.dtype) -> Tensor:
+    """The unit in the last place of a dtype at some magnitudes; at infinity that of the largest value."""
     info = torch.finfo(dtype)
     held = size.nan_to_num(0.0).clamp(info.tiny, info.max)
     _, exponent = torch.frexp(held)
@@ -58,10 +55,10 @@ def unit(size: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def errors(got: Tensor, real: Reals) -> Tensor:
-    """How far results are from the real numbers, in units; infinite where they are NaN wrongly."""
+    """Errors of results in ulp; infinite where they are NaN wrongly."""
     place = _on_scale(got.double(), got.dtype)
     hi = _on_scale(real.hi, got.dtype)
-    error = ((place - hi) - torch.where(hi == real.hi, real.lo, 0.0)).abs() / real.unit
+    error = ((place - hi) - torch.where(hi == real.hi, real.lo, 0.0)).abs() / real.ulp
     error = torch.where(got.isnan(), torch.inf, error)
     undefined = real.hi.isnan()
     return torch.where(undefined, torch.where(got.isfinite(), torch.inf, 0.0), error)
@@ -73,30 +70,63 @@ def overflowing(got: Tensor, real: Reals) -> Tensor:
 
 
 def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
-    """How near results are to real numbers; those that overflow early are counted apart."""
+    """How near results are to exact values; those that overflow early are counted apart."""
     early = overflowing(got, real)
     error = torch.where(early, 0.0, errors(got, real))
     nearest = (got == real.rounded) | (got.isnan() & real.rounded.isnan()) | real.hi.isnan()
     return Accuracy(
         worst=worst(inputs, got, real, error),
         misrounded=int((~nearest & ~early).sum()),
-        far=int(((error > 1) & ~nearest).sum()),
+        beyond_neighbour=int((~nearest & ~early & ~neighbours(got, real.rounded)).sum()),
         overflows=int(early.sum()),
     )
+
+
+def neighbours(a: Tensor, b: Tensor) -> Tensor:
+    """Where two tensors of one dtype have values next to one another, or the same; of NaN nowhere."""
+    p, q = (_in_order(t) for t in (a, b))
+    return ((p == q) | (p == q + 1) | (p + 1 == q)) & ~a.isnan() & ~b.isnan()
+
+
+def _in_order(values: Tensor) -> Tensor:
+    """Integers in the order of the floats, one apart where those are neighbours; both zeros give 0."""
+    bits = values.contiguous().view(INTEGERS[values.dtype])
+    size = (bits & torch.iinfo(bits.dtype).max).long()
+    return torch.where(bits < 0, -size, size)
 
 
 def worst(inputs: tuple[Tensor, ...], got: Tensor, real: Reals, error: Tensor) -> tuple[Worst, ...]:
     """The largest errors, one of each magnitude of the first input."""
     order = torch.argsort(error, descending=True, stable=True)[: 64 * MOST_WORST]
+    rows = (
+        Worst(
+            tuple(float(column[k]).hex() for column in inputs),
+            float(error[k]),
+            float(got[k]).hex(),
+            float(real.hi[k]).hex(),
+        )
+        for k in order.tolist()
+        if error[k] > 0
+    )
+    return distinct(rows)
+
+
+def distinct(rows: Iterable[Worst]) -> tuple[Worst, ...]:
+    """The first few rows, one of each sign and magnitude of the first input."""
     found: dict[tuple[bool, int], Worst] = {}
-    for k in order.tolist():
-        x = float(inputs[0][k])
-        _, exponent = torch.frexp(torch.tensor(abs(x), dtype=torch.float64))
-        key = (x < 0, int(exponent))
-        if error[k] > 0 and key not in found and len(found) < MOST_WORST:
-            points = tuple(float(column[k]).hex() for column in inputs)
-            found[key] = Worst(points, float(error[k]), float(got[k]).hex(), float(real.hi[k]).hex())
+    for row in rows:
+        x = float.fromhex(row.inputs[0])
+        found.setdefault((x < 0, math.frexp(x)[1]), row)
+        if len(found) == MOST_WORST:
+            break
     return tuple(found.values())
+
+
+def joined(a: Accuracy, b: Accuracy) -> Accuracy:
+    """The accuracy at the points of two."""
+    rows = sorted((*a.worst, *b.worst), key=lambda row: -row.ulp)
+    counts = ("misrounded", "beyond_neighbour", "overflows", "monotonicity_breaks")
+    return Accuracy(distinct(rows), **{key: getattr(a, key) + getattr(b, key) for key in counts})
 
 
 def differing(a: Tensor, b: Tensor) -> Tensor:
@@ -115,7 +145,7 @@ def _rounded(hi: Tensor, lo: Tensor, dtype: torch.dtype) -> Tensor:
     """The value of a dtype nearest to hi + lo, ties to even, subnormals and infinities included."""
     if dtype == torch.float64:
         return hi
-    step = unit(hi.abs(), dtype)
+    step = ulp(hi.abs(), dtype)
     scaled, rest = hi.abs() / step, hi.sign() * lo / step  # exact: step is a power of two
     whole = torch.floor(scaled)
     part = scaled - whole

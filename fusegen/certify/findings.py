@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Function = Callable[..., "Tensor"]
+Ranges = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -21,21 +22,27 @@ class Subject:
 
     Attributes:
         name: of the spec, or of the callable.
-        program: the formula over the real numbers; it has one result.
+        program: the formula over the real numbers, as declared; it has one result.
+        stable: a program equal to it over the real numbers, in which little cancels.
         params: the values of its parameters.
         given: the function, of tensors only; differentiable by autograd.
         eager: PyTorch's own, or None where `given` is what is looked at alone.
         promise: what it promises: ``accurate``, ``arithmetic`` or ``eager``; see `contract`.
         reference: PyTorch's function that the spec names, if it names one.
+        assume: the range of each input that has one.
+        with_params: the same subject at other values of its parameters; None where it has none.
     """
 
     name: str
     program: Program
+    stable: Program
     params: dict[str, Fraction]
     given: Function
     eager: Function | None = None
     promise: str = "accurate"
     reference: str = ""
+    assume: Ranges = field(default_factory=dict)
+    with_params: Callable[[dict[str, Fraction]], Subject] | None = None
 
 
 @dataclass(frozen=True)
@@ -44,9 +51,9 @@ class Worst:
 
     Attributes:
         inputs: as hexadecimal floats.
-        ulp: the error in units of the last place.
+        ulp: the error in ulp of the exact value.
         got: what the function gave, as a hexadecimal float.
-        real: the real value, rounded to a double, as a hexadecimal float.
+        real: the exact value, rounded to a double, as a hexadecimal float.
     """
 
     inputs: tuple[str, ...]
@@ -57,36 +64,55 @@ class Worst:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How near one function's results are to the real ones.
+    """How near one function's results are to the exact ones.
 
     Attributes:
         worst: its largest errors, of different magnitudes of inputs, the largest first.
         misrounded: how many results are not correctly rounded.
-        far: how many err by more than a unit, so that they are neither correctly rounded nor next to it.
-        overflows: how many are infinite where the real value is within the type's range.
-        falls: how many steps from one input to the next go down where the function goes up, or up for down.
+        beyond_neighbour: how many are neither correctly rounded nor next to it.
+        overflows: how many are infinite where the exact value is within the type's range.
+        monotonicity_breaks: how many steps from one input to the next go down where the function goes up,
+            or up where it goes down.
     """
 
     worst: tuple[Worst, ...] = ()
     misrounded: int = 0
-    far: int = 0
+    beyond_neighbour: int = 0
     overflows: int = 0
-    falls: int = 0
+    monotonicity_breaks: int = 0
 
     @property
     def ulp(self) -> float:
-        """The largest error in units of the last place."""
-        return self.worst[0].ulp if self.worst else 0.0
+        """The largest error in ulp, to the four digits that are written down."""
+        return four_digits(self.worst[0].ulp) if self.worst else 0.0
+
+
+def four_digits(number: float) -> float:
+    """A number as a certificate has it."""
+    return float(f"{number:.4g}")
 
 
 @dataclass(frozen=True)
 class Special:
-    """What comes of a special input, as Python writes floats: ours, eager's, what the formula tends to."""
+    """The results at a special input, as Python writes floats.
+
+    Attributes:
+        input: the special value; the other inputs, if there are any, are 1.
+        given, eager: ours and eager's.
+        real: the limit of the formula.
+        of: the input that has the value, where the function has several.
+    """
 
     input: str
     given: str
     eager: str
     real: str
+    of: str = ""
+
+    @property
+    def place(self) -> str:
+        """The special input by name: ``nan``, or ``gate=nan``."""
+        return f"{self.of}={self.input}" if self.of else self.input
 
 
 @dataclass(frozen=True)
@@ -96,23 +122,23 @@ class Output:
     Attributes:
         name: ``value`` or ``gradient of NAME``.
         given, eager: how accurate either is.
-        differing: how many results have other bits than eager's; NaN equals NaN.
-        further: how many of those are further from the real value than eager's.
+        bits_differ: how many results have other bits than eager's; NaN equals NaN.
+        worse_than_eager: how many of those are further from the exact value than eager's.
         range: the least and the largest result, then those of the real function, rounded outwards.
-        specials: results at infinities, zeros and NaN; only of functions of one input.
+        specials: results at infinities, zeros and NaN.
     """
 
     name: str
     given: Accuracy
     eager: Accuracy | None = None
-    differing: int = 0
-    further: int = 0
+    bits_differ: int = 0
+    worse_than_eager: int = 0
     range: tuple[float, float, float, float] | None = None
     specials: tuple[Special, ...] = ()
 
 
 @dataclass(frozen=True)
-class Alien:
+class ReferenceMismatch:
     """How a reference differs from the formula: too much for any rounding.
 
     Attributes:
@@ -121,8 +147,23 @@ class Alien:
     """
 
     count: int
-    first: tuple[str, str, str]
-    worst: tuple[str, str, str]
+    first: tuple[str, ...]
+    worst: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was found on a sample beside the judged inputs.
+
+    Attributes:
+        inputs: how many were tried.
+        outputs: the value first, then the gradients.
+        scalars: the values of the parameters, where they are not the defaults.
+    """
+
+    inputs: int
+    outputs: tuple[Output, ...]
+    scalars: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,12 +172,17 @@ class Evidence:
 
     Attributes:
         dtype: its name in torch.
-        inputs: how many were tried.
+        inputs: how many were judged.
         every: whether those are all there are.
-        undecided: how many neither the screen nor an enclosure decided.
+        undecided: how many inputs were open after the screen and not looked at.
         layouts: how many results changed with the length or the place of the tensor.
         outputs: the value first, then the gradients.
-        alien: where the reference is not the formula.
+        mismatch: where the reference is not the formula.
+        ranges: the range of each input that was judged, where it is not the whole type.
+        beyond: what was found beyond those ranges, which is reported and not judged.
+        scalars: what was found at other values of the parameters.
+        promise: what the kernels promise; see `contract`.
+        broken: a sentence for each promise that is broken.
     """
 
     dtype: str
@@ -145,5 +191,9 @@ class Evidence:
     undecided: int
     layouts: int
     outputs: tuple[Output, ...]
-    alien: Alien | None = None
-    broken: tuple[str, ...] = field(default=())
+    mismatch: ReferenceMismatch | None = None
+    ranges: Ranges = field(default_factory=dict)
+    beyond: Sample | None = None
+    scalars: tuple[Sample, ...] = ()
+    promise: str = "accurate"
+    broken: tuple[str, ...] = ()

@@ -1,18 +1,22 @@
 """The inputs that a function is tried on: all of them where that can be, else a stated sample.
 
 A sample is stratified: as many random bits of each sign and exponent, ordinary numbers, and every place
-where a formula may have a kink, with its neighbours. It is the same each time.
+where a formula may have a kink, with its neighbours. Of several tensors the columns are shuffled
+independently; kinks and specials of two meet on a grid, and some points have two inputs equal or opposite.
+It is the same each time.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import torch
 from torch import Tensor
 
+from fusegen.certify.findings import Ranges
 from fusegen.term import Apply, Number, Program, walk
 
 INTEGERS = {
@@ -23,6 +27,7 @@ INTEGERS = {
 }
 FRACTION_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7, torch.float64: 52}
 EACH, ORDINARY, NEIGHBOURS, MOST_KINKS = 16, 2**14, 3, 400
+MODERATE, ON_GRIDS, TIED = 1e4, 2**14, 2**9
 SPECIALS = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0)
 
 
@@ -36,25 +41,43 @@ def specials(dtype: torch.dtype) -> Tensor:
     return torch.tensor(SPECIALS, dtype=dtype)
 
 
-def sample(program: Program, params: dict[str, Fraction], dtype: torch.dtype) -> tuple[Tensor, ...]:
+def sample(program: Program, params: Mapping[str, Fraction], dtype: torch.dtype) -> tuple[Tensor, ...]:
     """A sample of finite inputs, a tensor of one dimension for each of the program's inputs."""
     generator = torch.Generator().manual_seed(20)
     at_kinks = _neighbours(kinks(program, params), dtype)
     columns = []
     for _ in program.inputs:
-        ordinary = (torch.randn(ORDINARY, generator=generator, dtype=torch.float64) * 4).to(dtype)
+        ordinary = (_normal(ORDINARY, generator) * 4).to(dtype)
         columns.append(torch.cat([_stratified(dtype, generator), ordinary]))
     if len(columns) == 1:
         return (_finite(torch.cat([at_kinks, columns[0]])),)
-    size = min(len(column) for column in columns)
-    orders = [torch.randperm(len(column), generator=generator)[:size] for column in columns]
-    mixed = [column[order] for column, order in zip(columns, orders, strict=True)]
-    few = torch.cat([at_kinks[:: max(1, len(at_kinks) // 120)], columns[0][:4]])
-    near = torch.randn(2, ORDINARY, generator=generator, dtype=torch.float64).mul_(3).to(dtype)
-    grid = torch.meshgrid(few, few, indexing="ij")
-    pairs = [torch.cat([a, b.flatten(), c]) for a, b, c in zip(mixed, grid, near, strict=True)]
-    kept = pairs[0].isfinite() & pairs[1].isfinite()
-    return tuple(column[kept] for column in pairs)
+    mixed = [column[torch.randperm(len(column), generator=generator)] for column in columns]
+    near = [(_normal(ORDINARY, generator) * 3).to(dtype) for _ in columns]
+    sizes = [_moderate(ORDINARY, generator).to(dtype) for _ in columns]
+    pairs = list(itertools.combinations(range(len(columns)), 2))
+    few = torch.cat([at_kinks, columns[0][:4]])
+    each = max(4, math.isqrt(ON_GRIDS // len(pairs)))
+    few = few[:: -(-len(few) // each)]
+    parts = [torch.stack(mixed), torch.stack(near), torch.stack(sizes)]
+    for pair in pairs:
+        parts += [_on_grid(pair, few, len(columns), generator), *_tied(pair, torch.stack(near)[:, :TIED])]
+    points = torch.cat(parts, 1)
+    return tuple(points[:, points.isfinite().all(0)])
+
+
+def within(points: tuple[Tensor, ...], ranges: Sequence[tuple[float, float]]) -> Tensor:
+    """Where every input lies in its range."""
+    inside = torch.ones_like(points[0], dtype=torch.bool)
+    for column, (low, high) in zip(points, ranges, strict=True):
+        inside &= (column.double() >= low) & (column.double() <= high)
+    return inside
+
+
+def judged_ranges(program: Program, assume: Ranges) -> dict[str, tuple[float, float]]:
+    """The range of each input that is judged: as assumed; else of several tensors up to 1e4 in size."""
+    if len(program.inputs) == 1:
+        return dict(assume)
+    return {name: assume.get(name, (-MODERATE, MODERATE)) for name in program.inputs}
 
 
 def runs(count: int, length: int) -> Iterator[int]:
@@ -75,7 +98,7 @@ def runs(count: int, length: int) -> Iterator[int]:
         yield (k * step + offset) // length * length
 
 
-def kinks(program: Program, params: dict[str, Fraction]) -> list[float]:
+def kinks(program: Program, params: Mapping[str, Fraction]) -> list[float]:
     """Where a formula of these constants may have a kink: they, their sums and their quotients."""
     terms = [*(let.term for let in program.lets), *program.results]
     parts = [part for term in terms for part in walk(term)]
@@ -87,6 +110,26 @@ def kinks(program: Program, params: dict[str, Fraction]) -> list[float]:
     found |= {a + b for a, b in pairs} | {a - b for a, b in pairs} | {a / b for a, b in pairs if b}
     near = sorted(found, key=lambda value: (abs(value), value))[:MOST_KINKS]
     return sorted({float(sign * value) for value in near for sign in (1, -1) if abs(value) < 2**900})
+
+
+def _on_grid(pair: tuple[int, int], few: Tensor, columns: int, generator: torch.Generator) -> Tensor:
+    """Every two of a few values for a pair of inputs; the others are drawn from them."""
+    found = few[torch.randint(len(few), (columns, len(few) ** 2), generator=generator)]
+    for k, values in zip(pair, torch.meshgrid(few, few, indexing="ij"), strict=True):
+        found[k] = values.flatten()
+    return found
+
+
+def _tied(pair: tuple[int, int], points: Tensor) -> Iterator[Tensor]:
+    """Points of which two inputs are equal, and opposite."""
+    for sign in (1, -1):
+        tied = points.clone()
+        tied[pair[1]] = sign * tied[pair[0]]
+        yield tied
+
+
+def _normal(count: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(count, generator=generator, dtype=torch.float64)
 
 
 def _neighbours(values: list[float], dtype: torch.dtype) -> Tensor:
@@ -107,6 +150,12 @@ def _stratified(dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return torch.cat([positive.view(dtype), -positive.view(dtype)])
     positive = positive.to(INTEGERS[dtype]).view(dtype)
     return torch.cat([positive, -positive])
+
+
+def _moderate(count: int, generator: torch.Generator) -> Tensor:
+    """Numbers of either sign from 2**-20 to 1e4, as many in each octave."""
+    size = 2 ** (torch.rand(count, generator=generator, dtype=torch.float64) * 33.28 - 20)
+    return torch.where(torch.rand(count, generator=generator) < 0.5, -size, size)
 
 
 def _finite(values: Tensor) -> Tensor:

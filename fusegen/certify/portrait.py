@@ -20,7 +20,7 @@ from fusegen.pipeline import Compilation
 
 LOW, HIGH, POINTS = -10.0, 10.0, 2001
 REST = 1.0  # what the inputs after the first are
-LEAST = 2.0**-10  # units: the lowest error that is shown
+LEAST = 2.0**-10  # ulp: the lowest error that is shown
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Portrait:
         outputs: what is drawn: the value, and the gradient of each input.
         x: the points.
         values: the real numbers, by output.
-        ours, eager: errors of each, in units of the last place.
+        ours, eager: errors of each, in ulp.
     """
 
     name: str
@@ -57,11 +57,11 @@ def portrait(compiled: Compilation, output: Path) -> Portrait:
     if "float32" not in compiled.spec.dtypes:
         raise NoPicture(Span(compiled.spec.name), why="it is not made for float32")
     subject = of_spec(compiled, output)
-    judge = Judge(subject, Screen(subject.program, subject.params), "cpu")
+    judge = Judge(subject, Screen(subject.stable, subject.params), "cpu")
     x = torch.linspace(LOW, HIGH, POINTS)
     points = (x, *(torch.full_like(x, REST) for _ in subject.program.inputs[1:]))
     given, eager = judge.results(points)
-    real = judge.reals(points, torch.float32)
+    real = judge.reals(points)
     return Portrait(
         compiled.spec.name,
         ("value", *(f"gradient of {name}" for name in subject.program.inputs)),
@@ -90,9 +90,7 @@ def draw(found: Portrait) -> Figure:
             axes.set_ylabel(name)
         handles, who_is_who = below[0].get_legend_handles_labels()
         figure.legend(handles, who_is_who, loc="outside upper right", ncols=2, markerscale=4)
-        figure.supxlabel(
-            f"{found.name} in float32 on the CPU, and errors in units of the last place", fontsize=9
-        )
+        figure.supxlabel(f"{found.name} in float32 on the CPU, and errors in ulp", fontsize=9)
     return figure
 
 

@@ -2,15 +2,15 @@
 
 The interval of a value holds it for certain: sums, products and quotients are widened where they are not
 exact, by an exact test, and what the math libraries compute by more than they are documented to err. An
-input is decided where its intervals are narrower than 2**-12 of a float's unit, so that its error is known
-that well, and no input with a larger one can hide. All others are listed, and left to `enclosures`, which
-decides them with as many digits as they need. A result so near to a tie that its interval holds the tie
-counts as rounded correctly on either side.
+input is decided where its intervals are narrower than 2**-12 ulp, so that its error is known that well, and
+no input with a larger one can hide. All others are listed, and left to `enclosures`, which decide them with
+as many digits as they need. A result so near to a tie that its interval holds the tie counts as rounded
+correctly on either side.
 
 On the CPU, up to 4096 neighbouring inputs are decided together where Taylor polynomials with intervals for
 coefficients are as narrow (`screen_series.h.j2`); kinks, ties and whatever they leave open goes one by one.
 
-What doubles would lose to cancellation is rewritten (`_rewritten`); sums that cancel elsewhere are listed.
+The program is one in which little cancels (`Subject.stable`); `guard` holds it against the formula.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from fusegen import render
-from fusegen.term import Apply, Name, Number, Program, Term, call
+from fusegen.certify.findings import Ranges
+from fusegen.term import Apply, Name, Number, Program, Term
 
 TEMPLATE, SERIES = "screen.cpp.j2", "screen_series.h.j2"
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
              "-std=c++17", "-w")  # fmt: skip
 CUDA_FLAGS = ("-O3", "--fmad=false", "-std=c++17", "-w")
-BUCKETS, ROOM = 512, 2**20
-ONE = Number(Fraction(1))
+BUCKETS, ROOM = 512, 2**25
 Pairs = ctypes.c_uint64 * 2
 
 
@@ -88,15 +89,24 @@ class Task(ctypes.Structure):
 class Screen:
     """One formula with its parameters fixed; its libraries are built when first needed, and kept."""
 
-    def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
-        """Print the formula."""
-        self.program = program
+    def __init__(
+        self, program: Program, params: Mapping[str, Fraction], assume: Ranges = MappingProxyType({})
+    ) -> None:
+        """Print the formula.
+
+        Args:
+            program: in which little cancels.
+            params: a number for each of its parameters.
+            assume: the ranges of inputs that are judged, where they are not all.
+        """
         lines = [f"const D {name}_ = {_number(value)};" for name, value in params.items()]
         lines += [f"const D {let.name}_ = {_text(let.term)};" for let in program.lets]
         lines += [f"return {_text(program.results[0])};"]
         inputs = [f"{name}_" for name in program.inputs]
         series = render.fill(SERIES, {})
-        self.text = render.fill(TEMPLATE, {"inputs": inputs, "lines": lines, "series": series})
+        low, high = assume.get(program.inputs[0], (-math.inf, math.inf))
+        holes = {"inputs": inputs, "lines": lines, "series": series, "low": _end(low), "high": _end(high)}
+        self.text = render.fill(TEMPLATE, holes)
 
     @cached_property
     def cpu(self) -> ctypes.CDLL:
@@ -131,23 +141,21 @@ class Screen:
         """The library for ``cpu`` or ``cuda``."""
         return self.cuda if place == "cuda" else self.cpu
 
-    def enclose(self, *inputs: Tensor, least_normal: float) -> Tensor:
-        """Ends and sizes of the intervals at some points.
+    def enclose(self, *inputs: Tensor) -> Tensor:
+        """The intervals at some points.
 
         Args:
             inputs: float64 tensors of one dimension and n elements, on the CPU.
-            least_normal: of the dtype that kernels compute in.
 
         Returns:
-            A float64 tensor of shape (1 + inputs, n, 3): lower end, upper end, and the size of the largest
-            term of the sum that the value is, first for the value and then for each derivative.
+            A float64 tensor of shape (1 + inputs, n, 2): lower and upper end, of the value and then of each
+            derivative.
         """
         points = torch.stack([t.double().contiguous() for t in inputs])
-        reals = torch.empty(1 + len(inputs), points.shape[1], 3, dtype=torch.float64)
+        reals = torch.empty(1 + len(inputs), points.shape[1], 2, dtype=torch.float64)
         self.cpu.enclose(
             ctypes.c_void_p(points.data_ptr()),
             ctypes.c_int64(points.shape[1]),
-            ctypes.c_double(least_normal),
             ctypes.c_void_p(reals.data_ptr()),
         )
         return reals
@@ -159,51 +167,52 @@ def _text(term: Term) -> str:
             return _number(value)
         case Name(name):
             return f"{name}_"
-        case Apply():
-            better = _rewritten(term)
-            if better is not None:
-                return _text(better)
-            match term:
-                case Apply("add" | "sub" | "mul" | "div" as op, (a, b)):
-                    return f"({_text(a)} {SYMBOLS[op]} {_text(b)})"
-                case Apply("neg", (a,)):
-                    return f"(-{_text(a)})"
-                case Apply("pow", (base, Number(exponent))) if exponent in POWERS:
-                    return POWERS[exponent].format(_text(base))
-            return f"{term.op}{'' if term.args else '<D>'}({', '.join(map(_text, term.args))})"
+        case Apply("pow", (base, Number(exponent))) if exponent in ROOTS:
+            return ROOTS[exponent].format(_text(base))
+        case Apply("pow", (base, Number(exponent))) if (
+            exponent.denominator == 1 and exponent < MOST_FACTORS
+        ):
+            return _power(_text(base), int(exponent))
+        case Apply(op, args) if op in PATTERNS:
+            return PATTERNS[op].format(*map(_text, args))
+        case Apply(op, args):
+            return f"{op}{'' if args else '<D>'}({', '.join(map(_text, args))})"
     raise AssertionError("compose has replaced every call of a spec")
 
 
-SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-POWERS = {
-    Fraction(2): "square({})",
-    Fraction(3): "cube({})",
-    Fraction(4): "square(square({}))",
-    Fraction(1, 2): "sqrt({})",
-    Fraction(-1): "reciprocal({})",
-    Fraction(-1, 2): "rsqrt({})",
-    Fraction(-2): "reciprocal(square({}))",
+def _power(base: str, exponent: int) -> str:
+    """A power as products, whose sign is known where that of its base is."""
+    if exponent < 0:
+        return f"reciprocal({_power(base, -exponent)})"
+    if exponent == 0:
+        return "constant_of<D>(1)"
+    half = base if exponent < 4 else _power(base, exponent // 2)
+    if exponent == 1:
+        return base
+    return f"square({half})" if exponent % 2 == 0 else f"({_power(base, exponent - 1)} * {base})"
+
+
+PATTERNS = {
+    "add": "({} + {})",
+    "sub": "({} - {})",
+    "mul": "({} * {})",
+    "div": "({} / {})",
+    "neg": "(-{})",
+    # over the real numbers nothing rounds
+    "fma": "({} * {} + {})",
+    "quotient": "({} / {})",
+    "rounded": "{}",
+    "finite_below": "{}",
+    "finite_above": "{}",
+    "by_width": "{1}",
 }
+ROOTS = {Fraction(1, 2): "sqrt({})", Fraction(-1, 2): "rsqrt({})"}
+MOST_FACTORS = 64
 
 
-def _rewritten(term: Apply) -> Term | None:
-    """The same function, in a form in which doubles do not cancel; nothing where there is none."""
-    match term:
-        case Apply("sub", (u, Apply("tanh", (v,)))) if u == v:
-            return Apply("tanhshrink", (u,))
-        case Apply(
-            "div", (u, Apply("add", (Apply("abs", (v,)), Number(Fraction(numerator=1, denominator=1)))))
-        ) if u == v:
-            return Apply("soft_sign", (u,))
-        case Apply("tanh", (Apply("exp", (u,)),)):
-            return Apply("tanh_exp", (u,))
-        case Apply("add", (Number(Fraction(numerator=1, denominator=1)), Apply("tanh", (u,)))) | Apply(
-            "add", (Apply("tanh", (u,)), Number(Fraction(numerator=1, denominator=1)))
-        ):
-            return 2 * call("sigmoid", 2 * u)
-        case Apply("sub", (Number(Fraction(numerator=1, denominator=1)), Apply("tanh", (u,)))):
-            return 2 * call("sigmoid", -2 * u)
-    return None
+def _end(value: float) -> str:
+    """An end of the judged range."""
+    return value.hex() if math.isfinite(value) else "INF" if value > 0 else "-INF"
 
 
 def _number(value: Fraction) -> str:

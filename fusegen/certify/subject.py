@@ -12,6 +12,7 @@ from typing import Any
 from fusegen.aten import ATEN
 from fusegen.built import built
 from fusegen.certify.findings import Function, Subject
+from fusegen.certify.stable import stable
 from fusegen.errors import NoSuchCallable, Span
 from fusegen.pipeline import Compilation
 
@@ -28,25 +29,25 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
     """
     spec = compiled.spec
     module = built(compiled, output)
-    params = {p.name: Fraction(float(p.default)) for p in spec.params}
-    numbers = [float(value) for value in params.values()]
     own: Any = getattr(module, spec.name)
-    named = bool(spec.reference) and spec.reference not in ATEN
-    eager = (
-        _reference(spec.reference, {name: float(v) for name, v in params.items()})
-        if named
-        else module.eager
-    )
-    promise = "eager" if spec.numerics == "eager" else "arithmetic" if compiled.arithmetic else "accurate"
-    return Subject(
-        name=spec.name,
-        program=compiled.compose(False),
-        params=params,
-        given=lambda *tensors: own(*tensors, *numbers),
-        eager=eager if named else lambda *tensors: eager(*tensors, *numbers),
-        promise=promise,
-        reference=spec.reference,
-    )
+    program, screened = compiled.compose(False), stable(compiled.stable)
+
+    def at(params: dict[str, Fraction]) -> Subject:
+        numbers = {name: float(value) for name, value in params.items()}
+        return Subject(
+            name=spec.name,
+            program=program,
+            stable=screened,
+            params=params,
+            given=lambda *tensors: own(*tensors, *numbers.values()),
+            eager=_eager(spec.reference, module, numbers),
+            promise=_promise(compiled),
+            reference=spec.reference,
+            assume={name: (float(i.low), float(i.high)) for name, i in spec.assume},
+            with_params=at if params else None,
+        )
+
+    return at({p.name: Fraction(float(p.default)) for p in spec.params})
 
 
 def of_callable(name: str, compiled: Compilation) -> Subject:
@@ -60,7 +61,21 @@ def of_callable(name: str, compiled: Compilation) -> Subject:
         NoSuchCallable: the name leads to nothing that can be called.
     """
     params = {p.name: Fraction(float(p.default)) for p in compiled.spec.params}
-    return Subject(name, compiled.compose(False), params, _reference(name, {}))
+    program = compiled.compose(False)
+    return Subject(name, program, stable(compiled.stable), params, _reference(name, {}))
+
+
+def _promise(compiled: Compilation) -> str:
+    if compiled.spec.numerics == "eager":
+        return "eager"
+    return "arithmetic" if compiled.arithmetic else "accurate"
+
+
+def _eager(reference: str, module: Any, numbers: dict[str, float]) -> Function:
+    """The reference, or the module's own operations of PyTorch, with the parameters given."""
+    if reference and reference not in ATEN:
+        return _reference(reference, numbers)
+    return lambda *tensors: module.eager(*tensors, *numbers.values())
 
 
 def _reference(name: str, keywords: dict[str, float]) -> Function:

@@ -1,7 +1,7 @@
 """A function of one float32 on all 2**32 inputs: kernels compute in chunks, the screen judges each.
 
-Memory is bounded by the chunk. What the screen leaves open, and the largest errors it saw, go to
-`enclosures` in the end.
+Memory is bounded by the chunk. What the screen leaves open, up to `MOST_OPEN` inputs, and the largest
+errors it saw, go to `enclosures` in the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fusegen.certify.findings import Alien, Function, Subject
+from fusegen.certify.findings import Function, ReferenceMismatch, Subject
 from fusegen.certify.inputs import runs
 from fusegen.certify.screen import BUCKETS, ROOM, Screen, Tally, Task
 
@@ -24,7 +24,7 @@ EVERY = 2**32
 RUNS = 256  # of a sample, at least
 CHUNK = {"cuda": 2**26, "cpu": 2**22}
 SHARE = 2**18  # of a chunk, for one thread of the CPU
-MOST_OPEN = 2**17
+MOST_OPEN = 2**25  # enclosures decide about 100,000 a second on one core
 Progress = Callable[[int], None]
 Columns = list[list[Tensor]]  # value and slope, ours and eager's
 
@@ -36,7 +36,7 @@ class Swept:
     Attributes:
         tally: the sums and the extremes.
         inputs: how many bit patterns were tried.
-        open: inputs that the screen did not decide, as float32; no more than `MOST_OPEN`.
+        open: inputs that the screen did not decide, as float32; no more than `MOST_OPEN`, evenly spread.
         lost: how many more of them there were.
         worst: inputs of the largest errors, as float32.
     """
@@ -91,7 +91,7 @@ def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: P
     judge = _on_cuda if screen.place(device) == "cuda" else _on_cpu
     tallies, opened, done = judge(screen, chunks, chunk, progress)
     tally = _merged(tallies)
-    listed = torch.cat(opened)[:MOST_OPEN] if opened else torch.empty(0, dtype=torch.int32)
+    listed = _spread(torch.cat(opened) if opened else torch.empty(0, dtype=torch.int32))
     return Swept(tally, done, listed.view(torch.float32), int(tally.open) - len(listed), _worst(tally))
 
 
@@ -100,7 +100,7 @@ def run_of(count: int) -> int:
     return 1 << max(0, min(16, (count // RUNS).bit_length() - 1))
 
 
-def alien(tally: Tally, at: Callable[[float], tuple[str, str]]) -> Alien | None:
+def mismatch(tally: Tally, at: Callable[[float], tuple[str, str]]) -> ReferenceMismatch | None:
     """Where the reference is another function, if it is.
 
     Args:
@@ -112,7 +112,13 @@ def alien(tally: Tally, at: Callable[[float], tuple[str, str]]) -> Alien | None:
     order = tally.first_alien
     first = _float(order & 0x7FFFFFFF if order >> 31 else ~order & 0xFFFFFFFF)
     worst = _float(tally.worst_alien & 0xFFFFFFFF)
-    return Alien(tally.alien, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
+    return ReferenceMismatch(tally.alien, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
+
+
+def _spread(opened: Tensor) -> Tensor:
+    """As many of the open inputs as are looked at, in order."""
+    ordered = opened.sort().values
+    return ordered[:: max(1, -(-len(ordered) // MOST_OPEN))]
 
 
 def _on_cuda(
@@ -145,10 +151,10 @@ def _on_cpu(
     library = screen.cpu
 
     def judge(columns: Columns, first: int, start: int) -> tuple[Tally, Tensor]:
-        tally, room = Tally.empty(), torch.empty(2**12, dtype=torch.int32)
+        tally, room = Tally.empty(), torch.empty(SHARE, dtype=torch.int32)
         task = _task(columns, first, min(SHARE, chunk - first), start + first, room)
         library.sweep(ctypes.byref(task), ctypes.byref(tally), None)
-        return tally, room[: min(tally.open, len(room))]
+        return tally, room[: tally.open].clone()
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start, columns in chunks:

@@ -1,4 +1,4 @@
-"""The verbs that hold functions against the real ones."""
+"""The commands that measure the accuracy of functions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fusegen.errors import counted
 
 if TYPE_CHECKING:
     from fusegen.certify.campaign import Verdict
-    from fusegen.certify.findings import Evidence
+    from fusegen.certify.findings import Evidence, Output
 
 _SAMPLE = click.option(
     "--sample",
     type=click.IntRange(min=1),
-    help="A quick look at so many float32 inputs; nothing is written.",
+    help="Try this many float32 inputs; nothing is written.",
 )
 
 
@@ -30,23 +30,24 @@ _SAMPLE = click.option(
 @DTYPE
 @_SAMPLE
 @click.option(
-    "--resume", is_flag=True, help="Leave out what a certificate already says of the same kernel."
+    "--resume", is_flag=True, help="Skip dtypes that a certificate of the same kernel already has."
 )
 @click.option(
     "--at",
     "at",
     multiple=True,
     metavar="X",
-    help="Show one input only, in decimals or as float.hex writes it.",
+    help="Show the error at one input, in decimals or as float.hex writes it; once for each tensor.",
 )
 def certify(
     specs: tuple[str, ...], output: Path, device: str | None, dtypes: tuple[str, ...], sample: int | None,
     resume: bool, at: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Hold modules against the real function and PyTorch, on every input, and write their certificates.
+    """Test modules on every input against exact values and PyTorch, and write their certificates.
 
     A float32 function of one tensor is tried on all 2**32 inputs, 16-bit ones on all 2**16, others on a
-    stratified sample. The certificate lies beside the module, as NAME.certificate.json.
+    stratified sample. Errors are counted in ulp of the exact result. The certificate is written next to the
+    module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
     """
     from fusegen import library, pipeline
     from fusegen.certify import campaign
@@ -82,7 +83,7 @@ def audit(
     dtypes: tuple[str, ...],
     sample: int | None,
 ) -> None:
-    """Hold any callable against a formula on every input: torch.nn.functional.gelu, or your own.
+    """Test any callable on every input against a formula: torch.nn.functional.gelu, or your own.
 
     CALLABLE is a dotted name below a module that can be imported here, and may fix arguments:
     "torch.nn.functional.gelu(approximate='tanh')".
@@ -138,10 +139,18 @@ class _Bars:
 
 
 def _lines(evidence: Evidence) -> Iterable[str]:
-    """A line for each output: the largest errors and how many results are misrounded."""
+    """A line for each output: the largest errors and the number of misrounded results."""
+    if evidence.undecided:
+        yield f"{evidence.undecided:,} inputs undecided"
     inputs = f"all {evidence.inputs:,}" if evidence.every else f"{evidence.inputs:,}"
     for output in evidence.outputs:
-        line = f"{output.name:12} {output.given.ulp:.4g} ulp, {output.given.misrounded:,} misrounded"
-        if output.eager:
-            line += f" (eager {output.eager.ulp:.4g}, {output.eager.misrounded:,})"
-        yield f"{line}, of {inputs}"
+        yield f"{_errors(output)}, of {inputs}"
+    if evidence.beyond:  # of the judged range
+        for output in evidence.beyond.outputs:
+            yield f"beyond: {_errors(output)}, of {evidence.beyond.inputs:,}"
+
+
+def _errors(output: Output) -> str:
+    line = f"{output.name:12} {output.given.ulp:.4g} ulp, {output.given.misrounded:,} misrounded"
+    theirs = output.eager
+    return f"{line} (eager {theirs.ulp:.4g}, {theirs.misrounded:,})" if theirs else line

@@ -54,9 +54,10 @@ def check(output: Path) -> None:
     It also says which certificates are of another kernel than the module's; those are no difference.
     """
     from fusegen import library, pipeline, write
-    from fusegen.certify import certificate
+    from fusegen.certify import state
 
-    texts = pipeline.modules(library.find_all((), SPECS), output)
+    specs = library.find_all((), SPECS)
+    texts = pipeline.modules(specs, output)
     differences = [*write.changes(texts), *write.stale(output, texts)]
     if SCHEMA.exists():
         differences += write.changes({SCHEMA: pipeline.schema_text()})
@@ -70,13 +71,9 @@ def check(output: Path) -> None:
         count = len(differences) + len(foreign)
         click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {remedy}", err=True)
         sys.exit(1)
-    for path in texts:
-        stale = [device for device, state in certificate.states(path).items() if state == "stale"]
-        if stale:
-            remedy = f"run 'python -m fusegen certify {path.stem}'"
-            click.echo(
-                f"{path}: its certificate is of another kernel ({', '.join(stale)}); {remedy}", err=True
-            )
+    for path, claim in zip(texts, map(state.claim, map(library.load, specs)), strict=True):
+        for sentence in state.sentences(path, state.states(path, claim)):
+            click.echo(sentence, err=True)
     click.echo(f"{len(texts)} modules are what their specs say")
 
 
@@ -85,11 +82,14 @@ def check(output: Path) -> None:
 def list_(output: Path) -> None:
     """Show every spec: its formula, dtypes, and what its module and its certificate are worth."""
     from fusegen import library, pipeline
-    from fusegen.certify import certificate
+    from fusegen.certify import state
 
+    specs = library.find_all((), SPECS)
     rows = [
-        (*row, ", ".join(map(" ".join, certificate.states(output / f"{row[0]}.py").items())) or "none")
-        for row in pipeline.states(library.find_all((), SPECS), output)
+        (*row, ", ".join(map(" ".join, state.states(output / f"{row[0]}.py", claim).items())) or "none")
+        for row, claim in zip(
+            pipeline.states(specs, output), map(state.claim, map(library.load, specs)), strict=True
+        )
     ]
     if not sys.stdout.isatty():
         for row in rows:
@@ -128,12 +128,12 @@ def show(spec: str, stage: str) -> None:
 def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
     """Tell how SPEC became its kernels: each step, what it rests on and saves, and what is left."""
     from fusegen import explain, library, pipeline
-    from fusegen.certify import certificate
+    from fusegen.certify import certificate, state
 
     compiled = pipeline.compilation(library.find(spec, SPECS))
     module = output / f"{compiled.spec.name}.py"
-    evidence = certificate.read(certificate.path_of(module))
-    found = explain.explained(compiled, evidence, certificate.states(module))
+    evidence = state.read(certificate.path_of(module))
+    found = explain.explained(compiled, evidence, state.states(module, state.claim(compiled.spec)))
     click.echo(explain.written(found, form), nl=False)
     if picture:
         from fusegen.certify import portrait

@@ -1,0 +1,63 @@
+"""The screen's program held against the formula as declared, before it judges anything."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from fusegen.certify import inputs
+from fusegen.certify.enclosures import Enclosure, Real
+from fusegen.certify.findings import Subject
+from fusegen.certify.screen import Screen
+
+AT_KINKS, ELSEWHERE = 100, 100
+
+
+class WrongScreen(AssertionError):
+    """The intervals of the screen do not hold the formula: an error in fusegen."""
+
+
+def check(subject: Subject, screen: Screen) -> None:
+    """Hold the screen's intervals of value and derivative against enclosures at some 200 inputs.
+
+    Raises:
+        WrongScreen: an interval does not hold the number.
+    """
+    points = _points(subject)
+    formula = Enclosure(subject.program, subject.params)
+    found = screen.enclose(points)
+    for i, x in enumerate(points.tolist()):
+        for name, real, (low, high) in zip(
+            ("value", "derivative"), formula(x), found[:, i].tolist(), strict=True
+        ):
+            if not math.isnan(real.hi) and not holds((low, high), real):
+                where = f"at {x!r} its {name} lies between {low!r} and {high!r}"
+                raise WrongScreen(
+                    f"the stable program of {subject.name} is not its formula: {where}, the formula's is "
+                    f"{real.hi!r}"
+                )
+
+
+def holds(interval: tuple[float, float], real: Real) -> bool:
+    """Whether an interval holds a number, which errs by 2**-100; an infinite one is beyond every double."""
+    low, high = interval
+    if math.isinf(real.hi):
+        return high == math.inf > low if real.hi > 0 else low == -math.inf < high
+    number = Fraction(real.hi) + Fraction(real.lo)
+    slack = abs(number) / 2**100
+    above = low == -math.inf or Fraction(low) <= number + slack
+    return above and (high == math.inf or number - slack <= Fraction(high))
+
+
+def _points(subject: Subject) -> Tensor:
+    """Kinks and their neighbours, and numbers of every size, as float32 has them; in the judged range."""
+    near = torch.tensor(inputs.kinks(subject.program, subject.params), dtype=torch.float64).float()
+    [spread] = inputs.sample(subject.program, subject.params, torch.float32)
+    ordinary = torch.linspace(-20, 20, ELSEWHERE)
+    parts = [near[:: -(-len(near) // AT_KINKS)], spread[:: -(-len(spread) // ELSEWHERE)], ordinary]
+    points = torch.cat(parts)
+    ranges = [subject.assume.get(name, (-math.inf, math.inf)) for name in subject.program.inputs]
+    return points[points.isfinite() & inputs.within((points,), ranges)].double()
