@@ -23,7 +23,6 @@ from fusegen.certify.findings import Evidence, Output, Subject
 from fusegen.certify.host import machine
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
-from fusegen.certify.stable import stable
 from fusegen.certify.sweep import EVERY
 from fusegen.library import Library
 from fusegen.parse import parse_spec
@@ -71,7 +70,7 @@ def subject(name: str, function: Callable[[Tensor], Tensor], formula: str) -> Su
     """A function to be held against a formula in x."""
     text = f"name: formula\nsummary: An audit.\nformula: {json.dumps(formula)}\n"
     compiled = Compilation(parse_spec(text, "formula"), Library(Path("specs")))
-    return Subject(name, compiled.compose(False), stable(compiled.stable), {}, function)
+    return Subject(name, compiled.compose(False), compiled.stable, {}, function)
 
 
 def cells(evidence: Evidence) -> Iterator[str]:

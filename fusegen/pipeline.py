@@ -142,8 +142,10 @@ class Compilation:
 
     @cached_property
     def stable(self) -> Program:
-        """A program equal to the declared one over the reals, in which little cancels."""
-        return formed(expanded(self.compose(False)))[0]
+        """A program equal to the formula over the real numbers, in which little cancels."""
+        if self.spec.numerics == "accurate":
+            return self.improved[0]
+        return formed(stable(constants_folded(self.compose(False)))[0])[0]
 
     @cached_property
     def derived(self) -> Program:

@@ -21,8 +21,8 @@ from fusegen.certify.certificate import shown
 from fusegen.certify.findings import Accuracy, Evidence, Subject
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
-from fusegen.certify.stable import stable
 from fusegen.pipeline import Compilation
+from fusegen.simplify.stable import stable
 from fusegen.term import Name, Program, Term, call
 
 X, Y, Z, A = (Name(name) for name in "xyza")
@@ -45,7 +45,7 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
 def judge(term: Term, given: Callable[..., Tensor], names: str = "x", **more: Any) -> Judge:
     """Of a function of the named tensors, on the CPU."""
     program = Program(tuple(names), tuple(more.get("params", {})), (), (term,))
-    judged = Subject("planted", program, stable(program), **{"params": {}, "given": given, **more})
+    judged = Subject("planted", program, stable(program)[0], **{"params": {}, "given": given, **more})
     return Judge(judged, Screen(judged.stable, judged.params, judged.assume), "cpu")
 
 

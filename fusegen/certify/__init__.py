@@ -1,7 +1,7 @@
 """Certification: a function compared with exact values and with PyTorch's, on every input it has.
 
     inputs            which inputs
-    stable, screen    a program in which little cancels, in intervals of doubles, for every float32
+    screen            a program in which little cancels, in intervals of doubles, for every float32
     enclosures        the formula as declared, in ball arithmetic: for samples and what the screen leaves
     guard             the screen's intervals compared with enclosures
     reference         the reference compared with the formula

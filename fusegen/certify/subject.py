@@ -12,7 +12,6 @@ from typing import Any
 from fusegen.aten import ATEN
 from fusegen.built import built
 from fusegen.certify.findings import Function, Subject
-from fusegen.certify.stable import stable
 from fusegen.errors import NoSuchCallable, Span
 from fusegen.pipeline import Compilation
 
@@ -30,7 +29,7 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
     spec = compiled.spec
     module = built(compiled, output)
     own: Any = getattr(module, spec.name)
-    program, screened = compiled.compose(False), stable(compiled.stable)
+    program, screened = compiled.compose(False), compiled.stable
 
     def at(params: dict[str, Fraction]) -> Subject:
         numbers = {name: float(value) for name, value in params.items()}
@@ -62,7 +61,7 @@ def of_callable(name: str, compiled: Compilation) -> Subject:
     """
     params = {p.name: Fraction(float(p.default)) for p in compiled.spec.params}
     program = compiled.compose(False)
-    return Subject(name, program, stable(compiled.stable), params, _reference(name, {}))
+    return Subject(name, program, compiled.stable, params, _reference(name, {}))
 
 
 def _promise(compiled: Compilation) -> str:

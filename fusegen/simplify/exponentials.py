@@ -135,7 +135,7 @@ def _opposed(factor: Factor, pair: tuple[Exponential, Exponential]) -> Fraction 
 
 
 def tanh_of_softplus(term: Term) -> Term | None:
-    """((1 + e^u)^2 - 1) / ((1 + e^u)^2 + 1), however it is multiplied out, as tanh(softplus(u))."""
+    """((1 + e^u)^2 - 1) / ((1 + e^u)^2 + 1), squares multiplied out or not, as tanh(softplus(u))."""
     if not (isinstance(term, Apply) and term.op in ("mul", "div")):
         return None
     product = product_of(term)

@@ -94,6 +94,10 @@ def _multiple(pattern: Term, term: Term, found: Found) -> Found | None:
     match line.factors:
         case (Factor(Name(name), Fraction(numerator=1, denominator=1)),) if name not in found:
             return {**found, name: multiple(1 / line.coefficient, term)}
+        case (Factor(Name(number)), Factor(Name(name))) if number.endswith("_") and name not in found:
+            whole = product_of(term)
+            own = {number: Number(whole.coefficient), name: multiple(1 / whole.coefficient, term)}
+            return {**found, **own} if whole.coefficient else None
     if set(names(pattern)) <= found.keys():
         return found if key(filled(pattern, found)) == key(term) else None
     for known, rest in _in_product(line, product_of(term), found):

@@ -58,7 +58,7 @@ def improved(program: Program, score: Callable[[Program], Score]) -> Found:
 
 
 def _better(score: Score, than: Score) -> bool:
-    """Whether fewer results lose digits, or all of them half as many; less is within the estimate's error."""
+    """Whether fewer results lose digits, or the largest error halves; less is the estimate's own error."""
     return score[0] < than[0] or (score[0] == than[0] and score[1] < than[1] / 2)
 
 

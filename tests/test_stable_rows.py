@@ -1,0 +1,163 @@
+"""Rows of stable forms: each is proved, is the same function in ball arithmetic, and matches."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from fusegen.certify.enclosures import Enclosure
+from fusegen.errors import Span
+from fusegen.parse.formula import parse_formula
+from fusegen.printers.notation import term as notation
+from fusegen.simplify.constants import constants_folded
+from fusegen.simplify.monomials import key
+from fusegen.simplify.patterns import rewritten
+from fusegen.simplify.rules import Rule, proved
+from fusegen.simplify.search import LOST, improved, shared, written_out
+from fusegen.simplify.splits import SPLITS, Split
+from fusegen.simplify.stable import ALWAYS, OPTIONAL, stable
+from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
+
+X = Name("x")
+ROWS = (*ALWAYS, *OPTIONAL)
+POINTS = (-40.0, -1.5, -0.5, 0.25, 1.0, 3.0, 40.0)
+
+
+def term(formula: str) -> Term:
+    """The term of a formula in x, y and a parameter c; constants as one number each."""
+    found = parse_formula(formula, Span("formula", 1, 1, formula).after, ("x", "y", "c"))
+    return constants_folded(program(found)).results[0]
+
+
+def program(*results: Term, lets: tuple[Let, ...] = ()) -> Program:
+    return Program(("x", "y"), ("c",), lets, results)
+
+
+def same(left: Term, right: Term, points: tuple[float, ...] = POINTS) -> None:
+    """Values and slopes of both are equal wherever they are defined."""
+    pair = [Enclosure(Program(("x",), (), (), (side,)), {}) for side in (left, right)]
+    for x in points:
+        for a, b in zip(*(side(x) for side in pair), strict=True):
+            if not (math.isnan(a.hi) or math.isnan(b.hi)):
+                assert a.hi == pytest.approx(b.hi, rel=2**-50, abs=1e-300), x
+
+
+@pytest.mark.parametrize("rule", ROWS, ids=lambda rule: f"{rule.name}: {notation(rule.left)}")
+def test_a_row_is_proved_and_the_same_function(rule: Rule) -> None:
+    assert proved(rule)
+    given: dict[str, Term] = {"a": X, "b": X * Fraction(-3, 4), "k_": Number(Fraction(3)), "c": X + 1}
+    same(*(substitute(side, given) for side in (rule.left, rule.right)))
+
+
+@pytest.mark.parametrize("rule", ROWS, ids=lambda rule: f"{rule.name}: {notation(rule.left)}")
+def test_a_row_matches_its_own_left_side(rule: Rule) -> None:
+    given: dict[str, Term] = {name: Name(name) for name in names(rule.left)}
+    given["k_"] = Number(Fraction(3))
+    assert rewritten(rule, constants_folded(program(substitute(rule.left, given))).results[0]) is not None
+
+
+FORMS = {  # as authors write them, and what they mean
+    "x * 0.5 * (1 + erf(x / sqrt(2)))": "x * ndtr(x)",
+    "0.5 * (x + x * erf(x * 0.7071067811865475244008443621048490392848359376884740))": "x * ndtr(x)",
+    "x / 2 + x * erf(x / sqrt(2)) / 2": "x * ndtr(x)",
+    "0.5 + 0.5 * tanh(x)": "sigmoid(2 * x)",
+    "tanh(x) + 1": "2 * sigmoid(2 * x)",
+    "y - y * sigmoid(x)": "y * sigmoid(-x)",
+    "sigmoid(x) - 1": "-sigmoid(-x)",
+    "x / (1 + exp(-x))": "x * sigmoid(x)",
+    "x * exp(x) / (exp(x) + 1)": "x * sigmoid(x)",
+    "1 / (1 + exp(-1.702 * x)) * x": "sigmoid(1.702 * x) * x",
+    "(exp(2 * x) - 1) / (exp(2 * x) + 1)": "tanh(x)",
+    "(exp(x) - exp(-x)) / (exp(x) + exp(-x))": "tanh(x)",
+    "2 / (1 + exp(-2 * x)) - 1": "tanh(x)",
+    "1 - 2 / (exp(2 * x) + 1)": "tanh(x)",
+    "log(1 + exp(x))": "softplus(x)",
+    "log(exp(x) + 1) / 3": "softplus(x) / 3",
+    "log(3 + exp(x)) - log(3)": "softplus(x - log(3))",
+    "-log(1 + exp(-x))": "-softplus(-x)",
+    "log(1 - sigmoid(x))": "-softplus(x)",
+    "log(sigmoid(x))": "-softplus(-x)",
+    "sigmoid(x) - square(sigmoid(x))": "sigmoid(x) * sigmoid(-x)",
+    "relu(x) - relu(x - 6)": "where(x > 6, 6, relu(x))",
+    "sqrt(1 + x) - 1": "x / (sqrt(1 + x) + 1)",
+    "exp(x) * exp(-x * x)": "exp(x - x * x)",
+}
+
+
+@pytest.mark.parametrize("formula", FORMS)
+def test_a_formula_is_seen_for_what_its_author_means(formula: str) -> None:
+    found, taken = stable(program(term(formula)))
+    wanted, _ = stable(program(term(FORMS[formula])))
+    assert taken
+    assert key(found.results[0]) == key(wanted.results[0]), notation(found.results[0])
+
+
+def test_mish_is_seen_in_its_exponentials() -> None:
+    found, _ = stable(program(term("x * ((1 + exp(x))**2 - 1) / ((1 + exp(x))**2 + 1)")))
+    assert key(found.results[0]) == key(X * call("tanh_softplus", X))
+
+
+SPLIT = {  # a formula that each split matches
+    "sign in front": "tanh(-2 * x)",
+    "tanh of softplus by exponentials": "((1 + exp(x))**2 - 1) / ((1 + exp(x))**2 + 1)",
+    "log of a sum of exponentials": "log(exp(x) + exp(-x))",
+    "quotient by a sum of exponentials": "1 / (exp(x) + exp(-x))",
+    "slope of a root": "1 / sqrt(1 + x * x) - x * x / (sqrt(1 + x * x) * (1 + x * x))",
+    "difference of relus": "relu(x) - relu(x - 6)",
+    "root plus its argument": "sqrt(x**2 + 4) - x",
+    "root of a large square": "sqrt(x * x + 2)",
+    "log of exp minus one": "log(expm1(x))",
+    "choices by one condition": "where(x > 0, x, 1) + 2 * where(x > 0, 3, x)",
+}
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.name)
+def test_a_split_is_the_same_function(split: Split) -> None:
+    before = term(SPLIT[split.name])
+    after = split.apply(before)
+    assert after is not None
+    same(before, after, (*POINTS, -2e4, 2e4))
+
+
+def test_the_cosh_in_a_logarithm_is_none_next_to_0() -> None:
+    before = term("log((exp(x) + exp(-x)) / 2)")
+    found, _ = stable(program(before))
+    same(before, found.results[0])
+    assert "expm1" in str(found.results[0])
+
+
+@pytest.mark.parametrize(
+    "formula", ["x + 3", "x * (x + 1)", "1 + x * tanh(x)", "relu(x) - relu(y - 6)", "exp(x) - 2"]
+)
+def test_what_no_row_says_stays_as_it_is_written(formula: str) -> None:
+    before = program(term(formula))
+    assert stable(before) == (before, ())
+
+
+def test_the_search_takes_what_lowers_the_estimate_and_stops() -> None:
+    before = program(term("square(x) - square(y)"))
+    asked: list[Program] = []
+
+    def score(tried: Program) -> tuple[int, float]:
+        asked.append(tried)
+        return (0, 1.0) if tried.results[0] != before.results[0] else (3, 2 * LOST)
+
+    found, taken = improved(before, score)
+    assert key(found.results[0]) == key(term("(x - y) * (x + y)"))
+    assert [rewrite.rule for rewrite in taken] == ["difference of squares"]
+    assert improved(before, lambda tried: (3, 2 * LOST)) == (before, ())
+    assert improved(before, lambda tried: (0, 1.0)) == (before, ())
+
+
+def test_steps_are_written_out_and_shared_again() -> None:
+    u = Let("u", call("exp", X))
+    whole = program(Name("u") * Name("u") + Name("u"), lets=(u,))
+    flat = written_out(whole)
+    assert flat is not None
+    assert not flat.lets
+    again = shared(flat)
+    assert [let.term for let in again.lets] == [u.term]
+    large = program(*[Name("u") + 1] * 300, lets=(Let("u", call("exp", X)),))
+    assert written_out(large) is None
