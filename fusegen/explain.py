@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusegen.cost import BUDGETS, ONE_WORD, TABLE, TESTED, weight
@@ -229,7 +229,9 @@ def explained(
     costs = tuple(_costs(compiled))
     known = {device for device in certificate if states.get(device) != "stale"}
     expected = tuple(
-        Expected(shown, dict(zip(KERNELS, errors, strict=True)))
+        Expected(
+            shown, {kernel: _placed(error, compiled) for kernel, error in zip(KERNELS, errors, strict=True)}
+        )
         for device, shown in DEVICES.items()
         if device not in known and (errors := compiled.roundoffs.get(Device(device)))
     )
@@ -248,6 +250,13 @@ def explained(
         expected=expected,
         doubts=tuple(_doubled(compiled)),
         accuracies=tuple(_accuracies(certificate, states)),
+    )
+
+
+def _placed(error: Roundoff, compiled: Compilation) -> Roundoff:
+    """An error at the formula's own inputs."""
+    return replace(
+        error, at={name: error.at[name] for name in compiled.composed.inputs if name in error.at}
     )
 
 
@@ -440,7 +449,8 @@ def _error(errors: tuple[float, ...]) -> str:
 def _foreseen(error: Roundoff) -> str:
     """What is to be expected, and whence, if it is more than is promised."""
     units = f"{error.units:.2g}" if math.isfinite(error.units) else "infinite"
-    place = ", ".join(f"{x:.2g}" for name, x in error.at.items() if name)
+    places = [f"{x:.2g}" if len(error.at) == 1 else f"{name} = {x:.2g}" for name, x in error.at.items()]
+    place = ", ".join(places)
     whence = f" at {place}" + (f", by {error.by}" if error.by else ", too large for a float")
     return units + (whence if error.units > PROMISED else "")
 

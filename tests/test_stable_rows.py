@@ -48,7 +48,7 @@ def same(left: Term, right: Term, points: tuple[float, ...] = POINTS) -> None:
 def test_a_row_is_proved_and_the_same_function(rule: Rule) -> None:
     assert proved(rule)
     given: dict[str, Term] = {"a": X, "b": X * Fraction(-3, 4), "k_": Number(Fraction(3)), "c": X + 1}
-    same(*(substitute(side, given) for side in (rule.left, rule.right)))
+    same(substitute(rule.left, given), substitute(rule.right, given))
 
 
 @pytest.mark.parametrize("rule", ROWS, ids=lambda rule: f"{rule.name}: {notation(rule.left)}")

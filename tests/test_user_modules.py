@@ -1,4 +1,4 @@
-"""Modules of valid formulas compile and run: of functions of scalars, and of rare mixtures of functions."""
+"""Modules of valid formulas compile and run: rare mixtures of functions."""
 
 from __future__ import annotations
 
@@ -12,29 +12,11 @@ from kernels import extensions as extensions
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 ALPHA = {"alpha": 0.5}
-SCALARS = (
-    "x * tanh(alpha)",
-    "x + sigmoid(alpha)",
-    "x + softplus(alpha)",
-    "x + where(alpha > 0, alpha, 2)",
-    "maximum(minimum(alpha, x), sign(alpha))",
-    "x * exp(-alpha)",
-    "x + erf(alpha) * abs(alpha)",
-    "x * clamp(alpha, 0, 1) + relu(alpha)",
-)
 TENSORS = (
     Formula("where(x > 0, x, exp(alpha**3) - 1)", ALPHA),
     Formula("(x / y) * minimum(sign(x), sin(y))", inputs=("x", "y")),
     Formula("x * minimum(sign(x), sin(y))", inputs=("x", "y")),
 )
-
-
-@pytest.mark.parametrize("formula", SCALARS)
-def test_eager_takes_functions_of_scalars(tmp_path: Path, formula: str) -> None:
-    """Second derivatives, integers and subclasses of tensors go through these operations."""
-    x = torch.tensor([0.75, -2.0])
-    value, slope = Elements(Formula(formula, ALPHA), "scalars", tmp_path).eager(x)
-    assert value.shape == slope.shape == x.shape
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
