@@ -132,7 +132,6 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Times one: 1 · step2 is step2.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -153,8 +152,6 @@ __device__ __forceinline__ double add_min_gelu_scale_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · step2 is step2.
-// Times one: grad · 2 · times_ndtr_slope(step2) · 1 is grad · 2 · times_ndtr_slope(step2).
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
@@ -357,7 +354,6 @@ inline M finite_below(M x) {
 }
 
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Times one: 1 · step2 is step2.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float add_min_gelu_scale_forward(float x) {
@@ -377,8 +373,6 @@ inline double add_min_gelu_scale_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · step2 is step2.
-// Times one: grad · 2 · times_ndtr_slope(step2) · 1 is grad · 2 · times_ndtr_slope(step2).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float add_min_gelu_scale_backward(float grad, float x) {

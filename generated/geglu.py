@@ -153,22 +153,19 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = gelu(gate) · up
-// Times one: 1 · gate is gate.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 template <typename M>
 __device__ __forceinline__ M geglu_forward(M gate, M up) {
   const M finite_gate = finite_below(gate);
-  return up * times_ndtr(finite_gate);
+  return times_ndtr(finite_gate) * up;
 }
 
 __device__ __forceinline__ double geglu_forward(double gate, double up) {
   const double finite_gate = finite_below(gate);
-  return up * times_ndtr(finite_gate);
+  return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Times one: 1 · gate is gate.
-// Times one: grad · up · times_ndtr_slope(gate) · 1 is grad · up · times_ndtr_slope(gate).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 template <typename M>
 __device__ __forceinline__ void geglu_backward(M grad, M gate, M up, M* out) {
@@ -364,22 +361,19 @@ inline M finite_above(M x) {
 }
 
 // y = gelu(gate) · up
-// Times one: 1 · gate is gate.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float geglu_forward(float gate, float up) {
   const float finite_gate = finite_below(gate);
-  return up * times_ndtr(finite_gate);
+  return times_ndtr(finite_gate) * up;
 }
 
 inline double geglu_forward(double gate, double up) {
   const double finite_gate = finite_below(gate);
-  return up * times_ndtr(finite_gate);
+  return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Times one: 1 · gate is gate.
-// Times one: grad · up · times_ndtr_slope(gate) · 1 is grad · up · times_ndtr_slope(gate).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline void geglu_backward(float grad, float gate, float up, float* out) {

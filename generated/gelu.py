@@ -132,7 +132,6 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = x · Φ(x)
-// Times one: 1 · x is x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 __device__ __forceinline__ float gelu_forward(float x) {
@@ -146,8 +145,6 @@ __device__ __forceinline__ double gelu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · x is x.
-// Times one: grad · times_ndtr_slope(x) · 1 is grad · times_ndtr_slope(x).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 __device__ __forceinline__ float gelu_backward(float grad, float x) {
@@ -370,7 +367,6 @@ inline M finite_above(M x) {
 }
 
 // y = x · Φ(x)
-// Times one: 1 · x is x.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 // What is so settled need not be as accurate as float's: it takes one word.
@@ -389,8 +385,6 @@ inline float gelu_forward_short(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · x is x.
-// Times one: grad · times_ndtr_slope(x) · 1 is grad · times_ndtr_slope(x).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float gelu_backward(float grad, float x) {

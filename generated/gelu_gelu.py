@@ -134,8 +134,6 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // x = gelu(x),  y = gelu(x)
-// Times one: 1 · x is x.
-// Times one: 1 · after_gelu is after_gelu.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -152,10 +150,6 @@ __device__ __forceinline__ double gelu_gelu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · x is x.
-// Times one: 1 · after_gelu is after_gelu.
-// Times one: grad · times_ndtr_slope(after_gelu) · 1 is grad · times_ndtr_slope(after_gelu).
-// Times one: grad · times_ndtr_slope(after_gelu) · times_ndtr_slope(x) · 1 is grad · times_ndtr_slope(after_gelu) · times_ndtr_slope(x).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -395,8 +389,6 @@ inline M finite_above(M x) {
 }
 
 // x = gelu(x),  y = gelu(x)
-// Times one: 1 · x is x.
-// Times one: 1 · after_gelu is after_gelu.
 // In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float gelu_gelu_forward(float x) {
@@ -411,10 +403,6 @@ inline double gelu_gelu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · x is x.
-// Times one: 1 · after_gelu is after_gelu.
-// Times one: grad · times_ndtr_slope(after_gelu) · 1 is grad · times_ndtr_slope(after_gelu).
-// Times one: grad · times_ndtr_slope(after_gelu) · times_ndtr_slope(x) · 1 is grad · times_ndtr_slope(after_gelu) · times_ndtr_slope(x).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float gelu_gelu_backward(float grad, float x) {

@@ -171,7 +171,6 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
-// Times one: 1 · after_leaky_relu is after_leaky_relu.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -190,8 +189,6 @@ __device__ __forceinline__ double relu_leaky_relu_gelu_sigmoid_forward(double x)
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · after_leaky_relu is after_leaky_relu.
-// Times one: grad · sigmoid_slope(after_gelu) · times_ndtr_slope(after_leaky_relu) · 1 is grad · sigmoid_slope(after_gelu) · times_ndtr_slope(after_leaky_relu).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -443,7 +440,6 @@ inline M finite_above(M x) {
 }
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
-// Times one: 1 · after_leaky_relu is after_leaky_relu.
 // In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float relu_leaky_relu_gelu_sigmoid_forward(float x) {
@@ -461,8 +457,6 @@ inline double relu_leaky_relu_gelu_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · after_leaky_relu is after_leaky_relu.
-// Times one: grad · sigmoid_slope(after_gelu) · times_ndtr_slope(after_leaky_relu) · 1 is grad · sigmoid_slope(after_gelu) · times_ndtr_slope(after_leaky_relu).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {

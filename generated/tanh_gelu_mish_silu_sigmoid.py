@@ -213,7 +213,6 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> times_ndtr_slope(X x) {
 }
 
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
-// Times one: 1 · after_tanh is after_tanh.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -234,8 +233,6 @@ __device__ __forceinline__ double tanh_gelu_mish_silu_sigmoid_forward(double x) 
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · after_tanh is after_tanh.
-// Times one: (grad_after_silu · t2 + grad_after_silu · after_mish · sigmoid_slope(after_mish)) · times_tanh_softplus_slope(after_gelu) · times_ndtr_slope(after_tanh) · 1 is (grad_after_silu · t2 + grad_after_silu · after_mish · sigmoid_slope(after_mish)) · times_tanh_softplus_slope(after_gelu) · times_ndtr_slope(after_tanh).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -243,18 +240,18 @@ __device__ __forceinline__ float tanh_gelu_mish_silu_sigmoid_backward(float grad
   const Wide<float> after_tanh = tanh_of_two(x);
   const float after_gelu = times_ndtr_at_two(after_tanh);
   const Wide<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Wide<float> t2 = sigmoid_of_two(after_mish);
-  const Wide<float> after_silu = after_mish * t2;
-  return grad * sigmoid_slope_of_two(after_silu) * (t2 + after_mish * sigmoid_slope_of_two(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  const Wide<float> t = sigmoid_of_two(after_mish);
+  const Wide<float> after_silu = after_mish * t;
+  return grad * sigmoid_slope_of_two(after_silu) * (t + after_mish * sigmoid_slope_of_two(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 __device__ __forceinline__ double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
   const Wide<double> after_tanh = tanh_of_two(x);
   const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
   const Wide<double> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Wide<double> t2 = sigmoid(after_mish);
-  const Wide<double> after_silu = after_mish * t2;
-  return grad * sigmoid_slope(after_silu) * (t2 + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  const Wide<double> t = sigmoid(after_mish);
+  const Wide<double> after_silu = after_mish * t;
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 struct Forward {
@@ -498,7 +495,6 @@ inline Wide<X> times_ndtr_slope(X x) {
 }
 
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
-// Times one: 1 · after_tanh is after_tanh.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_gelu_mish_silu_sigmoid_forward(float x) {
@@ -518,26 +514,24 @@ inline double tanh_gelu_mish_silu_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · after_tanh is after_tanh.
-// Times one: (grad_after_silu · t2 + grad_after_silu · after_mish · sigmoid_slope(after_mish)) · times_tanh_softplus_slope(after_gelu) · times_ndtr_slope(after_tanh) · 1 is (grad_after_silu · t2 + grad_after_silu · after_mish · sigmoid_slope(after_mish)) · times_tanh_softplus_slope(after_gelu) · times_ndtr_slope(after_tanh).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
   const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
   const Wide<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Wide<float> t2 = sigmoid(after_mish);
-  const Wide<float> after_silu = after_mish * t2;
-  return grad * sigmoid_slope(after_silu) * (t2 + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  const Wide<float> t = sigmoid(after_mish);
+  const Wide<float> after_silu = after_mish * t;
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 inline double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
   const Wide<double> after_tanh = tanh_of_two(x);
   const Wide<double> after_gelu = times_ndtr_of_two(after_tanh);
   const Wide<double> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Wide<double> t2 = sigmoid(after_mish);
-  const Wide<double> after_silu = after_mish * t2;
-  return grad * sigmoid_slope(after_silu) * (t2 + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  const Wide<double> t = sigmoid(after_mish);
+  const Wide<double> after_silu = after_mish * t;
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 struct Forward {

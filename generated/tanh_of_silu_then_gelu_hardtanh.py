@@ -217,7 +217,6 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// Times one: 1 · after_tanh is after_tanh.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -238,8 +237,6 @@ __device__ __forceinline__ double tanh_of_silu_then_gelu_hardtanh_forward(double
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · after_tanh is after_tanh.
-// Times one: grad · times_ndtr_slope(after_tanh) · 1 is grad · times_ndtr_slope(after_tanh).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -534,7 +531,6 @@ inline M finite_above(M x) {
 }
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// Times one: 1 · after_tanh is after_tanh.
 // In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
@@ -554,8 +550,6 @@ inline double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: 1 · after_tanh is after_tanh.
-// Times one: grad · times_ndtr_slope(after_tanh) · 1 is grad · times_ndtr_slope(after_tanh).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
