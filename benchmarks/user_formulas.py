@@ -94,6 +94,7 @@ def subject_of(spec: Path, modules: Path) -> Subject:
     return Subject(
         name=spec.stem,
         program=compiled.compose(False),
+        stable=compiled.stable,
         params=params,
         given=lambda *tensors: own(*tensors, *numbers),
         eager=lambda *tensors: eager(*tensors, *numbers),
@@ -103,8 +104,8 @@ def subject_of(spec: Path, modules: Path) -> Subject:
 def judge_of(spec: Path, modules: Path, device: str) -> Judge:
     """The judge of a module on a device, with its kernels built."""
     subject = subject_of(spec, modules)
-    judge = Judge(subject, Screen(subject.program, subject.params), device)
-    prepared(judge)
+    judge = Judge(subject, Screen(subject.stable, subject.params), device)
+    prepared(judge, ("float32",))
     return judge
 
 

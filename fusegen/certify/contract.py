@@ -135,7 +135,8 @@ def _special(evidence: Evidence, device: str) -> Iterator[str]:
     """NaN stays NaN, or goes where eager lets it go; a zero at a zero has eager's sign."""
     for output in evidence.outputs:
         for special in output.specials:
-            tells = special.input == "nan" or (special.input in ZEROS and special.given in ZEROS)
+            nan = special.input == "nan" and "nan" in (special.given, special.eager or special.real)
+            tells = nan or (special.input in ZEROS and special.given in ZEROS)
             if tells and special.given not in (special.eager, special.real):
                 theirs = f"; eager gives {special.eager}" if special.eager else ""
                 yield f"{output.name} at {special.place} is {special.given}, not {special.real}{theirs}"
