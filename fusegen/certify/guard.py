@@ -1,4 +1,4 @@
-"""The screen's program held against the formula as declared, before it judges anything."""
+"""The comparison of the screen's program with the formula as declared, before it judges anything."""
 
 from __future__ import annotations
 

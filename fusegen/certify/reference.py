@@ -1,4 +1,4 @@
-"""A spec's reference held against its formula, before anything else is judged."""
+"""The comparison of a spec's reference with its formula, before anything else is judged."""
 
 from __future__ import annotations
 
