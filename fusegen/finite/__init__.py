@@ -22,9 +22,23 @@ from fusegen.finite.groups import Group, Groups, mark
 from fusegen.finite.infinite import INFINITE, selected_at_infinity
 from fusegen.finite.tied import named, tied, unnamed
 from fusegen.ops import OPS
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call, needed, rebuild, substitute, unused
+from fusegen.term import (
+    Apply,
+    Let,
+    Name,
+    Number,
+    Program,
+    Term,
+    call,
+    needed,
+    rebuild,
+    substitute,
+    unused,
+    walk,
+)
 
 OWN = "@"  # stands for the name with a group's own clamps
+LARGEST = 1000  # nodes of a term that is written out
 OPERATIONS = {-1.0: ("finite_below", "clamp_min"), 1.0: ("finite_above", "clamp_max")}
 
 
@@ -56,12 +70,18 @@ class _Clamped:
         self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
         self.clamps: dict[Term, str] = {}
         self.common = limits.NONE
-        self.trials = [limits.trial(self.function(group.unit, limits.NONE)) for group in self.groups.found]
+        units = [self.function(group.unit, limits.NONE) for group in self.groups.found]
+        self.needless = not any(
+            math.isnan(f(sign * math.inf, math.inf)[0]) for f in units for sign in limits.SIDES
+        )
+        self.trials = [] if self.needless else [limits.trial(f) for f in units]
         self.common = limits.shared(self.trials)
         self.base = self.clamped(Name(name), self.common)
 
     def program(self) -> Program:
-        """The whole."""
+        """The whole; as it is where no infinity gives NaN."""
+        if self.needless:
+            return self.whole
         parts = {mark(k, n): part for k in range(len(self.trials)) for n, part in enumerate(self.final(k))}
         base = {self.name: self.base}
         lets = [
@@ -132,10 +152,12 @@ class _Clamped:
         return f
 
     def inlined(self, term: Term, lets: Sequence[Let]) -> Term:
-        """A term with the lets written out that the name decides."""
-        for let in reversed(lets):
-            if let.name in self.groups.factored.dependent and let.name != self.name:
-                term = substitute(term, {let.name: let.term})
+        """A term with the lets written out that the name decides; as it is if that would be large."""
+        decided = [let for let in lets if let.name in self.groups.factored.dependent - {self.name}]
+        if _written_out(term, decided) > LARGEST:
+            return term
+        for let in reversed(decided):
+            term = substitute(term, {let.name: let.term})
         return term
 
     def bounded(self, term: Term) -> Term:
@@ -158,6 +180,18 @@ class _Clamped:
                 at = call("eq", variable, INFINITE if sign > 0 else -INFINITE)
                 term = call("where", at, power(group.monomial, reached), term)
         return term
+
+
+def _written_out(term: Term, lets: Sequence[Let]) -> int:
+    """The nodes of a term with some lets written out, which come in their order."""
+    sizes: dict[str, int] = {}
+
+    def size(whole: Term) -> int:
+        return sum(sizes.get(part.name, 1) if isinstance(part, Name) else 1 for part in walk(whole))
+
+    for let in lets:
+        sizes[let.name] = size(let.term)
+    return size(term)
 
 
 def _clamp(term: Term, sign: float, kind: str) -> Term:
