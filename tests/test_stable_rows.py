@@ -77,6 +77,8 @@ FORMS = {  # as authors write them, and what they mean
     "log(exp(x) + 1) / 3": "softplus(x) / 3",
     "log(3 + exp(x)) - log(3)": "softplus(x - log(3))",
     "-log(1 + exp(-x))": "-softplus(-x)",
+    "log((1 + exp(x))**1.5)": "1.5 * softplus(x)",
+    "log((1 + exp(c * x)) / (1 + exp(c * (x - 1))))": "log1p(sigmoid(c * (x - 1)) * expm1(c))",
     "log(1 - sigmoid(x))": "-softplus(x)",
     "log(sigmoid(x))": "-softplus(-x)",
     "sigmoid(x) - square(sigmoid(x))": "sigmoid(x) * sigmoid(-x)",
@@ -102,6 +104,7 @@ def test_mish_is_seen_in_its_exponentials() -> None:
 SPLIT = {  # a formula that each split matches
     "sign in front": "tanh(-2 * x)",
     "tanh of softplus by exponentials": "((1 + exp(x))**2 - 1) / ((1 + exp(x))**2 + 1)",
+    "log of a quotient of one plus exp": "log((1 + exp(x)) * sigmoid(1 - x))",
     "log of a sum of exponentials": "log(exp(x) + exp(-x))",
     "quotient by a sum of exponentials": "1 / (exp(x) + exp(-x))",
     "slope of a root": "1 / sqrt(1 + x * x) - x * x / (sqrt(1 + x * x) * (1 + x * x))",

@@ -17,10 +17,11 @@ from fusegen.simplify.monomials import (
     term_of,
     total,
 )
-from fusegen.simplify.patterns import constant
-from fusegen.term import Apply, Number, Term, call, names
+from fusegen.simplify.patterns import constant, unified
+from fusegen.term import Apply, Name, Number, Term, call, names
 
 HALF, ONCE = Fraction(1, 2), Fraction(1)
+QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,31 @@ def log_of_sum(term: Term) -> Term | None:
                 total(v, call("softplus", apart)),
             )
     return None
+
+
+def log_of_quotient(term: Term) -> Term | None:
+    """log((1 + e^u) sigmoid(-v)), of (1 + e^u) / (1 + e^v), as log1p(sigmoid(v) (e^(u - v) - 1))."""
+    found = unified(QUOTIENT, term, {})
+    if found is None:
+        return None
+    u, v = found["a"], found["b"]
+    return call("log1p", call("sigmoid", v) * call("expm1", _difference(u, v)))
+
+
+def _difference(u: Term, v: Term) -> Term:
+    """The difference of two terms, products of sums multiplied out where less is left then."""
+    apart = sum_of(total(u, negated(v)))
+    multiplied_out = total(*(term_of(part) for product in apart for part in _distributed(product)))
+    return min(total(u, negated(v)), multiplied_out, key=lambda term: len(sum_of(term)))
+
+
+def _distributed(product: Product) -> list[Product]:
+    """A product as the sum that it is when its sums are multiplied out."""
+    parts = [Product(product.coefficient)]
+    for factor in product.factors:
+        by = sum_of(factor.base) if factor.power == 1 else (Product(ONCE, (factor,)),)
+        parts = [a.times(b) for a in parts for b in by]
+    return parts
 
 
 def _log_cosh(u: Term) -> Term:

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusegen.simplify.choices import choices_by_one_condition, difference_of_relus, sign_in_front
-from fusegen.simplify.exponentials import log_of_expm1, log_of_sum, quotient_of_sums, tanh_of_softplus
+from fusegen.simplify.exponentials import (
+    log_of_expm1,
+    log_of_quotient,
+    log_of_sum,
+    quotient_of_sums,
+    tanh_of_softplus,
+)
 from fusegen.simplify.roots import far_root, root_less_argument, slope_of_root
 from fusegen.term import Term
 
@@ -30,6 +36,7 @@ SPLITS = (
     Split("sign in front", sign_in_front, True),
     Split("tanh of softplus by exponentials", tanh_of_softplus, True),
     Split("log of a sum of exponentials", log_of_sum, True),
+    Split("log of a quotient of one plus exp", log_of_quotient, True),
     Split("quotient by a sum of exponentials", quotient_of_sums, True),
     Split("slope of a root", slope_of_root, True),
     Split("difference of relus", difference_of_relus, True),

@@ -56,6 +56,7 @@ ALWAYS = (
     Rule("log of exp", _LOG(_EXP(_A)), _A),
     Rule("log1p of expm1", _LOG1P(_EXPM1(_A)), _A),
     Rule("log of sigmoid", _LOG(_SIGMOID(_A)), -_SOFTPLUS(-_A)),
+    Rule("log of a power of one plus exp", _LOG(call("pow", 1 + _EXP(_A), _B)), _B * _SOFTPLUS(_A)),
     Rule("softplus minus its argument", _SOFTPLUS(_A) - _A, _SOFTPLUS(-_A)),
     # quotients of exponentials
     Rule("logistic quotient", 1 / (1 + _EXP(_A)), _SIGMOID(-_A)),
