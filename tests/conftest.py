@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,26 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return Workshop(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def exact_eager() -> Iterator[None]:
-    """Eager's operations are estimated to err by nothing, so that double takes what float would lose."""
+@contextmanager
+def _exact_eager() -> Iterator[None]:
     exact = Roundoff(0.0, {}, "")
     errors = property(lambda formula: {device: (exact, exact) for device in Device})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Formula, "eager_errors", errors)
+        yield
+
+
+@pytest.fixture(scope="module")
+def exact_eager() -> Iterator[None]:
+    """Eager's operations are estimated to be exact, so that double takes what float would lose."""
+    with _exact_eager():
+        yield
+
+
+@pytest.fixture
+def exact_eager_once() -> Iterator[None]:
+    """The same in one test."""
+    with _exact_eager():
         yield
 
 

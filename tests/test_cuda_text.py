@@ -29,7 +29,7 @@ def _compiler() -> str | None:
 
 
 NVCC = _compiler()
-pytestmark = [pytest.mark.skipif(NVCC is None, reason="needs nvcc"), pytest.mark.usefixtures("exact_eager")]
+pytestmark = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 
 CHIPS = ("80", "90", "100")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
@@ -179,6 +179,7 @@ DOUBLED = {  # chains, and the registers that some of their kernels for floats m
 }
 
 
+@pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize("body", DOUBLED)
 def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
     """What calls of double need keeps some values on the stack."""
@@ -202,6 +203,7 @@ TWO = (
 )
 
 
+@pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize(
     ("dtype", "body"),
     [("float32", ONE), ("float16", ONE), ("bfloat16", ONE), ("float32", TWO), ("bfloat16", TWO)],

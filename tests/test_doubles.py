@@ -140,7 +140,7 @@ def test_a_loop_over_a_function_becomes_vector_instructions(
 ROWS = {
     "gates": "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink, a * x]",
     "tails": "chain: [x * 1.3 + 0.1, gelu, squared_relu, softplus, tanhshrink, a * x]",
-    "sum": "formula: a + x * sigmoid(1.702 * x) + elu(x) - expm1(-x * x)",
+    "sum": "formula: a * x + x * sigmoid(1.702 * x) * tanh(x) * elu(x) - x * expm1(-x * x)",
 }
 
 

@@ -86,6 +86,10 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     shared["by_double"] = looked_up or tested or settled or any(singles.values())
     by_cubics = any(not several.isdisjoint(FITTED) for several in ways.values())
     shared["fitted"] = _part("cubics.h.j2", shared) if by_cubics else ""
+    shared["looked_up_in_double"] = bool(texts.declared) and any(
+        kernel.halves is Halves.LOOKED_UP and kernel.singles[Device.CUDA] is Singles.DOUBLE
+        for kernel in both
+    )
     shared["kept"] = Singles.DECLARED in cuda
     shared["ahead"] = _asks_ahead(both)
     shared["ample"] = texts.ample if by_double else ""
@@ -103,8 +107,9 @@ def sources(spec: Spec, texts: Texts, binding: Binding) -> dict[str, str]:
     on_cpu = dict.fromkeys(parts, "")
     if Singles.CUBICS in ways[Device.CPU]:
         on_cpu["cubics"] = _part("cubics.cpp.j2", shared)
+    on_cuda_in_double = singles[Device.CUDA] and (has_singles or shared["looked_up_in_double"])
     on = {
-        Device.CUDA: shared | on_cuda | {"settled": False, "singles": singles[Device.CUDA] and has_singles},
+        Device.CUDA: shared | on_cuda | {"settled": False, "singles": on_cuda_in_double},
         Device.CPU: shared | on_cpu | {"settled": settled, "singles": singles[Device.CPU]},
     }
     return {
