@@ -299,14 +299,19 @@ class Compilation:
         return found
 
     def enough(self, device: Device, gradient: bool, error: Roundoff) -> bool:
-        """Whether float errs by no more than is promised, or than eager does, or than double would."""
+        """Whether float errs by no more than is promised, or than double would."""
+        return self.kept(device, gradient, error) or not self.in_double(device, gradient) < error.units
+
+    def kept(self, device: Device, gradient: bool, error: Roundoff) -> bool:
+        """Whether an error is within the contract: a few ulp, or what eager is wrong by."""
         if error.units <= TRUSTED[device]:
             return True
         eager = self.formula.eager_errors[device][gradient]
-        if error.units <= eager.units + 2 * ROUNDING and math.isfinite(error.units):
-            return True
-        double = self.roundoff(device, gradient, ranged=False).units * IN_DOUBLE
-        return not double < error.units
+        return error.units <= eager.units + 2 * ROUNDING and math.isfinite(error.units)
+
+    def in_double(self, device: Device, gradient: bool) -> float:
+        """The ulps of a float32 result that double errs by."""
+        return self.roundoff(device, gradient, ranged=False).units * IN_DOUBLE
 
     @cached_property
     def trusted_in_16_bits(self) -> tuple[bool, bool]:
@@ -647,6 +652,16 @@ def compilation(path: Path, binding: Binding = Binding.STABLE) -> Compilation:
 def modules(paths: tuple[Path, ...], output: Path, binding: Binding | None = None) -> dict[Path, str]:
     """The text of every spec's module under the path it belongs to; nothing is written.
 
+    As for `compilations`.
+    """
+    return {path: compiled.module for path, compiled in compilations(paths, output, binding).items()}
+
+
+def compilations(
+    paths: tuple[Path, ...], output: Path, binding: Binding | None = None
+) -> dict[Path, Compilation]:
+    """Every spec's compilation, run to its end, under the path that its module belongs to.
+
     Args:
         paths: the files of the specs.
         output: the folder of the modules.
@@ -655,19 +670,20 @@ def modules(paths: tuple[Path, ...], output: Path, binding: Binding | None = Non
     Raises:
         SpecErrors: every mistake in all of the specs.
     """
-    texts: dict[Path, str] = {}
+    found: dict[Path, Compilation] = {}
     errors: list[FusegenError] = []
     for path in paths:
         try:
             compiled = _compilation(path, output, binding)
-            texts[output / f"{compiled.spec.name}.py"] = compiled.module
+            assert compiled.module
+            found[output / f"{compiled.spec.name}.py"] = compiled
         except SpecErrors as several:
             errors += several.errors
         except FusegenError as error:
             errors.append(error)
     if errors:
         raise SpecErrors(errors)
-    return texts
+    return found
 
 
 def _compilation(path: Path, output: Path, binding: Binding | None) -> Compilation:

@@ -28,13 +28,17 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module
 def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
     """Write the modules of some specs, or of all in specs/ when none is named.
 
+    It prints a sentence for a spec whose results may be less accurate than promised, or slow.
+
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
     """
     from fusegen import library, pipeline, write
+    from fusegen.doubts import doubt
     from fusegen.render import Binding
 
     paths = library.find_all(specs, SPECS)
-    texts = pipeline.modules(paths, output, Binding(binding))
+    compilations = pipeline.compilations(paths, output, Binding(binding))
+    texts = {path: compiled.module for path, compiled in compilations.items()}
     changes = write.changes(texts)
     if not specs:
         changes += write.stale(output, texts)
@@ -44,6 +48,8 @@ def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
     same = len(texts) - sum(change.after is not None for change in changes)
     if same:
         click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
+    for sentence in filter(None, map(doubt, compilations.values())):
+        click.echo(sentence, err=True)
 
 
 @click.command()

@@ -1,0 +1,64 @@
+"""What `build` says of a spec whose kernels may miss the promises: of errors first, then of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from fusegen.ir import Device
+from fusegen.pipeline import Compilation
+from fusegen.render import Singles
+from fusegen.roundoff import Roundoff
+
+KERNELS = ("forward", "the gradient")
+DEVICES = {Device.CPU: "the CPU", Device.CUDA: "CUDA"}
+INACCURATE = "{kernel} on {device} may be {error} at {at} (eager: {eager})"
+SLOW = (
+    "{kernel} on {device} is computed in double, which takes longer than a copy and may take longer than "
+    "eager: in float it would be {error} at {at} (eager: {eager})"
+)
+WAYS_OUT = "narrow the inputs with 'assume', write the formula another way, or set 'numerics: eager'"
+
+
+def doubt(compiled: Compilation) -> str | None:
+    """The sentence that `build` prints of a spec beside its module; none where the promises are kept.
+
+    Of several kernels it names the one with the largest error.
+    """
+    for found in (dict(_inaccurate(compiled)), dict(_slow(compiled))):
+        if found:
+            return f"{compiled.spec.name}: {found[max(found)]}; {WAYS_OUT}"
+    return None
+
+
+def _inaccurate(compiled: Compilation) -> Iterator[tuple[float, str]]:
+    """Kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
+    for device, errors in compiled.roundoffs.items():
+        for gradient, error in enumerate(errors):
+            in_float = compiled.trusted[device][gradient]
+            if in_float and not compiled.kept(device, bool(gradient), error):
+                yield error.units, _said(INACCURATE, compiled, device, gradient, error)
+
+
+def _slow(compiled: Compilation) -> Iterator[tuple[float, str]]:
+    """Kernels whose float32 results are all computed in double."""
+    for device, errors in compiled.roundoffs.items():
+        for gradient, error in enumerate(errors):
+            if compiled.singles[device][gradient] is Singles.DOUBLE:
+                yield error.units, _said(SLOW, compiled, device, gradient, error)
+
+
+def _said(sentence: str, compiled: Compilation, device: Device, gradient: int, error: Roundoff) -> str:
+    eager = compiled.formula.eager_errors[device][gradient].units
+    names = [name for name in compiled.composed.inputs if name in error.at]
+    return sentence.format(
+        kernel=KERNELS[gradient],
+        device=DEVICES[device],
+        error=_wrong(error.units),
+        eager=_wrong(eager),
+        at=", ".join(f"{name} = {error.at[name]:.9g}" for name in names),
+    )
+
+
+def _wrong(units: float) -> str:
+    return f"wrong by {units:.3g} ulp" if math.isfinite(units) else "NaN, infinite or zero"
