@@ -36,6 +36,30 @@ def times(workshop: Workshop) -> dict[str, int]:
     return {path: (workshop.folder / path).stat().st_mtime_ns for path in workshop.files()}
 
 
+DOUBTED = {  # specs with what `build` says of them
+    "params: {alpha: 1.0}\nformula: x / sqrt(1 + alpha * x ** 2)": (
+        "the gradient on the CPU is computed in double, which takes longer than a copy and may take longer "
+        "than eager: in float it would be wrong by 1.15e+25 ulp at x = -1.50633094e+12 (eager: wrong by "
+        "1.15e+25 ulp)"
+    ),
+    "formula: x / (x / 5 + exp(-x / 3))": (
+        "the gradient on the CPU may be NaN, infinite or zero at x = -350.720001 (eager: NaN, infinite or zero)"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", DOUBTED)
+def test_build_says_which_promises_a_spec_may_miss(body: str, workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x * sigmoid(x)")
+    workshop.spec("doubted", body)
+    assert workshop.run("build").stderr == (
+        f"doubted: {DOUBTED[body]}; narrow the inputs with 'assume', write the formula another way, or set "
+        "'numerics: eager'\n"
+    )
+    workshop.spec("doubted", f"{body}\nnumerics: eager")
+    assert workshop.run("build").stderr == ""
+
+
 def test_build_says_what_is_new_then_what_changed_then_nothing(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x + 1")
     assert workshop.run("build").output == "new      generated/gate.py\n"

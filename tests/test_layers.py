@@ -25,7 +25,7 @@ FLOORS = {
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
     **dict.fromkeys(("expected", "library"), LIBRARY),
     "pipeline": PIPELINE,
-    **dict.fromkeys(("built", "explain"), BUILT),
+    **dict.fromkeys(("built", "doubts", "explain"), BUILT),
     **dict.fromkeys(("certify", "bench"), RUNS),
     "cli": CLI,
 }
