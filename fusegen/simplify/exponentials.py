@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 
 from fusegen.simplify.monomials import (
     ONE,
@@ -14,6 +15,7 @@ from fusegen.simplify.monomials import (
     negated,
     product_of,
     sum_of,
+    sum_term,
     term_of,
     total,
 )
@@ -149,6 +151,44 @@ def quotient_of_sums(term: Term) -> Term | None:
             instead = call("exp", negated(v)) * instead
         return term_of(rest.times(product_of(instead)))
     return None
+
+
+def quotient_by_growth(term: Term) -> Term | None:
+    """N / (d + q e^u), divided through by e^u where u is above 0: N e^-u / (d e^-u + q)."""
+    if not (isinstance(term, Apply) and term.op in ("mul", "div", "reciprocal")):
+        return None
+    product = product_of(term)
+    for place, factor in enumerate(product.factors):
+        parts = sum_of(factor.base)
+        exponents = [exponent for part in parts if (exponent := _exponent(part)) is not None]
+        if factor.power >= 0 or len(parts) < 2 or not exponents:
+            continue
+        u = exponents[0]
+        shrunk = product_of(call("exp", negated(u)))
+        below = sum_term(_divided(part, u) for part in parts)
+        power = Product(ONCE, (Factor(below, factor.power),))
+        above = [shrunk] * int(-factor.power) if factor.power.denominator == 1 else None
+        if above is not None:
+            whole = reduce(Product.times, above, product.without(place)).times(power)
+            return _choice(call("gt", _direction(u), 0), term_of(whole), term)
+    return None
+
+
+def _exponent(product: Product) -> Term | None:
+    """The u of q e^u, where u has names."""
+    match product.factors:
+        case (Factor(Apply("exp", (u,)), power),) if names(u):
+            return multiple(power, u)
+    return None
+
+
+def _divided(product: Product, u: Term) -> Product:
+    """A product divided by e^u."""
+    own = _exponent(product)
+    if own is not None:
+        left = total(own, negated(u))
+        return Product(product.coefficient).times(product_of(call("exp", left) if names(left) else ONE))
+    return product.times(product_of(call("exp", negated(u))))
 
 
 def _opposed(factor: Factor, pair: tuple[Exponential, Exponential]) -> Fraction | None:

@@ -14,6 +14,7 @@ from fusegen.simplify.constants import folded
 from fusegen.simplify.monomials import (
     Factor,
     Product,
+    gathered,
     key,
     multiple,
     product_of,
@@ -52,7 +53,15 @@ def filled(pattern: Term, found: Mapping[str, Term]) -> Term:
     match line.factors:
         case (Factor(Name(name), Fraction(numerator=1, denominator=1)),):
             return multiple(line.coefficient, found[name])
-    return rebuild(pattern, lambda part: filled(part, found))
+    whole = rebuild(pattern, lambda part: filled(part, found))
+    return _gathered(whole) if _is(whole, "add", "sub") else whole
+
+
+def _gathered(term: Term) -> Term:
+    """A sum with equal products added up, as it is where there are none."""
+    parts = sum_of(term)
+    left = gathered(parts)
+    return sum_term(left) if len(left) < len(parts) else term
 
 
 def constant(term: Term) -> Term:

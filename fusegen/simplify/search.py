@@ -72,18 +72,29 @@ def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:
 
 
 def _variants(program: Program) -> Iterator[Found]:
-    """The program after one row more at one place, in all forms that follow."""
+    """The program after one row more at one place, in all forms that follow; then without steps."""
     yield _formed(program)
     whole = written_out(program)
-    if whole is not None and whole != program:
-        found, way = _formed(whole)
-        yield shared(found), way
+    different = whole is not None and whole != program
+    if whole is not None and different:
+        yield _shared(_formed(whole))
+    yield from _one_row_more(program)
+    if whole is not None and different:
+        yield from map(_shared, _one_row_more(whole))
+
+
+def _one_row_more(program: Program) -> Iterator[Found]:
     terms = program.terms
     for k, term in enumerate(terms):
         for rewrite in _at_places(term):
             changed = [*terms[:k], rewrite.after, *terms[k + 1 :]]
             found, way = _formed(_with(program, changed))
-            yield found, (replace(rewrite, after=rewrite.after), *way)
+            yield found, (rewrite, *way)
+
+
+def _shared(found: Found) -> Found:
+    program, way = found
+    return shared(program), way
 
 
 def _formed(program: Program) -> Found:

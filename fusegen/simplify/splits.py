@@ -10,6 +10,7 @@ from fusegen.simplify.exponentials import (
     log_of_expm1,
     log_of_quotient,
     log_of_sum,
+    quotient_by_growth,
     quotient_of_sums,
     tanh_of_softplus,
 )
@@ -43,5 +44,6 @@ SPLITS = (
     Split("root plus its argument", root_less_argument, True),
     Split("root of a large square", far_root, False),
     Split("log of exp minus one", log_of_expm1, False),
+    Split("quotient by a growing exponential", quotient_by_growth, False),
     Split("choices by one condition", choices_by_one_condition, False),
 )
