@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """What a certificate was made with.
+    """The chip and the software that a certificate was made with.
 
     Attributes:
         chip: the GPU, or the CPU's instruction set as PyTorch uses it.
@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a certificate has to be of.
+    """The spec that a certificate has to belong to.
 
     Attributes:
         name, formula: of the spec.
@@ -75,7 +75,7 @@ def path_of(module: Path) -> Path:
 
 
 def holds(certificate: Json, kernel: Kernel, dtype: str) -> bool:
-    """Whether a certificate already has a dtype of this very kernel, made and run by the same."""
+    """Whether a certificate has evidence of a dtype for this kernel, chip, PyTorch and compiler."""
     part = certificate.get(kernel.device, {})
     return (
         part.get("kernel") == kernel.digest
@@ -85,7 +85,7 @@ def holds(certificate: Json, kernel: Kernel, dtype: str) -> bool:
 
 
 def with_evidence(certificate: Json, claim: Claim, kernel: Kernel, evidence: Evidence) -> Json:
-    """A certificate with one dtype's evidence put in; what belongs to another kernel or machine goes."""
+    """A certificate with one dtype's evidence added; evidence of another kernel or machine is removed."""
     part = certificate.get(kernel.device, {})
     made = _made(kernel.machine)
     same = part.get("kernel") == kernel.digest and part.get("made with") == made

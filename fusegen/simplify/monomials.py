@@ -1,4 +1,4 @@
-"""Sums and products of a term, flattened: what the rows of `stable` are matched against.
+"""The flattened sums and products of a term, against which the rows of `stable` are matched.
 
 A term keeps its author's grouping. Here it is seen as a sum of products of powers, so that
 ``0.5 + erf(u) / 2`` and ``(erf(u) + 1) * 0.5`` are one thing. Only what a row rewrites is written back.

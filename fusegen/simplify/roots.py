@@ -34,7 +34,7 @@ def _square_and_more(base: Term) -> list[tuple[Term, Term, Fraction]]:
 
 
 def root_less_argument(term: Term) -> Term | None:
-    """sqrt(a^2 + c) + a as c / (sqrt(a^2 + c) + |a|) where a is below 0; likewise with -a."""
+    """sqrt(a^2 + c) + a as c / (sqrt(a^2 + c) + |a|) where a is below 0; the same with -a."""
     if not (isinstance(term, Apply) and term.op in ("add", "sub")):
         return None
     parts = sum_of(term)

@@ -1,4 +1,4 @@
-"""Stable forms of what authors write: rows that say the same function so that no digits are lost.
+"""Stable forms of formulas as authors write them: rows of equal functions that keep more digits.
 
 ``1 + erf(u)`` is 0 in float long before erfc(-u) is; ``log(1 + exp(u))`` overflows where softplus(u) does
 not. A row of `ALWAYS` is never less accurate than what it replaces, and is taken wherever it matches. A row
@@ -86,7 +86,7 @@ MAX_STEPS = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One use of a row: its name, the term it is used on and what that becomes."""
+    """One use of a row: its name, the term before and the term after."""
 
     name: str
     before: Term
@@ -94,7 +94,7 @@ class Place:
 
 
 def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
-    """The program with every row of `ALWAYS` and every split that is one used; and what was done."""
+    """The program with all rows of `ALWAYS` and `ALWAYS_SPLIT` applied, and the rewrites."""
     run = _Run()
     lets = tuple(Let(let.name, run.settled(let.term)) for let in program.lets)
     results = tuple(map(run.settled, program.results))
@@ -102,13 +102,13 @@ def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
 
 
 class _Run:
-    """What was done so far."""
+    """The rewrites so far."""
 
     def __init__(self) -> None:
         self.taken: list[Rewrite] = []
 
     def settled(self, term: Term) -> Term:
-        """A term after all rows, outermost first, then its parts, then what these leave."""
+        """A term after all rows: applied to it, then to its parts, then to the term that they leave."""
         if len(self.taken) >= MAX_STEPS or not isinstance(term, Apply):
             return term
         found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
@@ -128,7 +128,7 @@ def _merged(term: Term) -> Term:
 
 
 def uses(term: Term, rows: tuple[Rule, ...], splits: tuple[Split, ...]) -> Iterator[Place]:
-    """Every row that a term can be rewritten by, its parts aside."""
+    """Every use of a row on a term as a whole, not on its parts."""
     for row in rows:
         after = rewritten(row, term)
         if after is not None and after != term and proved(row):
