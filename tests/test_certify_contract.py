@@ -261,11 +261,12 @@ def written(
     device: str = "cpu",
     kernel: str = "k1",
     made: Machine = HERE,
+    claim: Claim = CLAIM,
 ) -> Json:
     """A certificate with more evidence in it."""
     whole = onto or {}
     for one in found:
-        whole = certificate.with_evidence(whole, CLAIM, Kernel(device, kernel, made), one)
+        whole = certificate.with_evidence(whole, claim, Kernel(device, kernel, made), one)
     return whole
 
 
@@ -391,9 +392,16 @@ def module(tmp_path: Path) -> Path:
     return path
 
 
-def certified_as(module: Path, *found: Evidence, device: str = "cpu", onto: Json | None = None) -> Json:
+def certified_as(
+    module: Path,
+    *found: Evidence,
+    device: str = "cpu",
+    onto: Json | None = None,
+    claim: Claim = CLAIM,
+) -> Json:
     """A certificate of the module, on disk."""
-    whole = written(*found, onto=onto, device=device, kernel=kernel_digest(MODULE, device))
+    digest = kernel_digest(module.read_text(encoding="utf-8"), device)
+    whole = written(*found, onto=onto, device=device, kernel=digest, claim=claim)
     certificate.path_of(module).write_text(certificate.text(whole), encoding="utf-8")
     return whole
 
@@ -492,14 +500,9 @@ def certified(workshop: Workshop) -> Workshop:
         workshop.spec(name, "formula: x + 1\ndtypes: [float16]")
         assert workshop.run("build", name).exit_code == 0
         if layouts is not None:
-            text = Path(f"generated/{name}.py").read_text(encoding="utf-8")
             found = contract.judged(evidence("float16", layouts=layouts), "accurate", "cpu")
-            claim, kernel = (
-                Claim(name, "y = x + 1", ("float16",)),
-                Kernel("cpu", kernel_digest(text, "cpu"), HERE),
-            )
-            whole = certificate.with_evidence({}, claim, kernel, found)
-            workshop.file(f"generated/{name}.certificate.json", certificate.text(whole))
+            claim = Claim(name, "y = x + 1", ("float16",))
+            certified_as(Path(f"generated/{name}.py"), found, claim=claim)
     return workshop
 
 

@@ -76,23 +76,15 @@ def path_of(module: Path) -> Path:
 
 def holds(certificate: Json, kernel: Kernel, dtype: str) -> bool:
     """Whether a certificate has evidence of a dtype for this kernel, chip, PyTorch and compiler."""
-    part = certificate.get(kernel.device, {})
-    return (
-        part.get("kernel") == kernel.digest
-        and part.get("made with") == _made(kernel.machine)
-        and dtype in part["dtypes"]
-    )
+    return dtype in _held(certificate, kernel)
 
 
 def with_evidence(certificate: Json, claim: Claim, kernel: Kernel, evidence: Evidence) -> Json:
     """A certificate with one dtype's evidence added; evidence of another kernel or machine is removed."""
-    part = certificate.get(kernel.device, {})
-    made = _made(kernel.machine)
-    same = part.get("kernel") == kernel.digest and part.get("made with") == made
-    dtypes = {**(part["dtypes"] if same else {}), evidence.dtype: shown(evidence)}
+    dtypes = {**_held(certificate, kernel), evidence.dtype: shown(evidence)}
     new = {
         "kernel": kernel.digest,
-        "made with": made,
+        "made with": _made(kernel.machine),
         "dtypes": {dtype: dtypes[dtype] for dtype in DTYPES if dtype in dtypes},
     }
     parts = {key: certificate[key] for key in DEVICES if key in certificate} | {kernel.device: new}
@@ -123,6 +115,13 @@ def shown(evidence: Evidence) -> Json:
         **({"beyond": _sample(evidence.beyond)} if evidence.beyond else {}),
         **({"scalars": [_sample(sample) for sample in evidence.scalars]} if evidence.scalars else {}),
     }
+
+
+def _held(certificate: Json, kernel: Kernel) -> Json:
+    """The evidence by dtype that a certificate has of a kernel, made and run by the same."""
+    part: Json = certificate.get(kernel.device, {})
+    same = part.get("kernel") == kernel.digest and part.get("made with") == _made(kernel.machine)
+    return dict(part["dtypes"]) if same else {}
 
 
 def _made(machine: Machine) -> dict[str, str]:
