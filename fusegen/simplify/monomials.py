@@ -15,6 +15,7 @@ from operator import add
 from fusegen.term import Apply, Name, Number, Term, call
 
 ONE, ZERO = Number(Fraction(1)), Number(Fraction(0))
+HALF, ONCE = Fraction(1, 2), Fraction(1)  # coefficients and powers
 POWERS = {"square": Fraction(2), "cube": Fraction(3), "reciprocal": Fraction(-1), "sqrt": Fraction(1, 2),
           "rsqrt": Fraction(-1, 2)}  # fmt: skip
 NEAR, SHORT = Fraction(1, 10**45), 10**12  # a constant so near to a short fraction is that fraction

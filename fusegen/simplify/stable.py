@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
-from fusegen.simplify.monomials import product_of, term_of
+from fusegen.simplify.monomials import HALF, product_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.splits import SPLITS, Split
@@ -23,7 +22,6 @@ from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, call, rebuild
 
 _A, _B, _C = (Name(name) for name in "abc")
 _K = Name("k_")  # a number
-_HALF = Fraction(1, 2)
 
 
 def _of(op: str) -> Callable[..., Apply]:
@@ -47,7 +45,7 @@ ALWAYS = (
     Rule("one minus tanh squared", 1 - _SQUARE(_TANH(_A)), call("tanh_slope", _A)),
     Rule("one minus sigmoid", 1 - _SIGMOID(_A), _SIGMOID(-_A)),
     Rule("sigmoid minus its square", _SIGMOID(_A) - _SQUARE(_SIGMOID(_A)), call("sigmoid_slope", _A)),
-    Rule("twice sigmoid minus one", 2 * _SIGMOID(_A) - 1, _TANH(_HALF * _A)),
+    Rule("twice sigmoid minus one", 2 * _SIGMOID(_A) - 1, _TANH(HALF * _A)),
     # exponentials and logarithms next to 1
     Rule("exp minus one", _EXP(_A) - 1, _EXPM1(_A)),
     Rule("exp2 minus one", call("exp2", _A) - 1, _EXPM1(_LOG(2) * _A)),
@@ -61,7 +59,7 @@ ALWAYS = (
     # quotients of exponentials
     Rule("logistic quotient", 1 / (1 + _EXP(_A)), _SIGMOID(-_A)),
     Rule("exp over one plus exp", _EXP(_A) * _SIGMOID(-_A), _SIGMOID(_A)),
-    Rule("expm1 over one plus exp", _EXPM1(_A) * _SIGMOID(-_A), _TANH(_HALF * _A)),
+    Rule("expm1 over one plus exp", _EXPM1(_A) * _SIGMOID(-_A), _TANH(HALF * _A)),
     Rule("exp over expm1", _EXP(_A) / _EXPM1(_A), -1 / _EXPM1(-_A)),
     Rule("sigmoid times its complement", _SIGMOID(_A) * _SIGMOID(-_A), call("sigmoid_slope", _A)),
     Rule("product of exponentials", _EXP(_A) * _EXP(_B), _EXP(_A + _B)),
