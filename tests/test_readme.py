@@ -19,6 +19,9 @@ evidence = load(ROOT / "docs" / "evidence.py", "evidence")
 speed = load(ROOT / "docs" / "speed.py", "speed")
 
 
+PAGES = ("architecture", "certificates", "cost", "eager", "numerics", "speed")
+
+
 def erring(ulp: float, misrounded: int) -> Accuracy:
     return Accuracy((Worst(("0x1.0p+0",), ulp, "0x1.0p+0", "0x1.0p+0"),), misrounded)
 
@@ -43,6 +46,11 @@ def test_the_tables_of_accuracy_are_the_certificates(device: str) -> None:
 def test_the_tables_of_speeds_are_what_was_measured(name: str) -> None:
     told = {"headline": "README.md", "bench": "docs/speed.md"}[name]
     assert table_in(told, speed.table(name)[0]) == speed.table(name)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in PAGES)])
+def test_errors_are_counted_in_ulp_and_no_other_unit(page: str) -> None:
+    assert not re.findall(r".*\bunits\b.*", (ROOT / page).read_text(encoding="utf-8"))
 
 
 def test_the_keys_are_the_languages() -> None:
