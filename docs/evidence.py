@@ -1,44 +1,84 @@
-"""The README's tables of accuracy, as the certificates have it.
+"""Tables of accuracy for README.md and docs/numerics.md, from the certificates in generated/.
 
     python docs/evidence.py
 
-A cell is the largest error in units of the last place over all 2**32 float32 inputs, and how many results
-are not correctly rounded.
+Prints a table for each device, for README.md, and the table of exceptions, for docs/numerics.md. Errors are
+the largest over all 2**32 float32 inputs, in ulp of the exact result. A device for which a spec has no
+certificate of the current format has "-" in its cells.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fusegen.certify import contract, recorded
+from fusegen.certify.certificate import DEVICES, FORMAT
+from fusegen.certify.findings import Accuracy, Evidence
+
 GENERATED = Path(__file__).resolve().parents[1] / "generated"
 SPECS = ("gelu", "gelu_tanh", "silu", "mish", "quick_gelu", "sigmoid", "tanh", "elu")
+OUTPUTS = {"value": "value", "gradient of x": "gradient"}
 NAMES = {"cuda": "CUDA", "cpu": "CPU"}
+HEADS = ("fusegen, ulp", "eager, ulp", "fusegen, misrounded %", "eager, misrounded %")
+NOTHING = "-"
 
 
 def table(device: str) -> list[str]:
-    """The lines of one device's table in Markdown."""
-    lines = [
-        f"| {NAMES[device]}, float32 | ours | eager | ours, gradient | eager, gradient |",
-        "|---|---|---|---|---|",
-    ]
+    """The accuracy of some functions on one device, as lines of Markdown."""
+    heads = (f"{NAMES[device]}, float32", "", *HEADS)
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in SPECS:
-        text = (GENERATED / f"{name}.certificate.json").read_text(encoding="utf-8")
-        evidence = json.loads(text)[device]["dtypes"]["float32"]
-        outputs = [evidence["value"], evidence["gradient of x"]]
-        cells = [cell(output[who]) for output in outputs for who in ("given", "eager")]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        found = dict(evidences(GENERATED / f"{name}.certificate.json", device))
+        for output, label in OUTPUTS.items():
+            lines.append(f"| {name} | {label} | {' | '.join(cells(found.get('float32'), output))} |")
     return lines
 
 
-def cell(accuracy: dict[str, Any]) -> str:
-    """The figures of one output: ``3.69; 194,102,958``."""
-    ulp = float(accuracy["ulp"])
-    size = "infinite" if ulp == float("inf") else f"{ulp:.2f}" if ulp < 1000 else f"{ulp:.1e}"
-    return f"{size}; {accuracy['misrounded']:,}"
+def exceptions() -> list[str]:
+    """The promises that the certificates show as broken, as lines of Markdown."""
+    lines = ["| spec | device | dtype | broken promise |", "|---|---|---|---|"]
+    for path in sorted(GENERATED.glob("*.certificate.json")):
+        for device in DEVICES:
+            for dtype, evidence in evidences(path, device):
+                name = path.name.removesuffix(".certificate.json")
+                broken = contract.judged(evidence, evidence.promise, device).broken
+                lines += [f"| {name} | {NAMES[device]} | {dtype} | {sentence} |" for sentence in broken]
+    return lines
+
+
+def evidences(path: Path, device: str) -> Iterator[tuple[str, Evidence]]:
+    """The dtypes that a certificate has evidence of on a device, if it is of the current format."""
+    certificate: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if certificate["format"] == FORMAT:
+        for dtype, shown in certificate.get(device, {}).get("dtypes", {}).items():
+            yield dtype, recorded.evidence(dtype, shown)
+
+
+def cells(evidence: Evidence | None, output: str) -> tuple[str, str, str, str]:
+    """The largest errors and the misrounded shares of one output, ours and eager's."""
+    found = next((o for o in evidence.outputs if o.name == output), None) if evidence else None
+    if evidence is None or found is None or found.eager is None:
+        return NOTHING, NOTHING, NOTHING, NOTHING
+    both = (found.given, found.eager)
+    (ours, eager), (share, beside) = map(ulp, both), (misrounded(one, evidence.inputs) for one in both)
+    return ours, eager, share, beside
+
+
+def ulp(accuracy: Accuracy) -> str:
+    """The largest error: ``3.69``, ``1.7e+07`` or ``infinite``."""
+    if accuracy.ulp == float("inf"):
+        return "infinite"
+    return f"{accuracy.ulp:.2f}" if accuracy.ulp < 1000 else f"{accuracy.ulp:.1e}"
+
+
+def misrounded(accuracy: Accuracy, inputs: int) -> str:
+    """The share of results that are not correctly rounded, in per cent: ``4.52``."""
+    return f"{100 * accuracy.misrounded / inputs:.2f}"
 
 
 if __name__ == "__main__":
-    for device in NAMES:
-        print("\n".join(table(device)) + "\n")
+    for lines in (*map(table, NAMES), exceptions()):
+        print("\n".join(lines) + "\n")

@@ -28,8 +28,7 @@ HEAD = """\
 Shares of a copy's speed, of 2^28 elements: what `fusegen/cost.py` predicts for three chips from the
 instructions of an element (`docs/slots.py`), and what was measured on an {device},
 {torch}, {date}. What registers, a processor's cache and its shared memory cost is not
-predicted. Where nothing stands under eager, its result was further from the real value than `fusegen bench`
-lets pass.
+predicted. Where nothing stands under eager, its error was larger than `fusegen bench` lets pass.
 
 | kernel | dtype | class | instructions | A100 | H200 | B200 | measured | eager |
 |---|---|---|---|---|---|---|---|---|"""

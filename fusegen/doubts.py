@@ -1,4 +1,4 @@
-"""What `build` says of a spec whose kernels may miss the promises: of errors first, then of time."""
+"""The sentence that `build` prints for a spec whose kernels may be inaccurate or slow."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WAYS_OUT = "narrow the inputs with 'assume', write the formula another way, or s
 
 
 def doubt(compiled: Compilation) -> str | None:
-    """The sentence that `build` prints of a spec beside its module; none where the promises are kept.
+    """The sentence that `build` prints for a spec; none if its kernels are accurate and none is in double.
 
-    Of several kernels it names the one with the largest error.
+    It names the kernel with the largest error.
     """
     for found in (dict(_inaccurate(compiled)), dict(_slow(compiled))):
         if found:
@@ -37,7 +37,7 @@ def _inaccurate(compiled: Compilation) -> Iterator[tuple[float, str]]:
         for gradient, error in enumerate(errors):
             in_float = compiled.trusted[device][gradient]
             if in_float and not compiled.kept(device, bool(gradient), error):
-                yield error.units, _said(INACCURATE, compiled, device, gradient, error)
+                yield error.ulp, _said(INACCURATE, compiled, device, gradient, error)
 
 
 def _slow(compiled: Compilation) -> Iterator[tuple[float, str]]:
@@ -45,20 +45,20 @@ def _slow(compiled: Compilation) -> Iterator[tuple[float, str]]:
     for device, errors in compiled.roundoffs.items():
         for gradient, error in enumerate(errors):
             if compiled.singles[device][gradient] is Singles.DOUBLE:
-                yield error.units, _said(SLOW, compiled, device, gradient, error)
+                yield error.ulp, _said(SLOW, compiled, device, gradient, error)
 
 
 def _said(sentence: str, compiled: Compilation, device: Device, gradient: int, error: Roundoff) -> str:
-    eager = compiled.formula.eager_errors[device][gradient].units
+    eager = compiled.formula.eager_errors[device][gradient].ulp
     names = [name for name in compiled.composed.inputs if name in error.at]
     return sentence.format(
         kernel=KERNELS[gradient],
         device=DEVICES[device],
-        error=_wrong(error.units),
+        error=_wrong(error.ulp),
         eager=_wrong(eager),
         at=", ".join(f"{name} = {error.at[name]:.9g}" for name in names),
     )
 
 
-def _wrong(units: float) -> str:
-    return f"wrong by {units:.3g} ulp" if math.isfinite(units) else "NaN, infinite or zero"
+def _wrong(ulp: float) -> str:
+    return f"wrong by {ulp:.3g} ulp" if math.isfinite(ulp) else "NaN, infinite or zero"

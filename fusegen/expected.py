@@ -1,4 +1,4 @@
-"""What a spec's kernels are expected to err by, and eager's operations beside them, on one sample.
+"""The estimated errors of a spec's kernels, and of eager's operations on the same sample.
 
 The exact results are those of the formula as declared, whatever form a kernel computes it in.
 """
@@ -71,12 +71,12 @@ class Formula:
         program = constants_folded(program)
         kernel = lower("estimated", program, Device.CPU, Math.FLOAT, True, incoming or None)
         params = with_uniforms(self.params, program)
-        errors = [error.units for error in roundoffs(kernel, self.sample(kernel), params)]
+        errors = [error.ulp for error in roundoffs(kernel, self.sample(kernel), params)]
         return sum(error > LOST for error in errors), max(errors, default=0.0)
 
     @cached_property
     def eager_errors(self) -> Mapping[Device, Pair]:
-        """What eager's operations err by in float, forward and backward."""
+        """The estimated errors of eager's operations in float, forward and backward."""
         backward = aten_gradient(self.eager) or derive(self.eager, True)
         programs = [simplify(expanded(program), dict(self.assume))[0] for program in (self.eager, backward)]
 

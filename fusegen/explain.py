@@ -32,12 +32,12 @@ TWO_WORDS = (
 )
 LINKED = "In float on the CPU functions of the chain take one word where what follows magnifies little."
 SETTLED = (
-    "On the CPU 16-bit results are computed again in double where what float may err by decides how they "
-    "are rounded."
+    "On the CPU 16-bit results are computed again in double where float's error leaves their rounding "
+    "undecided."
 )
 BY_TEST = (
-    "Where the class is tested, results are computed again in double if what the formula may err by "
-    "decides how they are rounded."
+    "Where the class is tested, results are computed again in double if the formula's error leaves their "
+    "rounding undecided."
 )
 BY_TABLE = (
     "Where the class is table, results are looked up among all 65,536, computed once in double: computing "
@@ -45,9 +45,9 @@ BY_TABLE = (
 )
 BY_PIECES = (
     "Where the class is cubic, results are cubic polynomials, fitted in double in steps of |x| of 1/128 to "
-    "1/16 and around zeros, and lines far out, which takes less time than the formula and errs by less. "
+    "1/16 and around zeros, and lines far out, which is faster than the formula and more accurate. "
     "Where none fits, the formula is computed, which takes longer: around a kink, where results are -0, "
-    "next to zeros like that of x². What it may err by elsewhere does not count."
+    "next to zeros like that of x². The formula's error elsewhere does not count."
 )
 BY_ONE_WORD = (
     "Where the class is one_word, one word of double computes what float would lose; an operation of it "
@@ -57,7 +57,7 @@ BY_MASK = (
     f"On CUDA, from {LARGE:,} elements on, the forward pass keeps a bit of each for the gradient, which "
     "then need not read them again: it moves 8.25 bytes an element in float32 instead of 12."
 )
-PROMISED = 4  # units in the last place of a float
+PROMISED = 4  # ulp
 DOUBLED = {
     Singles.CUBICS: "cubic polynomials of |x|, fitted in double; where none fits, double computes",
     Singles.DECLARED: "cubic polynomials of |x|, fitted in double for the spec's scalars; with others, in "
@@ -73,7 +73,7 @@ MEASURED = {  # with 2^26 elements and more; docs/architecture.md has the tables
     "double is enough, at 0.24 and more where it takes two.",
 }
 BY_DOUBLE = "On {}, {} are {}."
-LOST = " In float {} would err by more than the 4 units promised."
+LOST = " In float the error of {} would exceed both 4 ulp and eager's."
 WHERE = {
     (Device.CPU, Singles.CUBICS): "the CPU, in float32 and 16 bits",
     (Device.CPU, Singles.DOUBLE): "the CPU, in float32 and 16 bits",
@@ -82,9 +82,7 @@ WHERE = {
     (Device.CUDA, Singles.DOUBLE): "CUDA, in float32",
 }
 ALSO = {Halves.DOUBLE: " and 16 bits"}
-EXPECTED = (
-    "Errors to expect of the formulas in float, by what each operation rounds, in units of the last place"
-)
+EXPECTED = "Estimated errors of the formulas in float, in ulp of the exact result"
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 LATEX = str.maketrans(  # a spec's words may hold anything
     {sign: f"\\{sign}" for sign in "_%&#${}"}
@@ -148,7 +146,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The largest errors that a certificate holds, in units of the last place.
+    """The largest errors that a certificate holds, in ulp of the exact result.
 
     Attributes:
         device: where; and whether the certificate is of an earlier kernel.
@@ -163,7 +161,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the formulas in float may err by on a device that no certificate is of.
+    """The estimated errors of the formulas in float, on a device that no certificate is of.
 
     Attributes:
         device: where.
@@ -435,9 +433,7 @@ def written(found: Explanation, form: str) -> str:
             errors.append(
                 (held.device, held.dtype, *(_error(held.errors.get(output, ())) for output in outputs))
             )
-        lines.append(
-            style.heading("Largest errors that were found, ours / eager's, in units of the last place")
-        )
+        lines.append(style.heading("Largest errors found, ours / eager's, in ulp of the exact result"))
         lines += style.table(errors)
     return "\n".join(lines).strip("\n") + "\n"
 
@@ -447,12 +443,12 @@ def _error(errors: tuple[float, ...]) -> str:
 
 
 def _foreseen(error: Roundoff) -> str:
-    """What is to be expected, and whence, if it is more than is promised."""
-    units = f"{error.units:.2g}" if math.isfinite(error.units) else "infinite"
+    """The estimated error; with its input and operation, if it is more than 4 ulp."""
+    ulp = f"{error.ulp:.2g}" if math.isfinite(error.ulp) else "infinite"
     places = [f"{x:.2g}" if len(error.at) == 1 else f"{name} = {x:.2g}" for name, x in error.at.items()]
     place = ", ".join(places)
     whence = f" at {place}" + (f", by {error.by}" if error.by else ", too large for a float")
-    return units + (whence if error.units > PROMISED else "")
+    return ulp + (whence if error.ulp > PROMISED else "")
 
 
 def _written(part: Part, style: Format) -> list[str]:

@@ -260,13 +260,13 @@ class Compilation:
 
     @cached_property
     def roundoffs(self) -> dict[Device, tuple[Roundoff, ...]]:
-        """What forward and gradient may err by in float, by device; nothing of what has PyTorch's bits."""
+        """The estimated errors of forward and gradient in float, by device; none for PyTorch's bits."""
         if self.spec.numerics == "eager" or self.arithmetic or Math.FLOAT not in maths(self.spec.dtypes):
             return {}
         return {device: (self.roundoff(device, False), self.roundoff(device, True)) for device in Device}
 
     def roundoff(self, device: Device, gradient: bool, ranged: bool = True) -> Roundoff:
-        """What forward or gradient may err by in float, or where only its digits are float's."""
+        """The estimated error of forward or gradient with float's digits, and float's or double's range."""
         kernel, pieces = self.kernel(gradient, device, Math.FLOAT), self.centres[gradient]
         by_pieces = ranged and device is Device.CUDA and pieces is not None
         fitted = function(self.kernel(gradient, device, Math.DOUBLE), self.given) if by_pieces else None
@@ -299,48 +299,48 @@ class Compilation:
         return found
 
     def enough(self, device: Device, gradient: bool, error: Roundoff) -> bool:
-        """Whether float errs by no more than is promised, or than double would."""
-        return self.kept(device, gradient, error) or not self.in_double(device, gradient) < error.units
+        """Whether the error in float is within the contract, or no larger than in double."""
+        return self.kept(device, gradient, error) or not self.in_double(device, gradient) < error.ulp
 
     def kept(self, device: Device, gradient: bool, error: Roundoff) -> bool:
-        """Whether an error is within the contract: a few ulp, or what eager is wrong by."""
-        if error.units <= TRUSTED[device]:
+        """Whether an error is within the contract: a few ulp, or eager's own error."""
+        if error.ulp <= TRUSTED[device]:
             return True
         eager = self.formula.eager_errors[device][gradient]
-        return error.units <= eager.units + 2 * ROUNDING and math.isfinite(error.units)
+        return error.ulp <= eager.ulp + 2 * ROUNDING and math.isfinite(error.ulp)
 
     def in_double(self, device: Device, gradient: bool) -> float:
-        """The ulps of a float32 result that double errs by."""
-        return self.roundoff(device, gradient, ranged=False).units * IN_DOUBLE
+        """The estimated error of double, in ulp of a float32 result."""
+        return self.roundoff(device, gradient, ranged=False).ulp * IN_DOUBLE
 
     @cached_property
     def trusted_in_16_bits(self) -> tuple[bool, bool]:
         """Whether float is enough for their 16-bit results on CUDA, none of which is looked up."""
         if 16 not in self.widths or not self.roundoffs:
             return False, False
-        units = [error.units for error in self.roundoffs[Device.CUDA]]
+        errors = [error.ulp for error in self.roundoffs[Device.CUDA]]
         doubles = [self.kernel(gradient, Device.CUDA, Math.DOUBLE) for gradient in (False, True)]
         forward, backward = (
             most <= TRUSTED_IN_16_BITS and not alone(double, reads)
-            for reads, (most, double) in enumerate(zip(units, doubles, strict=True), 1)
+            for reads, (most, double) in enumerate(zip(errors, doubles, strict=True), 1)
         )
         return forward, backward
 
     @cached_property
     def ample(self) -> tuple[bool, bool]:
         """Whether one word of double computes on CUDA what float would lose of forward and gradient."""
-        forward, backward = (units <= AMPLE for units in self.units_of_double)
+        forward, backward = (ulp <= AMPLE for ulp in self.ulp_of_double)
         return forward, backward
 
     @cached_property
-    def units_of_double(self) -> tuple[float, float]:
-        """What they would err by in float's digits and double's range; infinite if double is not taken."""
+    def ulp_of_double(self) -> tuple[float, float]:
+        """Their errors with float's digits and double's range, in ulp; infinite if double is not used."""
         found = []
         for gradient, trusted in enumerate(self.trusted[Device.CUDA]):
             computed = self.singles[Device.CUDA][gradient] is Singles.DOUBLE or bool(self.spec.params)
             taken = computed and not trusted
             found.append(
-                self.roundoff(Device.CUDA, bool(gradient), ranged=False).units if taken else math.inf
+                self.roundoff(Device.CUDA, bool(gradient), ranged=False).ulp if taken else math.inf
             )
         forward, backward = found
         return forward, backward
@@ -348,7 +348,7 @@ class Compilation:
     @property
     def one_word(self) -> str:
         """One word of double, if a kernel takes it, with the functions that it calls."""
-        taken = [units for units in self.units_of_double if units <= AMPLE]
+        taken = [ulp for ulp in self.ulp_of_double if ulp <= AMPLE]
         ways = (bool(way) for way, one in enumerate(self.ample) if one)
         called = ample.needed(self.kernel(way, Device.CUDA, Math.DOUBLE) for way in ways)
         digits = ample.BRIEF if max(taken, default=0.0) <= BRIEF else ample.AMPLE

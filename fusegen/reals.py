@@ -1,8 +1,8 @@
-"""What a program gives over the real numbers, rounded to a double: the reference of the error estimate.
+"""The results of a program over the real numbers, rounded to doubles: the reference of the error estimate.
 
 A program is evaluated in binary floating point of unbounded exponents, twice, the second time in twice as
-many bits; where both agree, that is its value. It is no proof (`certify` has proofs) but as near to one as
-an estimate needs. Exponents beyond `HUGE` count as infinities and zeros, so that nothing takes long.
+many bits; where both agree, that is its value. That is enough for an estimate, but no proof.
+Exponents beyond `HUGE` count as infinities and zeros, so that nothing takes long.
 
 This is mpmath's door.
 """

@@ -1,11 +1,11 @@
 """The estimated error of a kernel's results, in ulps of the exact result.
 
-At a sample of inputs a kernel is evaluated in double, and how far each result moves with each operation is
-found from the result back; an operation contributes what it rounds, times that. To the sum comes how far
-that result is from the exact one, where a value is too large or too small for a float, or a number is none.
-It counts what operations usually err by at most, all at once; that is no bound, and between samples more
-may be lost. `certify` holds every input. Another math library than this host's would move an estimate in
-its thirteenth digit.
+A kernel is evaluated in double at a sample of inputs. From the result back it is found how far the result
+moves with each operation; an operation contributes its rounding error times that. The sum also has the
+distance of that result from the exact one, which is large where a value overflows or underflows in float.
+The largest usual error of every operation is added up. This is no bound: between samples errors may be
+larger. `certify` tests every input. With another math library than this host's an estimate changes in its
+thirteenth digit.
 
 Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal. 11.
 """
@@ -23,19 +23,22 @@ from fusegen.sample import Point, Sample
 from fusegen.singles import SINGLES
 from fusegen.values import DECIDED, value
 
-# units: of kernels whose results err by 4 at most, as largest errors do not meet; on CUDA they are many, of
-# single words
+# in ulp: estimates that stand for errors of at most 4, since the largest errors do not meet; on CUDA, where
+# functions are of single words, there are more of them
 TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
-TRUSTED_IN_16_BITS = 2.0**8  # on CUDA; the last place of a float16 is 2^13 of them
-# units of what one word of double computes: its functions have 20 digits more than float's, or 15
+TRUSTED_IN_16_BITS = 2.0**8  # on CUDA; an ulp of a float16 is 2^13 of them
+# in ulp: errors up to which one word of double is enough; its functions have 20 or 15 bits more than float
 AMPLE, BRIEF = 2.0**20, 2.0**10
-IN_DOUBLE = 2.0**-29  # of what a kernel errs by in float's digits, in double's
-FUNCTION, ROUNDING = 1.4, 0.5  # units that a function errs by, and other operations
+IN_DOUBLE = 2.0**-29  # of a kernel's error with float's digits, its error with double's
+FUNCTION, ROUNDING = 1.4, 0.5  # in ulp: the error of a function, and of other operations
 OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
 NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a little early
-SECOND, GONE = 2.0**-49, 2.0**-102  # what two words err by, and where there is no room for a second
-POLYNOMIAL = 2.0**-27  # what the polynomials in functions of two words err by
+SECOND, GONE = (
+    2.0**-49,
+    2.0**-102,
+)  # the error of two words, and the size below which there is no room for a second
+POLYNOMIAL = 2.0**-27  # the error of the polynomials in functions of two words
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
@@ -49,15 +52,15 @@ AS_GIVEN = frozenset(("add", "sub", "mul", "neg", "where", "lifted"))  # give wh
 
 @dataclass(frozen=True, slots=True)
 class Roundoff:
-    """The largest error that is to be expected.
+    """The largest estimated error.
 
     Attributes:
-        units: in ulps of the exact result; infinite where a result is NaN or infinite and should be none.
+        ulp: in ulp of the exact result; infinite if a result is NaN or infinite and the exact one is not.
         at: the inputs that have it.
         by: the operation that contributes most; none where a value is too large.
     """
 
-    units: float
+    ulp: float
     at: Point
     by: str
 
@@ -107,23 +110,23 @@ def roundoff(
     given: Callable[[Point], bool] = lambda point: False,
     ranged: bool = True,
 ) -> Roundoff:
-    """The largest of what a kernel's results may err by.
+    """The largest estimated error of a kernel's results.
 
     Args:
         kernel: in float.
         sample: points, and the exact results there.
         params: a value for each of the kernel's parameters.
-        given: whether something else gives the result at a point.
-        ranged: whether values on the way have float's range; else only as many digits.
+        given: whether polynomials give the result at a point instead of the kernel.
+        ranged: whether values on the way have float's range; else only its digits.
     """
-    found = sorted(roundoffs(kernel, sample, params, ranged), key=lambda error: -error.units)
+    found = sorted(roundoffs(kernel, sample, params, ranged), key=lambda error: -error.ulp)
     return next((error for error in found if not given(error.at)), Roundoff(0.0, {}, ""))
 
 
 def roundoffs(
     kernel: Kernel, sample: Sample, params: Mapping[str, float], ranged: bool = True
 ) -> Iterator[Roundoff]:
-    """What each result errs by at each point of a sample."""
+    """The estimated error of each result at each point of a sample."""
     graph = _Graph(kernel, ranged)
     for point, reals in zip(sample.points, sample.reals, strict=True):
         values = graph.values({**params, **point}, graph.range)
@@ -203,7 +206,7 @@ class _Graph:
         return found
 
     def error(self, end: int, values: Sequence[float], at: Point, real: float) -> Roundoff:
-        """What a result errs by at a point, where its nodes have some values.
+        """The estimated error of a result at a point.
 
         Args:
             end: the place of the result.
@@ -268,7 +271,7 @@ class _Graph:
         return False
 
     def approximated(self, node: _Node, result: float, args: Sequence[float], gone: float) -> float:
-        """What a function errs by; next to its argument, or to 1, it is that."""
+        """The error of a function; none where it is its argument or 1 in every digit."""
         size = abs(result)
         apart = min(size, abs(size - 1), *(abs(result - arg) for arg in args))
         if apart <= NONE * size:

@@ -1,4 +1,4 @@
-"""The inputs that the error estimate tries, with what the formula gives there over the real numbers.
+"""The inputs that the error estimate tries, with the exact results of the formula.
 
 A function of one tensor is tried at every size a float has; one of several within `JUDGED`, or within the
 intervals that the spec assumes. An incoming gradient is 1.
@@ -29,11 +29,11 @@ Reals = Callable[[Point], Sequence[float]]
 
 @dataclass(frozen=True)
 class Sample:
-    """Points and what a program gives there.
+    """Points and the exact results of a program there.
 
     Attributes:
         points: a value for each input.
-        reals: a value for each result at each of them; NaN where there is none.
+        reals: the exact value of each result at each of them; NaN where it is undefined.
     """
 
     points: tuple[Point, ...]

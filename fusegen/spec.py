@@ -159,11 +159,12 @@ _INPUT: dict[str, Any] = {
 FIELDS = (
     Field("name", "The spec's name: file stem, module and function.",
           {"type": "string", "pattern": NAME_PATTERN}, "name: gate"),
-    Field("summary", "One line that says what it is.", _TEXT,
+    Field("summary", "One line that describes it.", _TEXT,
           "summary: The input times its own hard-sigmoid."),
     Field("source", "Where the formula is from.", _TEXT,
           "source: Howard et al. 2019, arXiv:1905.02244, section 5.2"),
-    Field("inputs", "The tensors; the first is the running value. Shape and fill serve get_inputs only.",
+    Field("inputs",
+          "The tensors; the first is threaded through a chain. Shape and fill serve get_inputs only.",
           {"type": "object", "minProperties": 1, "additionalProperties": _INPUT, **_NAMED},
           "inputs: {x: {shape: [128, 64, 126, 126], fill: randn}}"),
     Field("params", "Scalars with their defaults: keyword arguments, set at run time.",
@@ -180,10 +181,11 @@ FIELDS = (
     Field("chain", "Steps applied one after the other: a spec's name, a call of one with its "
           "parameters, or an expression in the running value.",
           {"type": "array", "items": _TERM, "minItems": 1}, "chain: [relu, hardswish]"),
-    Field("reference", "The PyTorch callable it is held against.",
+    Field("reference", "The reference implementation in PyTorch that it is checked against.",
           {"type": "string", "pattern": REFERENCE_PATTERN},
           "reference: torch.nn.functional.hardswish"),
-    Field("numerics", "accurate: the real function, rounded once; eager: what PyTorch's eager ops give.",
+    Field("numerics", "accurate: at most the larger of 4 ulp and eager's error; eager: bit-identical to "
+          "PyTorch's eager ops (CUDA).",
           {"enum": list(NUMERICS)}, "numerics: accurate"),
     Field("dtypes", "The tensor types to generate for.",
           {"type": "array", "items": {"enum": list(DTYPES)}, "minItems": 1, "uniqueItems": True},

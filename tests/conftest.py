@@ -89,7 +89,7 @@ def exact_eager() -> Iterator[None]:
 
 @pytest.fixture
 def exact_eager_once() -> Iterator[None]:
-    """The same in one test."""
+    """Eager's operations are estimated to be exact, in one test."""
     with _exact_eager():
         yield
 

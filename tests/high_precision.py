@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import intervals as iv
 from intervals import NOUGHT, UNIT, Interval, Undecided, Undefined
@@ -37,7 +38,7 @@ def slopes(
     def slope(by: str) -> Interval:
         return Evaluation(program, params, inputs, by).slope(program.results[0])
 
-    return [_told(lambda by=by: slope(by)) for by in program.inputs]  # type: ignore[misc]
+    return [_told(partial(slope, by)) for by in program.inputs]
 
 
 def _told(interval: Callable[[], Interval]) -> Fraction | float | None:

@@ -183,7 +183,7 @@ def equal(a: Interval, b: Interval) -> bool:
 
 
 def outwards(x: Raw, way: str) -> Raw:
-    """A value of one of mpmath's functions, moved outwards by more than it errs."""
+    """A value of one of mpmath's functions, moved outwards by more than its error."""
     if x[1] == 0:
         return x
     step = libmp.mpf_shift(libmp.mpf_abs(x), -mp.prec)

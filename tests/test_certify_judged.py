@@ -31,7 +31,7 @@ DTYPES = pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "fl
 
 @pytest.fixture(autouse=True)
 def thin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer inputs."""
+    """Samples of fewer inputs than usual."""
     for name, fewer in {
         "EACH": 2,
         "ORDINARY": 2**8,
@@ -43,7 +43,7 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judge(term: Term, given: Callable[..., Tensor], names: str = "x", **more: Any) -> Judge:
-    """Of a function of the named tensors, on the CPU."""
+    """The judge of a term of the named tensors, on the CPU."""
     program = Program(tuple(names), tuple(more.get("params", {})), (), (term,))
     judged = Subject("planted", program, stable(program)[0], **{"params": {}, "given": given, **more})
     return Judge(judged, Screen(judged.stable, judged.params, judged.assume), "cpu")

@@ -101,7 +101,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
         assert where
     assert "On the CPU, in float32 and 16 bits, backward results are cubic polynomials of |x|, fit" in text
     assert "On CUDA, in float32, forward results and backward results are cubic polynomials of |x|" in text
-    assert text.count("In float backward results would err by more than the 4 units promised.") == 2
+    assert text.count("In float the error of backward results would exceed both 4 ulp and eager's.") == 2
     certified = written(explained(compiled, CERTIFICATE, {"cuda": "current"}), "text")
     assert foreseen(certified, "CPU")
     assert not foreseen(certified, "CUDA")

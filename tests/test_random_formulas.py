@@ -1,6 +1,6 @@
 """Random formulas over the whole range of floats, against their exact values.
 
-A result errs by at most 4 ulp, or by twice the largest error of PyTorch's operations at the same inputs.
+A result is wrong by at most 4 ulp, or twice the largest error of PyTorch's operations at the same inputs.
 It is NaN or a wrong infinity only where theirs is, and there it may be anything; NaN in gives NaN out where
 it does in PyTorch. Formula k is the same in every run; FUSEGEN_FORMULAS says how many are tried.
 """

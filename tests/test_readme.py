@@ -1,32 +1,62 @@
-"""The README, and docs/speed.md, say what the evidence says."""
+"""The tables of README.md, docs/numerics.md and docs/speed.md hold the committed figures."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
 from kernels import load
 
+from fusegen.certify.certificate import shown
+from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.spec import FIELDS
+
 evidence = load(ROOT / "docs" / "evidence.py", "evidence")
 speed = load(ROOT / "docs" / "speed.py", "speed")
 
 
+PAGES = ("architecture", "certificates", "cost", "eager", "numerics", "speed")
+
+
+def erring(ulp: float, misrounded: int) -> Accuracy:
+    return Accuracy((Worst(("0x1.0p+0",), ulp, "0x1.0p+0", "0x1.0p+0"),), misrounded)
+
+
+OUTPUT = Output("value", erring(2.0, 2), erring(3.0, 1))
+SHOWN = shown(Evidence("float32", 4, False, 0, 0, (OUTPUT,)))
+
+
+def table_in(page: str, head: str) -> list[str]:
+    """The lines of the table that begins with a head."""
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    start = lines.index(head)
+    return list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
+
+
 @pytest.mark.parametrize("device", evidence.NAMES)
 def test_the_tables_of_accuracy_are_the_certificates(device: str) -> None:
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    head, *rows = evidence.table(device)
-    start = lines.index(head)
-    assert lines[start + 1 : start + 1 + len(rows)] == rows
+    assert table_in("README.md", evidence.table(device)[0]) == evidence.table(device)
 
 
 @pytest.mark.parametrize("name", speed.TABLES)
 def test_the_tables_of_speeds_are_what_was_measured(name: str) -> None:
     told = {"headline": "README.md", "bench": "docs/speed.md"}[name]
-    lines = (ROOT / told).read_text(encoding="utf-8").splitlines()
-    head, *rows = speed.table(name)
-    start = lines.index(head)
-    assert lines[start + 1 : start + 1 + len(rows)] == rows
+    assert table_in(told, speed.table(name)[0]) == speed.table(name)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in PAGES)])
+def test_errors_are_counted_in_ulp_and_no_other_unit(page: str) -> None:
+    assert not re.findall(r".*\bunits\b.*", (ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_the_keys_are_the_languages() -> None:
+    table = "\n".join(table_in("README.md", "| key | meaning |"))
+    for field in FIELDS:
+        assert f"| `{field.key}` | {field.meaning} |" in table
 
 
 @pytest.mark.parametrize("told", ["README.md", "docs/speed.md"])
@@ -37,14 +67,34 @@ def test_every_picture_and_every_page_that_is_named_is_there(told: str) -> None:
     assert all(((ROOT / told).parent / path).is_file() for path in named)
 
 
-@pytest.mark.parametrize(
-    ("ulp", "text"),
-    [
-        (3.694, "3.69; 1,234"),
-        (52.01, "52.01; 1,234"),
-        (16777000.0, "1.7e+07; 1,234"),
-        ("inf", "infinite; 1,234"),
-    ],
-)
-def test_a_cell_is_an_error_and_a_count(ulp: object, text: str) -> None:
-    assert evidence.cell({"ulp": ulp, "misrounded": 1234}) == text
+def test_the_exceptions_are_what_the_certificates_break() -> None:
+    assert table_in("docs/numerics.md", evidence.exceptions()[0]) == evidence.exceptions()
+
+
+ULPS = {3.694: "3.69", 52.01: "52.01", 16777000.0: "1.7e+07", float("inf"): "infinite"}
+
+
+@pytest.mark.parametrize("ulp", ULPS)
+def test_a_cell_is_a_largest_error(ulp: float) -> None:
+    assert evidence.ulp(erring(ulp, 0)) == ULPS[ulp]
+
+
+def test_a_cell_is_a_share_of_the_inputs() -> None:
+    assert evidence.misrounded(Accuracy(misrounded=194_102_960), 2**32) == "4.52"
+
+
+CERTIFICATES = {
+    "current": ({"format": 2, "cpu": {"dtypes": {"float32": SHOWN}}}, ("2.00", "3.00", "50.00", "25.00")),
+    "of an earlier format": ({"format": 1, "cpu": {"dtypes": {"float32": SHOWN}}}, ("-",) * 4),
+    "of another device": ({"format": 2, "cuda": {"dtypes": {"float32": SHOWN}}}, ("-",) * 4),
+    "of another dtype": ({"format": 2, "cpu": {"dtypes": {"float64": SHOWN}}}, ("-",) * 4),
+}
+
+
+@pytest.mark.parametrize("what", CERTIFICATES)
+def test_cells_are_of_current_certificates(what: str, tmp_path: Path) -> None:
+    certificate, cells = CERTIFICATES[what]
+    path = tmp_path / "gate.certificate.json"
+    path.write_text(json.dumps(certificate), encoding="utf-8")
+    found = dict(evidence.evidences(path, "cpu"))
+    assert evidence.cells(found.get("float32"), "value") == cells

@@ -1,4 +1,4 @@
-"""What kernels may err by: operations, what follows them, and the library beside its certificates."""
+"""Estimated errors of kernels: of operations, of chains, and of the library beside its certificates."""
 
 from __future__ import annotations
 
@@ -69,27 +69,27 @@ ERRS: dict[str, tuple[Expr, float, str]] = {
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_what_rounds_nothing_errs_by_nothing(name: str) -> None:
-    assert of(EXACT[name]).units < 0.51  # in the last place of subnormals
+def test_exact_operations_have_no_error(name: str) -> None:
+    assert of(EXACT[name]).ulp < 0.51  # in the last place of subnormals
 
 
 @pytest.mark.parametrize("name", ERRS)
-def test_a_result_errs_by_what_its_operations_round(name: str) -> None:
-    result, units, by = ERRS[name]
+def test_the_error_of_a_result_is_the_sum_of_its_roundings(name: str) -> None:
+    result, ulp, by = ERRS[name]
     found = of(result)
-    assert units - 0.1 <= found.units <= 2 * units
+    assert ulp - 0.1 <= found.ulp <= 2 * ulp
     assert found.by == by
 
 
 def test_a_sum_of_what_lies_on_one_grid_is_exact() -> None:
     """Less 2, only an x rounds whose last place is finer than the difference's."""
-    assert of(call("sub", call("clamp", X, Const(2.0), Const(4.0)), Const(2.0))).units == 0
-    assert of(call("sub", call("clamp", X, Const(0.1), Const(4.0)), Const(2.0))).units == 0.5
+    assert of(call("sub", call("clamp", X, Const(2.0), Const(4.0)), Const(2.0))).ulp == 0
+    assert of(call("sub", call("clamp", X, Const(0.1), Const(4.0)), Const(2.0))).ulp == 0.5
 
 
 def test_what_cancels_is_magnified() -> None:
     found = of(call("sub", PLUS_ONE, Const(1.0)))
-    assert found.units > 1e6
+    assert found.ulp > 1e6
     assert abs(found.at["x"]) < 1e-6
 
 
@@ -100,41 +100,41 @@ def test_next_to_a_zero_errors_count_in_ulps_of_the_exact_result() -> None:
         call("product_plus", call("mul", X, A), A, Const(0.5), Const(-5.26)),
         call("scaled", call("sub", call("mul", X, A), Const(3.5)), Const(0.7), Const(2.0**-30)),
     ):
-        assert of(shifted).units > 16
+        assert of(shifted).ulp > 16
 
 
 def test_what_a_piece_gives_does_not_count() -> None:
     """From 64 on, where there is none, it does."""
     magnified = call("exp", call("mul", X, call("clamp", X, Const(-5.0), Const(5.0))))
-    assert of(magnified).units > 20
-    assert of(magnified, pieced=True).units < 4
-    assert of(call("sub", PLUS_ONE, Const(1.0)), pieced=True).units < 2
+    assert of(magnified).ulp > 20
+    assert of(magnified, pieced=True).ulp < 4
+    assert of(call("sub", PLUS_ONE, Const(1.0)), pieced=True).ulp < 2
     far = of(call("exp", call("div", call("clamp", X, Const(-80.0), Const(80.0)), A)), pieced=True)
-    assert far.units > 5
+    assert far.ulp > 5
     assert abs(far.at["x"]) > 64
 
 
 def test_a_value_too_large_for_a_float_is_noticed() -> None:
-    assert of(call("sqrt", SQUARE)).units == math.inf
+    assert of(call("sqrt", SQUARE)).ulp == math.inf
     found = of(call("div", X, call("sqrt", call("add", SQUARE, Const(1.0)))))
-    assert found.units > 1e6
+    assert found.ulp > 1e6
     assert found.by != "sqrt" or abs(found.at["x"]) > 1e18
 
 
 def test_a_choice_by_what_underflows_is_noticed() -> None:
     choice = call("where", call("gt", TINY, Const(0.0)), X, Const(0.0))
-    assert of(choice).units > 1e6
+    assert of(choice).ulp > 1e6
 
 
 def test_a_number_that_is_no_float_errs() -> None:
     rounded = call("mul", X, Const(0.10000000149011612))
-    assert 0.5 < of(rounded, double=call("mul", X, Const(0.1))).units < 1.1
+    assert 0.5 < of(rounded, double=call("mul", X, Const(0.1))).ulp < 1.1
 
 
 def test_an_operation_used_twice_counts_by_what_both_do() -> None:
     """In u - u nothing is left of what u rounds."""
     u = Let("u", call("mul", X, A))
-    assert of(call("sub", call("mul", Ref("u"), Const(2.0)), Ref("u")), u).units < 2
+    assert of(call("sub", call("mul", Ref("u"), Const(2.0)), Ref("u")), u).ulp < 2
 
 
 def test_an_expression_is_evaluated_by_names() -> None:
@@ -159,11 +159,11 @@ def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: st
     assert {Singles.COMPUTED, Singles.PIECES}.issuperset(compiled.singles[device])
     expected = compiled.roundoffs.get(device, ())
     for error, eager in zip(expected, compiled.formula.eager_errors[device], strict=False):
-        assert error.units <= max(TRUSTED[device], eager.units + 1)
+        assert error.ulp <= max(TRUSTED[device], eager.ulp + 1)
     if expected and (found := certified(name, device)):
         value, *gradients = found
         for (ours, eagers), error in ((value, expected[0]), *((each, expected[1]) for each in gradients)):
-            assert ours <= max(error.units + 2.5, eagers)
+            assert ours <= max(error.ulp + 2.5, eagers)
 
 
 def of_chain(workshop: Workshop, body: str) -> Compilation:
@@ -201,5 +201,5 @@ def test_what_is_not_trusted_is_left_to_double(
 
 def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:
     up, down = (call("mul", call("mul", X, Const(2.0**e)), Const(2.0**-e)) for e in (100, -100))
-    assert [of(result).units > 1e6 for result in (up, down)] == [True, True]
-    assert [of(result, ranged=False).units < 0.51 for result in (up, down)] == [True, True]
+    assert [of(result).ulp > 1e6 for result in (up, down)] == [True, True]
+    assert [of(result, ranged=False).ulp < 0.51 for result in (up, down)] == [True, True]

@@ -29,7 +29,7 @@ class Row:
         formula: as declared.
         points: inputs; a dtype that does not hold one leaves it out.
         why: what goes wrong in the formula's own operations.
-        bound: what results may err by.
+        bound: the allowed error of results.
         dtypes: in which.
     """
 

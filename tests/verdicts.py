@@ -1,7 +1,7 @@
 """The accuracy contract at single inputs: errors in ulp of the exact result, and what is wrong, in a line.
 
-In float32 and float64 a result errs by at most 4 ulp; in 16 bits it is the correctly rounded value or its
-neighbour. It is NaN only where the exact function has no value, and infinite only where that overflows.
+In float32 and float64 a result is wrong by at most 4 ulp; in 16 bits it is correctly rounded, or next to
+that. It is NaN only where the exact function has no value, and infinite only where that overflows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Exact = Fraction | float | None
 
 
 class Bound(Enum):
-    """What a result may err by: a fixed number of ulp, or as much as PyTorch's operations do."""
+    """The allowed error: a fixed number of ulp, or the error of PyTorch's operations."""
 
     ULP = "4 ulp"
     EAGER = "4 ulp or eager's error"
@@ -59,7 +59,7 @@ class Result:
 
     @property
     def limit(self) -> float:
-        """What it may err by in ulp; 16-bit neighbours of the correctly rounded value are within 1.5."""
+        """The allowed error in ulp; 16-bit neighbours of the correctly rounded value are within 1.5."""
         return ULP if self.dtype.itemsize > 2 else 1.5
 
     def __str__(self) -> str:

@@ -30,14 +30,14 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked for.
+    """The options of a certification.
 
     Attributes:
         output: the folder of the modules and their certificates.
         devices: ``cpu``, ``cuda`` or both.
         dtypes: those to certify; none means all of the spec's.
         sample: how many float32 inputs to try; a sample is not written down.
-        resume: whether to leave out what a certificate already says of the same kernel and versions.
+        resume: whether to skip the dtypes that a certificate has for the same kernel and versions.
     """
 
     output: Path
@@ -48,7 +48,7 @@ class Order:
 
 
 class Watch(Protocol):
-    """Who is told how far a run is."""
+    """Receives the progress of a run."""
 
     def begin(self, title: str, inputs: int) -> None:
         """A dtype of a spec is begun, of so many inputs."""
@@ -59,7 +59,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found of one spec, on one device, in one dtype."""
+    """The findings on one spec, on one device, in one dtype."""
 
     name: str
     device: str
@@ -72,8 +72,8 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
     Raises:
         NoDevice: CUDA is asked for, and there is none.
         NotBuilt: a module is not what its spec says.
-        SpecErrors: at the end, for all specs that could not be certified: their functions do not do as
-            functions of tensors should, or their references are not their formulas.
+        SpecErrors: at the end, for all specs that could not be certified: their functions misbehave, or
+            their references are not their formulas.
     """
     check_devices(order.devices)
     jobs = [(compiled, device) for compiled in compilations for device in order.devices]
@@ -97,7 +97,7 @@ def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) 
 
 
 def prepared(judge: Judge, dtypes: tuple[str, ...]) -> None:
-    """Build what a judge will call for some dtypes, which compilers do side by side."""
+    """Build the libraries that a judge calls for some dtypes; compilers run in parallel."""
     if judge.unary and "float32" in dtypes:  # only a sweep needs the screen
         judge.screen.library(judge.screen.place(judge.device))
         judge.screen.library("cpu")  # for the guard
@@ -130,7 +130,7 @@ def judged(judge: Judge, dtype: str, count: int, watch: Watch) -> Evidence:
 def audit(
     function: str, formula: str, inputs: tuple[str, ...], specs: Path, order: Order, watch: Watch
 ) -> Iterator[Verdict]:
-    """Hold a callable against a formula; nothing is written.
+    """Compare a callable with a formula; nothing is written.
 
     Args:
         function: its dotted name, perhaps with arguments that are fixed.
@@ -180,7 +180,7 @@ def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple
 
 
 def told(verdict: Verdict) -> Iterator[str]:
-    """What is broken, with the worst inputs, and a line that shows each again."""
+    """The broken promises, and the worst inputs with a command that shows each again."""
     evidence = verdict.evidence
     for sentence in evidence.broken:
         yield f"{verdict.name} on {verdict.device} in {evidence.dtype}: {sentence}"
@@ -199,10 +199,10 @@ def told(verdict: Verdict) -> Iterator[str]:
 
 
 def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
-    """What is found, unless the function that is judged does not do as it should.
+    """The findings, unless the judged function misbehaves.
 
     Raises:
-        Misbehaves: it does not.
+        Misbehaves: it fails, or changes its input, or returns another kind of result.
     """
     try:
         return found()

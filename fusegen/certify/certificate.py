@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """What a certificate was made with.
+    """The chip and the software that a certificate was made with.
 
     Attributes:
         chip: the GPU, or the CPU's instruction set as PyTorch uses it.
@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a certificate has to be of.
+    """The spec that a certificate has to belong to.
 
     Attributes:
         name, formula: of the spec.
@@ -75,24 +75,16 @@ def path_of(module: Path) -> Path:
 
 
 def holds(certificate: Json, kernel: Kernel, dtype: str) -> bool:
-    """Whether a certificate already has a dtype of this very kernel, made and run by the same."""
-    part = certificate.get(kernel.device, {})
-    return (
-        part.get("kernel") == kernel.digest
-        and part.get("made with") == _made(kernel.machine)
-        and dtype in part["dtypes"]
-    )
+    """Whether a certificate has evidence of a dtype for this kernel, chip, PyTorch and compiler."""
+    return dtype in _held(certificate, kernel)
 
 
 def with_evidence(certificate: Json, claim: Claim, kernel: Kernel, evidence: Evidence) -> Json:
-    """A certificate with one dtype's evidence put in; what belongs to another kernel or machine goes."""
-    part = certificate.get(kernel.device, {})
-    made = _made(kernel.machine)
-    same = part.get("kernel") == kernel.digest and part.get("made with") == made
-    dtypes = {**(part["dtypes"] if same else {}), evidence.dtype: shown(evidence)}
+    """A certificate with one dtype's evidence added; evidence of another kernel or machine is removed."""
+    dtypes = {**_held(certificate, kernel), evidence.dtype: shown(evidence)}
     new = {
         "kernel": kernel.digest,
-        "made with": made,
+        "made with": _made(kernel.machine),
         "dtypes": {dtype: dtypes[dtype] for dtype in DTYPES if dtype in dtypes},
     }
     parts = {key: certificate[key] for key in DEVICES if key in certificate} | {kernel.device: new}
@@ -123,6 +115,13 @@ def shown(evidence: Evidence) -> Json:
         **({"beyond": _sample(evidence.beyond)} if evidence.beyond else {}),
         **({"scalars": [_sample(sample) for sample in evidence.scalars]} if evidence.scalars else {}),
     }
+
+
+def _held(certificate: Json, kernel: Kernel) -> Json:
+    """The evidence by dtype that a certificate has of a kernel, made and run by the same."""
+    part: Json = certificate.get(kernel.device, {})
+    same = part.get("kernel") == kernel.digest and part.get("made with") == _made(kernel.machine)
+    return dict(part["dtypes"]) if same else {}
 
 
 def _made(machine: Machine) -> dict[str, str]:

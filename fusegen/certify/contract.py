@@ -1,4 +1,4 @@
-"""The verdict: which promises a kernel breaks, each in a sentence.
+"""The promises, and a sentence for each that a kernel breaks.
 
 One row a promise:
 

@@ -1,6 +1,6 @@
 """Errors of results in ulp of the exact values, which are known to a hundred bits, on the host.
 
-An exact value comes as hi + lo, two doubles. All differences below are exact or err by 2**-50 ulp.
+An exact value is hi + lo, two doubles. All differences below are wrong by at most 2**-50 ulp.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def reals(hi: Tensor, lo: Tensor, dtype: torch.dtype) -> Reals:
     Args:
         hi: float64 of n elements.
         lo: likewise, to be added.
-        dtype: of the results to be held against them.
+        dtype: of the results that are compared with them.
     """
     return Reals(hi, lo, ulp(hi.abs(), dtype), _rounded(hi, lo, dtype))
 
@@ -55,7 +55,7 @@ def ulp(size: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def errors(got: Tensor, real: Reals) -> Tensor:
-    """Errors of results in ulp; infinite where they are NaN wrongly."""
+    """Errors of results in ulp; infinite where a result is NaN and the exact value is not."""
     place = _on_scale(got.double(), got.dtype)
     hi = _on_scale(real.hi, got.dtype)
     error = ((place - hi) - torch.where(hi == real.hi, real.lo, 0.0)).abs() / real.ulp
@@ -70,7 +70,7 @@ def overflowing(got: Tensor, real: Reals) -> Tensor:
 
 
 def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
-    """How near results are to exact values; those that overflow early are counted apart."""
+    """The accuracy of results; those that are infinite but should not be are counted apart."""
     early = overflowing(got, real)
     error = torch.where(early, 0.0, errors(got, real))
     nearest = (got == real.rounded) | (got.isnan() & real.rounded.isnan()) | real.hi.isnan()
@@ -130,13 +130,13 @@ def joined(a: Accuracy, b: Accuracy) -> Accuracy:
 
 
 def differing(a: Tensor, b: Tensor) -> Tensor:
-    """Where two tensors have other bits; a NaN equals every other."""
+    """Where the bits of two tensors differ; a NaN equals every other."""
     integer = INTEGERS[a.dtype]
     return (a.contiguous().view(integer) != b.contiguous().view(integer)) & ~(a.isnan() & b.isnan())
 
 
 def _on_scale(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Infinities where the value after the largest would be; in float64 that is infinity itself."""
+    """Values with infinities as the number after the largest; in float64 as the largest."""
     beyond = 2.0 ** (2 ** (EXPONENTS[dtype] - 1)) if dtype != torch.float64 else torch.finfo(dtype).max
     return values.clamp(-beyond, beyond)
 

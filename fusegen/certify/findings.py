@@ -1,4 +1,4 @@
-"""What a certification finds, as values; `certificate` writes them, `contract` judges them."""
+"""The findings of a certification, as values; `certificate` writes them, `contract` judges them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Subject:
-    """A function to be held against a formula.
+    """A function, and the formula that it is compared with.
 
     Attributes:
         name: of the spec, or of the callable.
@@ -26,7 +26,7 @@ class Subject:
         stable: a program equal to it over the real numbers, in which little cancels.
         params: the values of its parameters.
         given: the function, of tensors only; differentiable by autograd.
-        eager: PyTorch's own, or None where `given` is what is looked at alone.
+        eager: PyTorch's function; None where `given` is compared with the formula only.
         promise: what it promises: ``accurate``, ``arithmetic`` or ``eager``; see `contract`.
         reference: PyTorch's function that the spec names, if it names one.
         assume: the range of each input that has one.
@@ -52,7 +52,7 @@ class Worst:
     Attributes:
         inputs: as hexadecimal floats.
         ulp: the error in ulp of the exact value.
-        got: what the function gave, as a hexadecimal float.
+        got: the function's result, as a hexadecimal float.
         real: the exact value, rounded to a double, as a hexadecimal float.
     """
 
@@ -117,11 +117,11 @@ class Special:
 
 @dataclass(frozen=True)
 class Output:
-    """What was found of the value, or of the gradient of one input.
+    """The findings on the value, or on the gradient of one input.
 
     Attributes:
         name: ``value`` or ``gradient of NAME``.
-        given, eager: how accurate either is.
+        given, eager: the accuracy of ours and of eager's.
         bits_differ: how many results have other bits than eager's; NaN equals NaN.
         worse_than_eager: how many of those are further from the exact value than eager's.
         range: the least and the largest result, then those of the real function, rounded outwards.
@@ -153,7 +153,7 @@ class ReferenceMismatch:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was found on a sample beside the judged inputs.
+    """The findings on a sample beside the judged inputs.
 
     Attributes:
         inputs: how many were tried.
@@ -168,7 +168,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found in one dtype.
+    """The findings in one dtype.
 
     Attributes:
         dtype: its name in torch.
@@ -179,8 +179,8 @@ class Evidence:
         outputs: the value first, then the gradients.
         mismatch: where the reference is not the formula.
         ranges: the range of each input that was judged, where it is not the whole type.
-        beyond: what was found beyond those ranges, which is reported and not judged.
-        scalars: what was found at other values of the parameters.
+        beyond: the findings beyond those ranges, which are reported and not judged.
+        scalars: the findings at other values of the parameters.
         promise: what the kernels promise; see `contract`.
         broken: a sentence for each promise that is broken.
     """

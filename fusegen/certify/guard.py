@@ -17,14 +17,14 @@ AT_KINKS, ELSEWHERE = 100, 100
 
 
 class WrongScreen(AssertionError):
-    """The intervals of the screen do not hold the formula: an error in fusegen."""
+    """An interval of the screen does not contain the exact value: an error in fusegen."""
 
 
 def check(subject: Subject, screen: Screen) -> None:
-    """Hold the screen's intervals of value and derivative against enclosures at some 200 inputs.
+    """Compare the screen's intervals of value and derivative with enclosures at some 200 inputs.
 
     Raises:
-        WrongScreen: an interval does not hold the number.
+        WrongScreen: an interval does not contain the exact value.
     """
     points = _points(subject)
     formula = Enclosure(subject.program, subject.params)
@@ -42,7 +42,7 @@ def check(subject: Subject, screen: Screen) -> None:
 
 
 def holds(interval: tuple[float, float], real: Real) -> bool:
-    """Whether an interval holds a number, which errs by 2**-100; an infinite one is beyond every double."""
+    """Whether an interval contains a number, which is known to 2**-100; infinity is beyond every double."""
     low, high = interval
     if math.isinf(real.hi):
         return high == math.inf > low if real.hi > 0 else low == -math.inf < high
@@ -53,7 +53,7 @@ def holds(interval: tuple[float, float], real: Real) -> bool:
 
 
 def _points(subject: Subject) -> Tensor:
-    """Kinks and their neighbours, and numbers of every size, as float32 has them; in the judged range."""
+    """Float32 inputs in the judged range: kinks with their neighbours, and numbers of every size."""
     near = torch.tensor(inputs.kinks(subject.program, subject.params), dtype=torch.float64).float()
     [spread] = inputs.sample(subject.program, subject.params, torch.float32)
     ordinary = torch.linspace(-20, 20, ELSEWHERE)

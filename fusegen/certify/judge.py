@@ -27,7 +27,7 @@ MOST_BEYOND, BLOCK = 2**13, 2**20
 
 @dataclass(frozen=True)
 class Judge:
-    """A subject with what it takes to judge it.
+    """A subject, its screen and a device: all that judging takes.
 
     Attributes:
         subject: what is judged.
@@ -92,7 +92,7 @@ class Judge:
     def compared(
         self, points: Points, results: Results | None = None
     ) -> tuple[list[Tensor], tuple[Output, ...]]:
-        """Our results at some points, and what is found of each output.
+        """Our results at some points, and the errors of each output.
 
         Args:
             points: of any number.
@@ -124,7 +124,7 @@ class Judge:
         return self.finished(evidence, torch.float32, some, given)
 
     def at_scalars(self, dtype: torch.dtype) -> list[Sample]:
-        """What is found on a small sample at other values of the parameters."""
+        """The errors on a small sample at other values of the parameters."""
         found = []
         for judge, points, chosen in scalars.samples(self, dtype):
             _, outputs = judge.compared(points)
@@ -139,7 +139,7 @@ class Judge:
         return columns[0], columns[1] if len(columns) > 1 else []
 
     def in_vectors(self, points: Points) -> Results:
-        """The same as a sweep sees it: on the CPU eager may compute otherwise what fills no vector."""
+        """The results in whole vectors, as in a sweep: eager may compute a remainder in another way."""
         count = len(points[0])
         filled = tuple(torch.cat([t, t[-1:].expand(-count % VECTORS)]) for t in points)
         given, eager = self.results(filled)
@@ -153,7 +153,7 @@ class Judge:
         return [exact.reals(hi, lo, points[0].dtype) for hi, lo in pairs]
 
     def output(self, k: int, points: Points, given: Tensor, eager: Tensor | None, real: Reals) -> Output:
-        """What is found of one output at some points."""
+        """The errors of one output at some points."""
         if k > 0:  # where there is no function, anything may be its slope
             given = torch.where(real.hi.isnan(), torch.nan, given)
         ours = exact.accuracy(points, given, real)
@@ -185,7 +185,7 @@ class Judge:
     def finished(
         self, evidence: Evidence, dtype: torch.dtype, points: Points, given: list[Tensor]
     ) -> Evidence:
-        """The evidence with what special inputs and other layouts give."""
+        """The evidence, with the results at special inputs and in other layouts."""
         found = specials.found(self, dtype)
         outputs = tuple(replace(o, specials=s) for o, s in zip(evidence.outputs, found, strict=True))
         changed = layouts.changes(self.subject.given, self.device, points)
@@ -207,8 +207,8 @@ def _whole(output: Output, left: list[Output], found: Swept, k: int) -> Output:
 
     Args:
         output: at the worst inputs, by enclosures.
-        left: at what the screen left open, likewise, whose sums count.
-        found: the sums of all others, by the screen.
+        left: at the inputs that the screen left open, by enclosures; these are counted.
+        found: the counts at all other inputs, by the screen.
         k: the place of the output.
     """
     tally = found.tally

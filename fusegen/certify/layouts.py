@@ -1,4 +1,4 @@
-"""Whether a function is one of its elements alone, whatever tensor they come in."""
+"""Checks that a result depends on its own element only, not on the tensor around it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PLACES = (0, 1, 3)
 
 
 def check(subject: Subject, device: str, dtype: torch.dtype) -> None:
-    """Refuse a function that writes over its input, or does not do the same each time.
+    """Refuse a function that overwrites its input, or gives other results the second time.
 
     Raises:
-        ValueError: it is one.
+        ValueError: the function does one of these.
     """
     ordinary = torch.linspace(-4, 4, 4096, dtype=torch.float64).to(device, dtype)
     points = tuple(ordinary.clone() for _ in subject.program.inputs)
@@ -29,7 +29,7 @@ def check(subject: Subject, device: str, dtype: torch.dtype) -> None:
 
 
 def changes(function: Function, device: str, points: tuple[Tensor, ...]) -> int:
-    """How many results change where the same inputs come in shorter tensors, or at odd places."""
+    """The number of results that change in shorter tensors or at other places in memory."""
     size = min(4096, len(points[0]))
     if size == 0:  # no number of the type lies in the judged range
         return 0

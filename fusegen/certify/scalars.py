@@ -1,4 +1,4 @@
-"""Other values of the parameters than the defaults: 0, negative, tiny and huge ones, one at a time."""
+"""Values of the parameters other than the defaults: 0, negative, tiny and huge, one at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Chosen = tuple[tuple[str, float], ...]
 
 
 def combinations(params: dict[str, Fraction]) -> list[dict[str, Fraction]]:
-    """The values that are tried: one parameter at a time, and all of them negative."""
+    """The combinations that are tried: one parameter at a time, and all of them negative."""
     found = [{**params, name: value} for name in params for value in VALUES]
     if len(params) > 1:
         found.append({name: VALUES[1] * (k + 1) for k, name in enumerate(params)})
@@ -61,7 +61,7 @@ def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
 
 
 def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
-    """Whether the formula is defined at most of some points."""
+    """Whether the formula is defined at more than half of some points."""
     formula = Enclosure(subject.program, subject.params)
     some = [t[:: -(-len(t) // TRIED)].double().tolist() for t in points]
     undefined = sum(formula(*point)[0].hi != formula(*point)[0].hi for point in zip(*some, strict=True))
@@ -69,7 +69,7 @@ def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
 
 
 def _eager_takes(subject: Subject, device: str, points: tuple[Tensor, ...]) -> bool:
-    """Whether PyTorch computes with these parameters; celu refuses an alpha of 0."""
+    """Whether PyTorch accepts these parameters; celu refuses an alpha of 0."""
     if subject.eager is None:
         return True
     try:

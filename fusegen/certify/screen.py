@@ -1,16 +1,16 @@
-"""The screen: a formula and its derivatives in intervals of doubles, compiled, held against every float.
+"""The screen: a formula and its derivatives in compiled double interval arithmetic, for every float32.
 
-The interval of a value holds it for certain: sums, products and quotients are widened where they are not
-exact, by an exact test, and what the math libraries compute by more than they are documented to err. An
+An interval is certain to contain its value: sums, products and quotients are widened where an exact test
+finds them inexact, and results of the math libraries by more than their documented errors. An
 input is decided where its intervals are narrower than 2**-12 ulp, so that its error is known that well, and
 no input with a larger one can hide. All others are listed, and left to `enclosures`, which decide them with
 as many digits as they need. A result so near to a tie that its interval holds the tie counts as rounded
 correctly on either side.
 
 On the CPU, up to 4096 neighbouring inputs are decided together where Taylor polynomials with intervals for
-coefficients are as narrow (`screen_series.h.j2`); kinks, ties and whatever they leave open goes one by one.
+coefficients are as narrow (`screen_series.h.j2`); kinks, ties and all that they leave open one by one.
 
-The program is one in which little cancels (`Subject.stable`); `guard` holds it against the formula.
+The program is one in which little cancels (`Subject.stable`); `guard` compares it with the formula.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a certificate is worth, and the sentence that says so. This needs no torch."""
+"""The state of a certificate, and the sentence that reports it. This needs no torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SENTENCES = {
 
 
 def claim(spec: Spec) -> Claim:
-    """What the certificate of a spec's module has to be of."""
+    """The spec that a module's certificate has to belong to."""
     return Claim(spec.name, notation(spec), spec.dtypes, spec.numerics)
 
 
@@ -41,7 +41,7 @@ def states(module: Path, claim: Claim) -> dict[str, str]:
 
     Args:
         module: the path of the module.
-        claim: what its certificate has to be of.
+        claim: the spec that its certificate has to belong to.
     """
     path = path_of(module)
     if not path.exists():
@@ -60,7 +60,7 @@ def states(module: Path, claim: Claim) -> dict[str, str]:
 
 
 def sentences(module: Path, states: Mapping[str, str]) -> list[str]:
-    """A sentence for each state that is to be told, with the remedy."""
+    """A sentence for each state in `SENTENCES`, with the command that helps."""
     told = []
     for state, sentence in SENTENCES.items():
         devices = [device for device, found in states.items() if found == state]
@@ -74,7 +74,7 @@ def _loaded(path: Path) -> Json:
     """A certificate whose parts have the form of one.
 
     Raises:
-        OSError, or one of `BAD`: it cannot be read, or it is none.
+        OSError, or one of `BAD`: the file cannot be read, or is no certificate.
     """
     certificate: Json = json.loads(path.read_text(encoding="utf-8"))
     if int(certificate["format"]) == FORMAT:

@@ -1,4 +1,4 @@
-"""What can be certified: the module of a spec, or any callable that a name leads to."""
+"""The subjects of certification: the module of a spec, or any callable by its dotted name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def of_callable(name: str, compiled: Compilation) -> Subject:
 
     Args:
         name: of the callable; modules on its way are imported.
-        compiled: the formula that it is held against.
+        compiled: the formula that it is compared with.
 
     Raises:
         NoSuchCallable: the name leads to nothing that can be called.

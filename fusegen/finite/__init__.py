@@ -1,4 +1,4 @@
-"""Infinite inputs taken as large finite ones, where they would give NaN though there is a limit.
+"""Guards that give the limit at an infinite input, where IEEE arithmetic would give NaN.
 
 silu(-inf) is -inf times 0, but x sigmoid(x) tends to 0. The groups of a name, which is an input, or a let
 of several names, are functions of it alone, times what it does not decide (`groups`). Each is tried at both
@@ -79,7 +79,7 @@ class _Clamped:
         self.base = self.clamped(Name(name), self.common)
 
     def program(self) -> Program:
-        """The whole; as it is where no infinity gives NaN."""
+        """The program with clamps; unchanged where no infinity gives NaN."""
         if self.needless:
             return self.whole
         parts = {mark(k, n): part for k in range(len(self.trials)) for n, part in enumerate(self.final(k))}
@@ -141,7 +141,7 @@ class _Clamped:
         return term
 
     def function(self, unit: Term, own: limits.Kinds) -> limits.Function:
-        """What a unit gives with the clamps that all groups share, and its own."""
+        """A unit as a function of the name, with the clamps that all groups share and its own."""
 
         def f(at: float, largest: float) -> tuple[float, bool]:
             shared = limits.clamped(at, self.common, largest)
@@ -161,7 +161,7 @@ class _Clamped:
         return term
 
     def bounded(self, term: Term) -> Term:
-        """A term in which no sine or cosine is of an infinity that the name decides."""
+        """A term in which arguments of sines and cosines that depend on the name are finite."""
         term = rebuild(term, self.bounded)
         match term:
             case Apply("sin" | "cos" as op, (argument,)) if self.groups.factored.depends(argument):

@@ -133,7 +133,7 @@ def _alike(monomials: Sequence[Monomial]) -> Monomial | None:
 
 
 def _functions(monomials: Sequence[Monomial]) -> Monomial | None:
-    """That of a function, if its arguments have none."""
+    """The monomial 1 of a function whose arguments have no other; else None."""
     return UNIT if all(monomial in (UNIT, ZERO) for monomial in monomials) else None
 
 

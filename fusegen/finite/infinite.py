@@ -129,7 +129,7 @@ class _Guards:
         self.size = call("abs", self.variable)
 
     def all(self) -> Iterator[Guarded]:
-        """All of them, the cheapest first."""
+        """All guards, the cheapest first."""
         values = {sign: self.tied.values(sign) for sign in self.tied.sides}
         if all(near(value, several[0]) for several in values.values() for value in several):
             yield Guarded(self.constant({sign: several[0] for sign, several in values.items()}))

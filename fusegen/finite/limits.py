@@ -87,12 +87,12 @@ class Trial:
 
     @property
     def wanted(self) -> Kinds:
-        """The best."""
+        """The best clamp on each side."""
         below, above = (kinds[0] for kinds in self.accepted)
         return below, above
 
     def own(self, common: Kinds) -> Kinds:
-        """The clamps that it wants besides those that it shares."""
+        """The best clamp on each side where the shared one is not among the accepted ones."""
         sides = zip(self.wanted, common, self.accepted, strict=True)
         below, above = ("" if shared in kinds else best for best, shared, kinds in sides)
         return below, above

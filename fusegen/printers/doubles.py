@@ -107,6 +107,22 @@ WHOLLY Sum scaled_erfc(double x) {
     "{erfc}",
     lines_of("; ".join((_constants("a", ERFC[:12])[:-1], _constants("b", ERFC[12:])))),
 )
+# log(u) of a normal u = m 2^n: the split, the terms of log(m) = log(1 + f), and the sum with a small rest
+SPLIT = (
+    "uint64_t bits;",
+    "memcpy(&bits, &u, sizeof(bits));",
+    "bits += 0x3ff0000000000000 - 0x3fe6a09e667f3bcd;  // for an m from root 1/2 to root 2",
+    "const uint64_t exponent = (bits >> 52) | 0x4330000000000000;",
+    "bits = (bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd;",
+    "double m, n;",
+    "memcpy(&m, &bits, sizeof(m));",
+    "memcpy(&n, &exponent, sizeof(n));",
+)
+SERIES = "const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;"
+TOTAL = (
+    "const double rest = s * std::fma(z, polynomial(c, z), half) + small;",
+    "const double y = std::fma(n, 0.69314718036912382, f - (half - rest));",
+)
 DOUBLES: dict[str, tuple[str, ...]] = {
     "exp": (
         "const Power e = power_of_e(x, 0.0);",
@@ -122,19 +138,11 @@ DOUBLES: dict[str, tuple[str, ...]] = {
     "log1p": (
         _constants("c", LOG),
         "const double u = 1.0 + x, v = u - 1.0, lost = (1.0 - (u - v)) + (x - v);",
-        "uint64_t bits;",
-        "memcpy(&bits, &u, sizeof(bits));",
-        "bits += 0x3ff0000000000000 - 0x3fe6a09e667f3bcd;  // for an m from root 1/2 to root 2",
-        "const uint64_t exponent = (bits >> 52) | 0x4330000000000000;",
-        "bits = (bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd;",
-        "double m, n;",
-        "memcpy(&m, &bits, sizeof(m));",
-        "memcpy(&n, &exponent, sizeof(n));",
+        *SPLIT,
         "n -= 0x1p52 + 1023.0;",
-        "const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;",
+        SERIES,
         "const double small = std::fma(n, 1.9082149292705877e-10, lost / u);  // ln 2 in two",
-        "const double rest = s * std::fma(z, polynomial(c, z), half) + small;",
-        "const double y = std::fma(n, 0.69314718036912382, f - (half - rest));",
+        *TOTAL,
         "const double special = x == -1.0 ? -INFINITY : x > 0.0 ? x : NAN;",
         "return x == 0.0 ? x : x > -1.0 && x < INFINITY ? y : x == x ? special : x;",
     ),
@@ -142,19 +150,11 @@ DOUBLES: dict[str, tuple[str, ...]] = {
         _constants("c", LOG),
         "const bool tiny = x < 0x1p-1022;",
         "const double u = tiny ? x * 0x1p54 : x;",
-        "uint64_t bits;",
-        "memcpy(&bits, &u, sizeof(bits));",
-        "bits += 0x3ff0000000000000 - 0x3fe6a09e667f3bcd;  // for an m from root 1/2 to root 2",
-        "const uint64_t exponent = (bits >> 52) | 0x4330000000000000;",
-        "bits = (bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd;",
-        "double m, n;",
-        "memcpy(&m, &bits, sizeof(m));",
-        "memcpy(&n, &exponent, sizeof(n));",
+        *SPLIT,
         "n -= tiny ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0;",
-        "const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;",
+        SERIES,
         "const double small = n * 1.9082149292705877e-10;  // ln 2 in two",
-        "const double rest = s * std::fma(z, polynomial(c, z), half) + small;",
-        "const double y = std::fma(n, 0.69314718036912382, f - (half - rest));",
+        *TOTAL,
         "const double special = x == 0.0 ? -INFINITY : x > 0.0 ? x : NAN;",
         "return x > 0.0 && x < INFINITY ? y : x == x ? special : x;",
     ),

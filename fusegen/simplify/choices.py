@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fusegen.simplify.monomials import (
+    ONCE,
     Factor,
     Product,
     key,
@@ -16,8 +17,6 @@ from fusegen.simplify.monomials import (
     total,
 )
 from fusegen.term import Apply, Number, Term, call
-
-ONCE = Fraction(1)
 
 
 def difference_of_relus(term: Term) -> Term | None:

@@ -7,6 +7,8 @@ from fractions import Fraction
 from functools import reduce
 
 from fusegen.simplify.monomials import (
+    HALF,
+    ONCE,
     ONE,
     Factor,
     Product,
@@ -22,7 +24,6 @@ from fusegen.simplify.monomials import (
 from fusegen.simplify.patterns import constant, unified
 from fusegen.term import Apply, Name, Number, Term, call, names
 
-HALF, ONCE = Fraction(1, 2), Fraction(1)
 QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")))
 
 
@@ -79,7 +80,8 @@ def log_of_sum(term: Term) -> Term | None:
                 negated(pair[1].exponent)
             ):
                 return _log_cosh(pair[0].exponent)
-            return _choice(
+            return call(
+                "where",
                 call("gt", _direction(apart), 0),
                 total(u, call("softplus", negated(apart))),
                 total(v, call("softplus", apart)),
@@ -117,7 +119,7 @@ def _log_cosh(u: Term) -> Term:
     size = call("abs", u)
     near = call("log1p", HALF * (call("expm1", size) * -call("expm1", negated(size))))
     far = size + call("softplus", multiple(Fraction(-2), size)) - constant(call("log", Number(Fraction(2))))
-    return _choice(call("lt", size, 1), near, far)
+    return call("where", call("lt", size, 1), near, far)
 
 
 def _direction(term: Term) -> Term:
@@ -170,7 +172,7 @@ def quotient_by_growth(term: Term) -> Term | None:
         above = [shrunk] * int(-factor.power) if factor.power.denominator == 1 else None
         if above is not None:
             whole = reduce(Product.times, above, product.without(place)).times(power)
-            return _choice(call("gt", _direction(u), 0), term_of(whole), term)
+            return call("where", call("gt", _direction(u), 0), term_of(whole), term)
     return None
 
 
@@ -259,9 +261,5 @@ def log_of_expm1(term: Term) -> Term | None:
     match term:
         case Apply("log", (Apply("expm1", (u,)),)):
             far = u + call("log1p", -call("exp", negated(u)))
-            return _choice(call("gt", u, 1), far, term)
+            return call("where", call("gt", u, 1), far, term)
     return None
-
-
-def _choice(condition: Apply, a: Term, b: Term) -> Term:
-    return call("where", condition, a, b)

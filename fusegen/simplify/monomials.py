@@ -1,4 +1,4 @@
-"""Sums and products of a term, flattened: what the rows of `stable` are matched against.
+"""The flattened sums and products of a term, against which the rows of `stable` are matched.
 
 A term keeps its author's grouping. Here it is seen as a sum of products of powers, so that
 ``0.5 + erf(u) / 2`` and ``(erf(u) + 1) * 0.5`` are one thing. Only what a row rewrites is written back.
@@ -15,6 +15,7 @@ from operator import add
 from fusegen.term import Apply, Name, Number, Term, call
 
 ONE, ZERO = Number(Fraction(1)), Number(Fraction(0))
+HALF, ONCE = Fraction(1, 2), Fraction(1)  # coefficients and powers
 POWERS = {"square": Fraction(2), "cube": Fraction(3), "reciprocal": Fraction(-1), "sqrt": Fraction(1, 2),
           "rsqrt": Fraction(-1, 2)}  # fmt: skip
 NEAR, SHORT = Fraction(1, 10**45), 10**12  # a constant so near to a short fraction is that fraction

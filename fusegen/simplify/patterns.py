@@ -71,7 +71,7 @@ def constant(term: Term) -> Term:
 
 
 def unified(pattern: Term, term: Term, found: Found) -> Found | None:
-    """What the variables of a pattern stand for, if it is the whole of a term."""
+    """The terms that the variables of a pattern stand for, if it matches a whole term; else None."""
     match pattern:
         case Name(name) if name in found:
             return found if key(found[name]) == key(term) else None
@@ -176,7 +176,7 @@ def _same(a: Product, b: Product) -> bool:
 
 
 def _weight(product: Product) -> int:
-    """How much a part of a pattern says: functions before powers before numbers."""
+    """How specific a part of a pattern is: functions before powers before numbers."""
     return sum(2 + len(names(f.base)) if isinstance(f.base, Apply) else 1 for f in product.factors)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fusegen.simplify.monomials import (
+    HALF,
+    ONCE,
     Factor,
     Product,
     key,
@@ -17,8 +19,6 @@ from fusegen.simplify.monomials import (
 )
 from fusegen.simplify.patterns import constant
 from fusegen.term import Apply, Number, Term, call
-
-HALF, ONCE = Fraction(1, 2), Fraction(1)
 
 
 def _square_and_more(base: Term) -> list[tuple[Term, Term, Fraction]]:
@@ -34,7 +34,7 @@ def _square_and_more(base: Term) -> list[tuple[Term, Term, Fraction]]:
 
 
 def root_less_argument(term: Term) -> Term | None:
-    """sqrt(a^2 + c) + a as c / (sqrt(a^2 + c) + |a|) where a is below 0; likewise with -a."""
+    """sqrt(a^2 + c) + a as c / (sqrt(a^2 + c) + |a|) where a is below 0; the same with -a."""
     if not (isinstance(term, Apply) and term.op in ("add", "sub")):
         return None
     parts = sum_of(term)

@@ -1,8 +1,8 @@
 """The best stable form within reach: a search over rewrites that the error estimate guides.
 
-From a program every row of `stable` is tried at every place, and all steps written out where a row may
-need to see through their names. The best of these is taken while the estimate falls, for at most `MOST`
-estimates.
+Every row of `stable` is tried at every place of a program, and so is the program with all steps written
+out, since a row may need to see through their names. The best variant is taken while the estimate falls,
+for at most `MOST` estimates.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fusegen.term import (
 
 MOST = 24  # estimates
 LARGEST = 400  # nodes of a program that is written out
-LOST = 64.0  # ulps, from which on digits are lost that another form may keep
+LOST = 64.0  # ulp; with larger errors digits are lost that another form may keep
 
-Score = tuple[int, float]  # how many results err by more than LOST, and the largest error
+Score = tuple[int, float]  # how many results have an error above LOST, and the largest error
 Found = tuple[Program, tuple[Rewrite, ...]]
 
 
@@ -63,7 +63,7 @@ def _better(score: Score, than: Score) -> bool:
 
 
 def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:
-    """Different ones, no more than there are estimates left."""
+    """The different variants, at most as many as there are estimates left."""
     seen: set[Program] = set()
     for found in variants:
         if found[0] not in seen and len(seen) < most:
@@ -157,7 +157,7 @@ def shared(program: Program) -> Program:
 
 
 def _repeated(terms: tuple[Term, ...]) -> Term | None:
-    """The largest part that occurs more than once, conditions and what reads no name aside."""
+    """The largest part that occurs more than once and is worth a step; see `_is_step`."""
     count = Counter(part for term in terms for part in walk(term) if _is_step(part))
     several = [part for part, times in count.items() if times > 1]
     return max(several, key=_size, default=None)

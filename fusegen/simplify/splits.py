@@ -1,4 +1,4 @@
-"""Stable forms that take more than a pattern, one row each."""
+"""Stable forms that are functions of a term, since no pattern expresses them; one row each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stable forms of what authors write: rows that say the same function so that no digits are lost.
+"""Stable forms of formulas as authors write them: rows of equal functions that keep more digits.
 
 ``1 + erf(u)`` is 0 in float long before erfc(-u) is; ``log(1 + exp(u))`` overflows where softplus(u) does
 not. A row of `ALWAYS` is never less accurate than what it replaces, and is taken wherever it matches. A row
@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
-from fusegen.simplify.monomials import product_of, term_of
+from fusegen.simplify.monomials import HALF, product_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.splits import SPLITS, Split
@@ -23,7 +22,6 @@ from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, call, rebuild
 
 _A, _B, _C = (Name(name) for name in "abc")
 _K = Name("k_")  # a number
-_HALF = Fraction(1, 2)
 
 
 def _of(op: str) -> Callable[..., Apply]:
@@ -47,7 +45,7 @@ ALWAYS = (
     Rule("one minus tanh squared", 1 - _SQUARE(_TANH(_A)), call("tanh_slope", _A)),
     Rule("one minus sigmoid", 1 - _SIGMOID(_A), _SIGMOID(-_A)),
     Rule("sigmoid minus its square", _SIGMOID(_A) - _SQUARE(_SIGMOID(_A)), call("sigmoid_slope", _A)),
-    Rule("twice sigmoid minus one", 2 * _SIGMOID(_A) - 1, _TANH(_HALF * _A)),
+    Rule("twice sigmoid minus one", 2 * _SIGMOID(_A) - 1, _TANH(HALF * _A)),
     # exponentials and logarithms next to 1
     Rule("exp minus one", _EXP(_A) - 1, _EXPM1(_A)),
     Rule("exp2 minus one", call("exp2", _A) - 1, _EXPM1(_LOG(2) * _A)),
@@ -61,7 +59,7 @@ ALWAYS = (
     # quotients of exponentials
     Rule("logistic quotient", 1 / (1 + _EXP(_A)), _SIGMOID(-_A)),
     Rule("exp over one plus exp", _EXP(_A) * _SIGMOID(-_A), _SIGMOID(_A)),
-    Rule("expm1 over one plus exp", _EXPM1(_A) * _SIGMOID(-_A), _TANH(_HALF * _A)),
+    Rule("expm1 over one plus exp", _EXPM1(_A) * _SIGMOID(-_A), _TANH(HALF * _A)),
     Rule("exp over expm1", _EXP(_A) / _EXPM1(_A), -1 / _EXPM1(-_A)),
     Rule("sigmoid times its complement", _SIGMOID(_A) * _SIGMOID(-_A), call("sigmoid_slope", _A)),
     Rule("product of exponentials", _EXP(_A) * _EXP(_B), _EXP(_A + _B)),
@@ -86,7 +84,7 @@ MAX_STEPS = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One use of a row: its name, the term it is used on and what that becomes."""
+    """One use of a row: its name, the term before and the term after."""
 
     name: str
     before: Term
@@ -94,7 +92,7 @@ class Place:
 
 
 def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
-    """The program with every row of `ALWAYS` and every split that is one used; and what was done."""
+    """The program with all rows of `ALWAYS` and `ALWAYS_SPLIT` applied, and the rewrites."""
     run = _Run()
     lets = tuple(Let(let.name, run.settled(let.term)) for let in program.lets)
     results = tuple(map(run.settled, program.results))
@@ -102,13 +100,13 @@ def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
 
 
 class _Run:
-    """What was done so far."""
+    """The rewrites so far."""
 
     def __init__(self) -> None:
         self.taken: list[Rewrite] = []
 
     def settled(self, term: Term) -> Term:
-        """A term after all rows, outermost first, then its parts, then what these leave."""
+        """A term after all rows: applied to it, then to its parts, then to the term that they leave."""
         if len(self.taken) >= MAX_STEPS or not isinstance(term, Apply):
             return term
         found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
@@ -128,7 +126,7 @@ def _merged(term: Term) -> Term:
 
 
 def uses(term: Term, rows: tuple[Rule, ...], splits: tuple[Split, ...]) -> Iterator[Place]:
-    """Every row that a term can be rewritten by, its parts aside."""
+    """Every use of a row on a term as a whole, not on its parts."""
     for row in rows:
         after = rewritten(row, term)
         if after is not None and after != term and proved(row):

@@ -1,0 +1,1 @@
+"""Measurements of the compiler on formulas that are not in the library."""
