@@ -1,30 +1,13 @@
-"""Stable forms of sums of exponentials: their quotients and their logarithms."""
+"""Sums of exponentials, as the forms of logarithms and quotients read them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 
-from fusegen.simplify.monomials import (
-    HALF,
-    ONCE,
-    ONE,
-    Factor,
-    Product,
-    key,
-    multiple,
-    negated,
-    product_of,
-    sum_of,
-    sum_term,
-    term_of,
-    total,
-)
-from fusegen.simplify.patterns import constant, unified
-from fusegen.term import Apply, Name, Number, Term, call, names
-
-QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")))
+from fusegen.simplify.monomials import multiple, product_of, sum_of, term_of, total
+from fusegen.simplify.patterns import constant
+from fusegen.term import Apply, Number, Term, call, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +23,7 @@ class Exponential:
         return total(self.exponent, constant(call("log", Number(self.coefficient))))
 
 
-def _exponentials(term: Term) -> list[Exponential] | None:
+def exponentials(term: Term) -> list[Exponential] | None:
     """A sum of multiples of exponentials, of which at least one is none of 0; None for another sum."""
     products = sum_of(term)
     if len(products) < 2:
@@ -56,210 +39,16 @@ def _exponentials(term: Term) -> list[Exponential] | None:
     return found if any(names(each.exponent) for each in found) else None
 
 
-def _two(term: Term) -> tuple[Exponential, Exponential] | None:
+def two_exponentials(term: Term) -> tuple[Exponential, Exponential] | None:
     """A sum of two exponentials, the second no further from 0 where it is a number."""
-    found = _exponentials(term)
+    found = exponentials(term)
     if found is None or len(found) != 2:
         return None
     first, second = found
     return (second, first) if not names(first.exponent) else (first, second)
 
 
-def log_of_sum(term: Term) -> Term | None:
-    """log(p e^u + q e^v) as v' + softplus(u' - v'), where u' = u + log p; of a v that moves, the larger."""
-    match term:
-        case Apply("log" | "log1p" as op, (a,)):
-            pair = _two(total(a, ONE) if op == "log1p" else a)
-            if pair is None or min(each.coefficient for each in pair) <= 0:
-                return None
-            u, v = (each.logarithm for each in pair)
-            apart = total(u, negated(v))
-            if not (names(v) and names(apart)):
-                return total(v, call("softplus", apart))
-            if all(each.coefficient == HALF for each in pair) and key(pair[0].exponent) == key(
-                negated(pair[1].exponent)
-            ):
-                return _log_cosh(pair[0].exponent)
-            return call(
-                "where",
-                call("gt", _direction(apart), 0),
-                total(u, call("softplus", negated(apart))),
-                total(v, call("softplus", apart)),
-            )
-    return None
-
-
-def log_of_quotient(term: Term) -> Term | None:
-    """log((1 + e^u) sigmoid(-v)), of (1 + e^u) / (1 + e^v), as log1p(sigmoid(v) (e^(u - v) - 1))."""
-    found = unified(QUOTIENT, term, {})
-    if found is None:
-        return None
-    u, v = found["a"], found["b"]
-    return call("log1p", call("sigmoid", v) * call("expm1", _difference(u, v)))
-
-
-def _difference(u: Term, v: Term) -> Term:
-    """The difference of two terms, products of sums multiplied out where less is left then."""
-    apart = sum_of(total(u, negated(v)))
-    multiplied_out = total(*(term_of(part) for product in apart for part in _distributed(product)))
-    return min(total(u, negated(v)), multiplied_out, key=lambda term: len(sum_of(term)))
-
-
-def _distributed(product: Product) -> list[Product]:
-    """A product as the sum that it is when its sums are multiplied out."""
-    parts = [Product(product.coefficient)]
-    for factor in product.factors:
-        by = sum_of(factor.base) if factor.power == 1 else (Product(ONCE, (factor,)),)
-        parts = [a.times(b) for a in parts for b in by]
-    return parts
-
-
-def _log_cosh(u: Term) -> Term:
-    """log(cosh(u)), whose cosh is 1 - (e^u - 1)(e^-u - 1) / 2 next to 0."""
-    size = call("abs", u)
-    near = call("log1p", HALF * (call("expm1", size) * -call("expm1", negated(size))))
-    far = size + call("softplus", multiple(Fraction(-2), size)) - constant(call("log", Number(Fraction(2))))
-    return call("where", call("lt", size, 1), near, far)
-
-
-def _direction(term: Term) -> Term:
+def direction(term: Term) -> Term:
     """What has the sign of a term: the term without a positive number in front."""
     product = product_of(term)
     return term_of(product.scaled(1 / abs(product.coefficient))) if product.coefficient else term
-
-
-def quotient_of_sums(term: Term) -> Term | None:
-    """N / (p e^u + q e^v): tanh where N is the difference; else N e^-v' sigmoid(v' - u')."""
-    if not (isinstance(term, Apply) and term.op in ("mul", "div", "reciprocal")):
-        return None
-    product = product_of(term)
-    for place, factor in enumerate(product.factors):
-        pair = _two(factor.base) if factor.power <= -1 and factor.power.denominator == 1 else None
-        if pair is None or min(each.coefficient for each in pair) <= 0:
-            continue
-        u, v = (each.logarithm for each in pair)
-        once = replace(factor, power=factor.power + 1)
-        rest = product.without(place)
-        if once.power:
-            rest = Product(rest.coefficient, (*rest.factors, once))
-        apart = total(u, negated(v))
-        for top, above in enumerate(rest.factors):
-            sign = _opposed(above, pair)
-            if sign is not None:
-                tanh = call("tanh", multiple(HALF, apart))
-                return term_of(rest.without(top).times(product_of(tanh)).scaled(sign))
-        instead = call("sigmoid", negated(apart))
-        if key(v) != key(Number(Fraction(0))):
-            instead = call("exp", negated(v)) * instead
-        return term_of(rest.times(product_of(instead)))
-    return None
-
-
-def quotient_by_growth(term: Term) -> Term | None:
-    """N / (d + q e^u), divided through by e^u where u is above 0: N e^-u / (d e^-u + q)."""
-    if not (isinstance(term, Apply) and term.op in ("mul", "div", "reciprocal")):
-        return None
-    product = product_of(term)
-    for place, factor in enumerate(product.factors):
-        parts = sum_of(factor.base)
-        exponents = [exponent for part in parts if (exponent := _exponent(part)) is not None]
-        if factor.power >= 0 or len(parts) < 2 or not exponents:
-            continue
-        u = exponents[0]
-        shrunk = product_of(call("exp", negated(u)))
-        below = sum_term(_divided(part, u) for part in parts)
-        power = Product(ONCE, (Factor(below, factor.power),))
-        above = [shrunk] * int(-factor.power) if factor.power.denominator == 1 else None
-        if above is not None:
-            whole = reduce(Product.times, above, product.without(place)).times(power)
-            return call("where", call("gt", _direction(u), 0), term_of(whole), term)
-    return None
-
-
-def _exponent(product: Product) -> Term | None:
-    """The u of q e^u, where u has names."""
-    match product.factors:
-        case (Factor(Apply("exp", (u,)), power),) if names(u):
-            return multiple(power, u)
-    return None
-
-
-def _divided(product: Product, u: Term) -> Product:
-    """A product divided by e^u."""
-    own = _exponent(product)
-    if own is not None:
-        left = total(own, negated(u))
-        return Product(product.coefficient).times(product_of(call("exp", left) if names(left) else ONE))
-    return product.times(product_of(call("exp", negated(u))))
-
-
-def _opposed(factor: Factor, pair: tuple[Exponential, Exponential]) -> Fraction | None:
-    """What a factor is of p e^u - q e^v, if it is a multiple of that."""
-    above = _two(factor.base) if factor.power == 1 else None
-    if above is None or any(key(a.exponent) != key(b.exponent) for a, b in zip(above, pair, strict=True)):
-        return None
-    first, second = (a.coefficient / b.coefficient for a, b in zip(above, pair, strict=True))
-    return first if first == -second else None
-
-
-def tanh_of_softplus(term: Term) -> Term | None:
-    """((1 + e^u)^2 - 1) / ((1 + e^u)^2 + 1), squares multiplied out or not, as tanh(softplus(u))."""
-    if not (isinstance(term, Apply) and term.op in ("mul", "div")):
-        return None
-    product = product_of(term)
-    for below, divisor in enumerate(product.factors):
-        parts = _in_powers(divisor.base) if divisor.power == -1 else None
-        if parts is None or parts[1] != {0: Fraction(2), 1: Fraction(2), 2: Fraction(1)}:
-            continue
-        u, _ = parts
-        for above, factor in enumerate(product.factors):
-            powers = _in_powers(factor.base) if factor.power == 1 else None
-            if powers and key(powers[0]) == key(u) and powers[1] == {1: Fraction(2), 2: Fraction(1)}:
-                rest = Product(
-                    product.coefficient,
-                    tuple(f for k, f in enumerate(product.factors) if k not in (above, below)),
-                )
-                return term_of(rest.times(product_of(call("tanh_softplus", u))))
-    return None
-
-
-def _in_powers(term: Term) -> tuple[Term, dict[int, Fraction]] | None:
-    """A polynomial in one exponential: its argument, and the coefficients by their powers."""
-    found: dict[int, Fraction] = {}
-    argument: Term | None = None
-    for product in _multiplied_out(term):
-        exponent = 0
-        for factor in product.factors:
-            if not (isinstance(factor.base, Apply) and factor.base.op == "exp" and factor.power > 0):
-                return None
-            argument = argument or factor.base.args[0]
-            share = product_of(factor.base.args[0]).coefficient / product_of(argument).coefficient
-            if share.denominator > 1 or key(multiple(share, argument)) != key(factor.base.args[0]):
-                return None
-            exponent += int(share * factor.power)
-        found[exponent] = found.get(exponent, Fraction(0)) + product.coefficient
-    return (argument, {k: v for k, v in found.items() if v}) if argument is not None else None
-
-
-def _multiplied_out(term: Term) -> list[Product]:
-    """A sum with the squares of sums in it multiplied out."""
-    found: list[Product] = []
-    for product in sum_of(term):
-        parts = [Product(product.coefficient)]
-        for factor in product.factors:
-            inner = sum_of(factor.base)
-            whole = factor.power.denominator == 1 and 1 <= factor.power <= 2 and 1 < len(inner) <= 3
-            for _ in range(int(factor.power) if whole else 1):
-                by = inner if whole else (Product(ONCE, (factor,)),)
-                parts = [a.times(b) for a in parts for b in by]
-        found += parts
-    return found
-
-
-def log_of_expm1(term: Term) -> Term | None:
-    """log(e^u - 1) as u + log1p(-e^-u) from u = 1 on, where e^u soon overflows."""
-    match term:
-        case Apply("log", (Apply("expm1", (u,)),)):
-            far = u + call("log1p", -call("exp", negated(u)))
-            return call("where", call("gt", u, 1), far, term)
-    return None

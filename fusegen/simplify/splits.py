@@ -6,14 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusegen.simplify.choices import choices_by_one_condition, difference_of_relus, sign_in_front
-from fusegen.simplify.exponentials import (
-    log_of_expm1,
-    log_of_quotient,
-    log_of_sum,
-    quotient_by_growth,
-    quotient_of_sums,
-    tanh_of_softplus,
-)
+from fusegen.simplify.logarithms import log_of_expm1, log_of_quotient, log_of_sum
+from fusegen.simplify.quotients import quotient_by_growth, quotient_of_sums, tanh_of_softplus
 from fusegen.simplify.roots import far_root, root_less_argument, slope_of_root
 from fusegen.term import Term
 

@@ -1,0 +1,89 @@
+"""Stable forms of logarithms of sums of exponentials and of their quotients."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from fusegen.simplify.exponentials import direction, two_exponentials
+from fusegen.simplify.monomials import (
+    HALF,
+    ONCE,
+    ONE,
+    Product,
+    key,
+    multiple,
+    negated,
+    sum_of,
+    term_of,
+    total,
+)
+from fusegen.simplify.patterns import constant, unified
+from fusegen.term import Apply, Name, Number, Term, call, names
+
+QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")))
+
+
+def log_of_sum(term: Term) -> Term | None:
+    """log(p e^u + q e^v) as v' + softplus(u' - v'), where u' = u + log p; of a v that moves, the larger."""
+    match term:
+        case Apply("log" | "log1p" as op, (a,)):
+            pair = two_exponentials(total(a, ONE) if op == "log1p" else a)
+            if pair is None or min(each.coefficient for each in pair) <= 0:
+                return None
+            u, v = (each.logarithm for each in pair)
+            apart = total(u, negated(v))
+            if not (names(v) and names(apart)):
+                return total(v, call("softplus", apart))
+            if all(each.coefficient == HALF for each in pair) and key(pair[0].exponent) == key(
+                negated(pair[1].exponent)
+            ):
+                return _log_cosh(pair[0].exponent)
+            return call(
+                "where",
+                call("gt", direction(apart), 0),
+                total(u, call("softplus", negated(apart))),
+                total(v, call("softplus", apart)),
+            )
+    return None
+
+
+def log_of_quotient(term: Term) -> Term | None:
+    """log((1 + e^u) sigmoid(-v)), of (1 + e^u) / (1 + e^v), as log1p(sigmoid(v) (e^(u - v) - 1))."""
+    found = unified(QUOTIENT, term, {})
+    if found is None:
+        return None
+    u, v = found["a"], found["b"]
+    return call("log1p", call("sigmoid", v) * call("expm1", _difference(u, v)))
+
+
+def _difference(u: Term, v: Term) -> Term:
+    """The difference of two terms, products of sums multiplied out where less is left then."""
+    apart = sum_of(total(u, negated(v)))
+    multiplied_out = total(*(term_of(part) for product in apart for part in _distributed(product)))
+    return min(total(u, negated(v)), multiplied_out, key=lambda term: len(sum_of(term)))
+
+
+def _distributed(product: Product) -> list[Product]:
+    """A product as the sum that it is when its sums are multiplied out."""
+    parts = [Product(product.coefficient)]
+    for factor in product.factors:
+        by = sum_of(factor.base) if factor.power == 1 else (Product(ONCE, (factor,)),)
+        parts = [a.times(b) for a in parts for b in by]
+    return parts
+
+
+def _log_cosh(u: Term) -> Term:
+    """log(cosh(u)), whose cosh is 1 - (e^u - 1)(e^-u - 1) / 2 next to 0."""
+    size = call("abs", u)
+    near = call("log1p", HALF * (call("expm1", size) * -call("expm1", negated(size))))
+    far = size + call("softplus", multiple(Fraction(-2), size)) - constant(call("log", Number(Fraction(2))))
+    return call("where", call("lt", size, 1), near, far)
+
+
+def log_of_expm1(term: Term) -> Term | None:
+    """log(e^u - 1) as u + log1p(-e^-u) from u = 1 on, where e^u soon overflows."""
+    match term:
+        case Apply("log", (Apply("expm1", (u,)),)):
+            far = u + call("log1p", -call("exp", negated(u)))
+            return call("where", call("gt", u, 1), far, term)
+    return None
