@@ -102,6 +102,16 @@ class Unreadable(FusegenError):
     hint = "{remedy}"
 
 
+class NoAccess(FusegenError):
+    sentence = "this cannot be {act}: {why}"
+    hint = "{remedy}"
+
+
+class BadManifest(FusegenError):
+    sentence = "this is not a manifest of fusegen: {why}"
+    hint = "choose another --output; or delete the file, and 'python -m fusegen build' writes it anew"
+
+
 class NoSuchSpec(FusegenError):
     sentence = "there is no spec {name!r}"
     hint = "{near}"

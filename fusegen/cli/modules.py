@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fusegen.cli.options import GENERATED, SPECS, WHERE
 from fusegen.errors import counted
+
+if TYPE_CHECKING:
+    from fusegen.write import Change
 
 SCHEMA = SPECS / "schema.json"
 BINDINGS = ("stable", "pybind")
@@ -25,30 +30,51 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module
     default="stable",
     help="By PyTorch's stable ABI, from 2.10 on, or by pybind11, from 2.0 on.",
 )
-def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
+@click.option(
+    "--prune", is_flag=True, help="Remove the modules that the output folder owns and no known spec makes."
+)
+def build(specs: tuple[str, ...], output: Path, binding: str, prune: bool) -> None:
     """Write the modules of some specs, or of all in specs/ when none is named.
 
-    It prints a sentence for a spec whose results may be less accurate than promised, or slow.
+    MANIFEST.toml in the output folder lists the modules that were written there. Nothing else is removed.
+    A sentence tells of each spec whose results may be less accurate than promised, or slow.
 
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
     """
-    from fusegen import library, pipeline, write
+    from fusegen import access, library, manifest, outputs, pipeline, write
     from fusegen.doubts import doubt
     from fusegen.render import Binding
 
     paths = library.find_all(specs, SPECS)
+    folder = outputs.opened(output, SPECS)
+    access.require_writable(output / manifest.NAME)
     compilations = pipeline.compilations(paths, output, Binding(binding))
     texts = {path: compiled.module for path, compiled in compilations.items()}
     changes = write.changes(texts)
-    if not specs:
-        changes += write.stale(output, texts)
+    _make(changes)
+    same = len(texts) - len(changes)
+    if same:
+        click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
+    if prune:
+        _make(write.removal(path) for path in folder.removable(texts))
+    folder = outputs.opened(output, SPECS)
+    for change in folder.manifest(texts, paths):
+        write.apply(change)
+    _tell(folder.complaints(texts))
+    _tell(map(doubt, compilations.values()))
+
+
+def _make(changes: Iterable[Change]) -> None:
+    """Write and remove files, and print a line for each."""
+    from fusegen import write
+
     for change in changes:
         write.apply(change)
         click.echo(f"{_painted(change.kind)} {change.path}")
-    same = len(texts) - sum(change.after is not None for change in changes)
-    if same:
-        click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
-    for sentence in filter(None, map(doubt, compilations.values())):
+
+
+def _tell(sentences: Iterable[str | None]) -> None:
+    for sentence in filter(None, sentences):
         click.echo(sentence, err=True)
 
 
@@ -57,29 +83,30 @@ def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
 def check(output: Path) -> None:
     """Compare generated/ with what the specs say, and specs/schema.json with the language.
 
-    It also says which certificates are of another kernel than the module's; those are no difference.
+    It also tells of stale certificates; those are no difference.
     """
-    from fusegen import library, pipeline, write
+    from fusegen import library, outputs, pipeline, write
     from fusegen.certify import state
 
     specs = library.find_all((), SPECS)
+    folder = outputs.opened(output, SPECS)
     texts = pipeline.modules(specs, output)
-    differences = [*write.changes(texts), *write.stale(output, texts)]
+    differences = [*write.changes(texts), *folder.manifest(texts, specs)]
     if SCHEMA.exists():
         differences += write.changes({SCHEMA: pipeline.schema_text()})
     for change in differences:
         click.echo(change.diff(), nl=False)
-    foreign = write.foreign(output, texts)
-    for path in foreign:
-        click.echo(f"{path}: no spec makes this file", err=True)
-    if differences or foreign:
+    complaints = folder.complaints(texts)
+    _tell(complaints)
+    count = len(differences) + len(complaints)
+    if differences:
         remedy = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
-        count = len(differences) + len(foreign)
         click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {remedy}", err=True)
+    if count:
         sys.exit(1)
     for path, claim in zip(texts, map(state.claim, map(library.load, specs)), strict=True):
-        for sentence in state.sentences(path, state.states(path, claim)):
-            click.echo(sentence, err=True)
+        _tell(state.sentences(path, state.states(path, claim)))
+    _tell(f"{path}: there is no module of this certificate; delete it" for path in folder.uncertified())
     click.echo(f"{len(texts)} modules are what their specs say")
 
 
@@ -133,9 +160,10 @@ def show(spec: str, stage: str) -> None:
 )
 def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
     """Tell how SPEC became its kernels: each step, what it rests on and saves, and what is left."""
-    from fusegen import explain, library, pipeline
+    from fusegen import access, explain, library, pipeline
     from fusegen.certify import certificate, state
 
+    access.require_writable(*filter(None, [picture]))
     compiled = pipeline.compilation(library.find(spec, SPECS))
     module = output / f"{compiled.spec.name}.py"
     evidence = state.read(certificate.path_of(module))
@@ -170,5 +198,5 @@ def schema() -> None:
 
 
 def _painted(kind: str) -> str:
-    colours = {"new": "green", "changed": "yellow", "stale": "red"}
+    colours = {"new": "green", "changed": "yellow", "removed": "red"}
     return click.style(f"{kind:8}", fg=colours[kind])  # click drops colours off a terminal

@@ -1,0 +1,116 @@
+"""`MANIFEST.toml` in a folder of modules: the modules there that fusegen wrote, as values."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusegen.access import refused
+from fusegen.errors import BadManifest, Span
+from fusegen.spec import NAME_PATTERN
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NAME = "MANIFEST.toml"
+FORMAT = 1
+MOST_BYTES = 2**22  # of a file that is read: a module takes some 130
+DIGEST_PATTERN = "[0-9a-f]{64}"
+HEAD = f"""\
+# The modules that 'fusegen build' wrote into this folder, and may remove with --prune. DO NOT EDIT.
+format = {FORMAT}
+
+[modules]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A module that the folder owns.
+
+    Attributes:
+        spec: the path of its spec from the folder, or ``fusegen:NAME`` for one that comes with fusegen.
+        sha256: the digest of the text that was written, in hexadecimal.
+    """
+
+    spec: str
+    sha256: str
+
+
+def digest(text: bytes) -> str:
+    """The digest of a module's text."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def read(folder: Path) -> dict[str, Entry]:
+    """The modules that a folder owns, by name; none where it has no manifest.
+
+    Raises:
+        BadManifest: there is a manifest that fusegen did not write.
+        NoAccess: it cannot be read.
+    """
+    path = folder / NAME
+    try:
+        with path.open("rb") as file:
+            held = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise refused(error, path, "read") from None
+    try:
+        return _parsed(held)
+    except (ValueError, RecursionError) as error:
+        why = str(error).splitlines()[0] if isinstance(error, ValueError) else "it is nested too deeply"
+        raise BadManifest(_place(path, why), why=re.sub(r" \(at .*\)$", "", why)) from None
+
+
+def text(entries: Mapping[str, Entry]) -> str:
+    """The manifest of some modules, a line for each, sorted by name."""
+    lines = (
+        f'{name} = {{ spec = "{_escaped(entry.spec)}", sha256 = "{entry.sha256}" }}\n'
+        for name, entry in sorted(entries.items())
+    )
+    return HEAD + "".join(lines)
+
+
+def _parsed(held: bytes) -> dict[str, Entry]:
+    """The entries of a manifest.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    if len(held) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES:,} bytes")
+    found = tomllib.loads(held.decode("utf-8"))
+    modules = found.get("modules")
+    if found.get("format") != FORMAT or not isinstance(modules, dict):
+        raise ValueError(f"it has no 'format = {FORMAT}' and no table 'modules'")
+    return {name: _entry(name, row) for name, row in modules.items()}
+
+
+def _entry(name: str, row: Any) -> Entry:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ValueError(f"{name!r} is not the name of a module")
+    strings = isinstance(row, dict) and all(isinstance(value, str) for value in row.values())
+    if not strings or row.keys() != {"spec", "sha256"} or not re.fullmatch(DIGEST_PATTERN, row["sha256"]):
+        raise ValueError(f"{name} needs a spec and a sha256")
+    return Entry(row["spec"], row["sha256"])
+
+
+def _place(path: Path, why: str) -> Span:
+    """The place of an error of TOML, or the file."""
+    found = re.search(r"\(at line (\d+), column (\d+)\)$", why)
+    return Span(path.as_posix(), int(found[1]), int(found[2])) if found else Span(path.as_posix())
+
+
+def _escaped(text: str) -> str:
+    """A text inside a string of TOML."""
+    known = text.encode("utf-8", errors="replace").decode("utf-8")
+    return "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08X}" for c in known)
