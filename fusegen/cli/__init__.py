@@ -6,11 +6,14 @@ slower. 2: a mistake in a spec or in the command.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import click
 
 from fusegen import __version__
+from fusegen.access import refused
 from fusegen.cli import evidence, modules, speed
 from fusegen.errors import FusegenError, SpecErrors
 
@@ -36,6 +39,11 @@ class _Group(click.Group):
                 raise
             extra = EXTRAS[error.name]
             click.echo(f"this needs {error.name}: pip install 'fusegen[{extra}]'", err=True)
+            ctx.exit(2)
+        except OSError as error:
+            if not isinstance(error.filename, (str, bytes)):  # of no file, as of a closed pipe
+                raise
+            click.echo(refused(error, Path(os.fsdecode(error.filename)), "used"), err=True)
             ctx.exit(2)
 
 

@@ -49,14 +49,17 @@ def certify(
     stratified sample. Errors are counted in ulp of the exact result. The certificate is written next to the
     module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
     """
-    from fusegen import library, pipeline
-    from fusegen.certify import campaign
+    from fusegen import access, library, pipeline
+    from fusegen.certify import campaign, certificate
 
     compiled = tuple(pipeline.compilation(path) for path in library.find_all(specs, SPECS))
     order = campaign.Order(output, devices(device), dtypes, sample, resume)
     if at:
         click.echo(campaign.looked_at(compiled, order, tuple(map(_hexadecimal, at))), nl=False)
         return
+    if sample is None:
+        modules = (output / f"{one.spec.name}.py" for one in compiled)
+        access.require_writable(*map(certificate.path_of, modules))
     with _Bars() as bars:
         verdicts = list(bars.shown(campaign.campaign(compiled, order, bars)))
     broken = [verdict for verdict in verdicts if verdict.evidence.broken]

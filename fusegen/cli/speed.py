@@ -51,9 +51,11 @@ def bench(
     Every competitor is checked first, and not timed if it is wrong. Times are medians of runs that take
     turns, with the spread of the middle 80 %; small tensors are timed by the call and in a CUDA graph, too.
     """
-    from fusegen import library, pipeline
+    from fusegen import access, library, pipeline
     from fusegen.bench import results, session
 
+    pictures = folder / "speeds.svg" if folder else None
+    access.require_writable(*filter(None, (as_json, as_csv, as_markdown, history, pictures)))
     old = results.from_json(before) if before else None
     where = devices(device)[-1]
     order = session.Order(
@@ -74,10 +76,9 @@ def bench(
         (as_json, results.as_json), (as_csv, results.as_csv), (as_markdown, results.as_markdown),
     ):  # fmt: skip
         if path:
-            path.write_text(text(report), encoding="utf-8")
+            _save(path, text(report), "w")
     if history:
-        with history.open("a", encoding="utf-8") as file:
-            file.write(results.as_line(report))
+        _save(history, results.as_line(report), "a")
     if folder:
         from fusegen.bench import plots
 
@@ -114,10 +115,11 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     SPEC. What is faster by more than the noise is written for this kernel; with --classes, what is best for
     a class's kernels on the mean, and for a kernel only where it loses much by that.
     """
-    from fusegen import launch, library, pipeline
+    from fusegen import access, launch, library, pipeline
     from fusegen.bench import session, tuning
     from fusegen.cli.progress import bar
 
+    access.require_writable(path)
     chip = tuning.chip()
     compiled = tuple(pipeline.compilation(found) for found in library.find_all(specs, SPECS))
     found: list[Trial] = []
@@ -132,8 +134,15 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     source = f"{machine['device']}, {machine['torch']}"
     table = tuning.tuned(tuple(found), chip, compiled[0].launches, base, source, classes)
     _print_trials(tuple(found), table.over(compiled[0].launches), chip)
-    path.write_text(launch.text(table), encoding="utf-8")
+    _save(path, launch.text(table), "w")
     click.echo(f"wrote {path}; python -m fusegen build puts it into the modules")
+
+
+def _save(path: Path, text: str, mode: str) -> None:
+    """Write or append to a file, in new folders if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open(mode, encoding="utf-8") as file:
+        file.write(text)
 
 
 def _print_trials(found: tuple[Trial, ...], table: Table, chip: int) -> None:
