@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from array import array
 from fractions import Fraction
 from pathlib import Path
 
+import flint
 import mpmath
 import pytest
 import torch
+from budget import budget
 from conftest import ROOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kernels import LIBRARY, load, smooth
 
-from fusegen.certify.enclosures import CHUNK, ROWS, Enclosure, Real, values
+from fusegen.certify.enclosures import CHUNK, PRECISIONS, ROWS, Enclosure, Real, values
 from fusegen.errors import Span
 from fusegen.gradients import GRADIENTS
 from fusegen.ops import OPS
@@ -345,14 +346,15 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("formula", HOSTILE)
-def test_no_point_takes_long(formula: str) -> None:
+def test_no_point_takes_many_steps(formula: str) -> None:
+    """Of no more than the 4,096 bits that an enclosure is made with at last."""
     enclosure = Enclosure(program(formula), {})
     enclosure(1.5)
     for x in (0.0, 5e-324, 1e-300, 700.0, 1e5, 1e100, 1.7976931348623157e308):
         for signed in (x, -x):
-            start = time.process_time()
-            assert len(enclosure(signed)) == 2
-            assert time.process_time() - start < 0.1, signed
+            with budget(1000):
+                assert len(enclosure(signed)) == 2
+            assert flint.ctx.prec <= PRECISIONS[-1] == 4096
 
 
 def test_huge_numbers_have_values() -> None:

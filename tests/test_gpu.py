@@ -9,7 +9,6 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from budget import HANG
 from kernels import (
     DTYPES,
     EXACT,
@@ -612,7 +612,7 @@ def spoken(code: str, folder: Path, **more: str) -> str:
     """What a process that runs some Python prints."""
     env = os.environ | {"TORCH_EXTENSIONS_DIR": str(folder), "PYTHONPATH": str(ROOT)} | more
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=HANG
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -650,17 +650,18 @@ def test_no_nvcc_is_one_sentence(tmp_path: Path) -> None:
 # First use
 
 
-def test_first_use_takes_less_than_four_seconds(tmp_path: Path) -> None:
+def test_first_use_builds_one_kernel_a_device_and_a_second_process_none(tmp_path: Path) -> None:
     code = (
-        "import torch, time; from generated.hardsigmoid import hardsigmoid\n"
-        "inputs = [torch.ones(3), torch.ones(3, device='cuda')]; torch.cuda.synchronize()\n"
-        "for x in inputs:\n"
-        "    start = time.monotonic(); hardsigmoid(x).cpu(); print(time.monotonic() - start)\n"
+        "import torch; from generated.hardsigmoid import hardsigmoid\n"
+        "for x in torch.ones(3), torch.ones(3, device='cuda'): print(hardsigmoid(x).tolist())\n"
     )
-    built = [float(line) for line in spoken(code, tmp_path).splitlines()]
-    assert max(built) < 4, built
-    cached = [float(line) for line in spoken(code, tmp_path, CXX="/none").splitlines()]
-    assert max(cached) < 2, cached
+    answer = spoken(code, tmp_path)
+    libraries = sorted(path.name for path in tmp_path.rglob("*.so"))
+    assert [name.split("_")[:1] + name.split("_")[2:4] for name in libraries] == [
+        ["hardsigmoid", "forward", "cpu"], ["hardsigmoid", "forward", "cuda"],
+    ]  # fmt: skip
+    assert spoken(code, tmp_path, CXX="/none", PYTORCH_NVCC="/none") == answer
+    assert sorted(path.name for path in tmp_path.rglob("*.so")) == libraries
 
 
 def test_a_benchmark_runs_the_model_on_the_gpu() -> None:
@@ -674,8 +675,6 @@ def test_a_benchmark_runs_the_model_on_the_gpu() -> None:
     model = made(*arguments()).cuda()
     assert isinstance(model, nn.Module)
     x = torch.randn(4096, 1024, device="cuda")
-    start = time.monotonic()
     y = model(x)
     torch.cuda.synchronize()
-    assert time.monotonic() - start < 30
     assert_same(y, F.hardswish(x), x)

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from budget import HANG
 from kernels import GENERATED, ROOT
 
 SOME = ("conv_relu_hardswish", "geglu", "hardtanh", "mish_mish", "silu", "snake")  # from all templates
@@ -18,7 +19,9 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 def run(*command: str, folder: Path, **more: str) -> str:
     """What a command prints when it runs in a folder; it has to end well."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=folder, env=kept | more, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, cwd=folder, env=kept | more, capture_output=True, text=True, timeout=HANG
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

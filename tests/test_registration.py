@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from budget import HANG
 from kernels import (
     DEVICES,
     DTYPES,
@@ -461,7 +462,7 @@ def test_loaders_in_other_processes(tmp_path: Path) -> None:
     script.write_text(WORKERS, encoding="utf-8")
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)], env=env, capture_output=True, text=True, timeout=300
+        [sys.executable, "-W", "ignore", str(script)], env=env, capture_output=True, text=True, timeout=HANG
     )
     assert done.stdout == "fork True\nspawn True\n", done.stderr
 
