@@ -4,28 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
-from hypothesis import HealthCheck, settings
 
-from fusegen.cli import main
-from fusegen.expected import Formula
-from fusegen.ir import Device
-from fusegen.roundoff import Roundoff
+if TYPE_CHECKING:
+    from click.testing import Result
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
-settings.register_profile(
-    "fusegen",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("fusegen")
+ALONE = ("test_gpu.py",)  # what runs with torch and pytest only
+NEEDED = ("click", "flint", "hypothesis", "jinja2", "jsonschema", "mpmath", "rich", "sympy", "yaml")
+MISSING = [name for name in NEEDED if find_spec(name) is None]
+STRICT = pytest.mark.filterwarnings(
+    "error", "ignore:.torch.jit.script.*:DeprecationWarning"
+)  # by torch._inductor itself
+
+if "hypothesis" not in MISSING:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "fusegen",
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+    settings.load_profile("fusegen")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, of the tests for a GPU, those that compile specs where the compiler cannot run."""
+    compiles = collection_path.suffix == ".py" and collection_path.name not in ALONE
+    return True if compiles and MISSING and config.option.markexpr == "gpu" else None
+
+
+def pytest_report_header() -> list[str]:
+    """Say so."""
+    return [f"missing: {', '.join(MISSING)}; with -m gpu only {', '.join(ALONE)} runs"] if MISSING else []
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Turn warnings into errors in every test, and not in the plugins that happen to be installed."""
+    item.add_marker(STRICT, append=False)  # so that the marks of a test come later and win
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +77,10 @@ class Workshop:
 
     def run(self, *arguments: str) -> Result:
         """What the command line answers, in this process."""
+        from click.testing import CliRunner
+
+        from fusegen.cli import main
+
         return CliRunner().invoke(main, list(arguments), catch_exceptions=False)
 
     def files(self) -> dict[str, bytes]:
@@ -73,6 +101,10 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 
 @contextmanager
 def _exact_eager() -> Iterator[None]:
+    from fusegen.expected import Formula
+    from fusegen.ir import Device
+    from fusegen.roundoff import Roundoff
+
     exact = Roundoff(0.0, {}, "")
     errors = property(lambda formula: {device: (exact, exact) for device in Device})
     with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,59 @@
+"""The tests for a GPU are found beside other plugins, and where the compiler's dependencies are missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from budget import HANG
+from conftest import NEEDED, ROOT
+
+HIDING = f"import sys\nsys.modules.update(dict.fromkeys({NEEDED!r}))\n"
+WARNING = """
+import warnings
+def pytest_configure(config): warnings.warn("some plugin switches itself off", UserWarning)
+def pytest_collection_finish(session): warnings.warn("some plugin has an old name", DeprecationWarning)
+"""
+WARNS = "import warnings\ndef test_it(): warnings.warn('of the code', UserWarning)\n"
+
+
+def run(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """What pytest answers in a process of its own."""
+    environment = {**os.environ, **more}
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG
+    )
+
+
+def beside(folder: Path, plugin: str) -> dict[str, str]:
+    """An environment in which `a_plugin` is such a plugin of pytest's."""
+    (folder / "a_plugin.py").write_text(plugin, encoding="utf-8")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+
+
+def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) -> None:
+    plain = ("-p", "no:hypothesispytest", "-p", "a_plugin", "-m", "gpu", "--collect-only", "-q", "tests")
+    done = run("-m", "pytest", *plain, **beside(tmp_path, HIDING))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line}
+    assert found == {"tests/test_gpu.py"}
+    assert re.search(r"^\d+ tests collected|^(\d+)/\1 tests", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_gpu_tests_run_beside_plugins_that_warn(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    command = ("-m", "pytest", "-p", "a_plugin", "-m", "gpu", "-q", *workers)
+    done = run(*command, "tests/test_tuning.py", **beside(tmp_path, WARNING))
+    assert done.returncode in (0, 5), done.stdout + done.stderr  # 5: there is no test for this machine
+
+
+def test_a_warning_in_a_test_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    (tmp_path / "test_it.py").write_text(WARNS, encoding="utf-8")
+    done = run("-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path))
+    assert done.returncode == 1
+    assert "UserWarning: of the code" in done.stdout
