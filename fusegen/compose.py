@@ -48,6 +48,7 @@ from fusegen.term import (
 )
 
 MAX_CALLS = 500
+READ_TWICE = ("cube",)  # operations that eager runs as several, of which two read the argument
 EAGER_KERNELS: dict[str, tuple[str, tuple[int, ...]]] = {  # and the arguments that the operation fixes
     "relu": ("torch.nn.functional.relu", ()),
     "relu6": ("torch.nn.functional.relu6", ()),
@@ -188,6 +189,8 @@ class _Composer:
 
     def eager_step(self, step: Apply) -> Term:
         """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
+        if step.op in READ_TWICE:
+            step = Apply(step.op, tuple(self.bind(f"{step.op}_x", arg) for arg in step.args), step.span)
         if step.op not in EAGER_KERNELS or not names(step):
             return _rounded(step)
         kernel, further = EAGER_KERNELS[step.op]

@@ -1,0 +1,53 @@
+"""Bounds on work that hold on any machine: counted calls instead of seconds."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+HANG = 900  # seconds: a test, or a process that it started, that takes longer has stopped for ever
+
+
+class _Exceeded(BaseException):
+    """Goes through every ``except Exception``."""
+
+
+@dataclass
+class Work:
+    """The number of calls of Python functions that a block has made."""
+
+    calls: int = 0
+
+
+@contextmanager
+def budget(calls: int) -> Iterator[Work]:
+    """A block that fails as soon as it has called more Python functions than it may.
+
+    The count is the same on a slow machine and on a fast one. It does not grow inside one long call of a C
+    function, so that an alarm ends the block after `HANG` seconds.
+    """
+    work, before = Work(), sys.gettrace()
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        work.calls += 1
+        if work.calls > calls:
+            raise _Exceeded
+
+    def hangs(number: int, frame: FrameType | None) -> None:
+        raise _Exceeded
+
+    handler = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(HANG)
+    sys.settrace(count)
+    try:
+        yield work
+    except _Exceeded:
+        raise AssertionError(f"it takes more than {calls:,} calls, or hangs") from None
+    finally:
+        sys.settrace(before)
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, handler)
