@@ -8,15 +8,13 @@ Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fusegen.ir import Device, Expr, Kernel, Let, Math, Ref, parts
 from fusegen.lower.border import Border
 from fusegen.lower.tails import unlost
 from fusegen.lower.words import Precise
 from fusegen.ops import on_host
-from fusegen.term import Apply, Name, Number, Program, Term, call, names, rebuild, unused, walk
-from fusegen.term import Let as Step
+from fusegen.term import Apply, Number, Program, Term, names, walk
 
 
 def lower(
@@ -39,7 +37,7 @@ def lower(
         incoming: the input that is the incoming gradient, if there is one.
         settled: whether double settles how the results are rounded, on the CPU.
     """
-    program = unlost(program, incoming) if precise else _with_cubes_of_names(program)
+    program = unlost(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
     scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))
     own = [let for let in program.lets if let.name not in uniform]
@@ -54,28 +52,6 @@ def lower(
     read = {name for term in (*(let.term for let in own), *program.results) for name in names(term)}
     params = tuple(scalar for scalar in scalars if scalar in read)
     return Kernel(name, device, math, program.inputs, params, used(lets, results), results)
-
-
-def _with_cubes_of_names(program: Program) -> Program:
-    """The program with a step for what is cubed, which eager's cube reads twice."""
-    taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
-    lets: list[Step] = []
-
-    def named(term: Term) -> Term:
-        term = rebuild(term, named)
-        match term:
-            case Apply("rounded", (Apply("cube", (Apply() as base,)),)):
-                name = unused("t", taken)
-                taken.add(name)
-                lets.append(Step(name, base))
-                return call("rounded", call("cube", Name(name)))
-        return term
-
-    for let in program.lets:
-        term = named(let.term)
-        lets.append(Step(let.name, term))
-    results = tuple(map(named, program.results))
-    return replace(program, lets=tuple(lets), results=results)
 
 
 def used(lets: Sequence[Let], results: Sequence[Expr]) -> tuple[Let, ...]:
