@@ -123,7 +123,7 @@ class Compilation:
     @cached_property
     def formula(self) -> Formula:
         """The formula as declared, at the defaults of its parameters."""
-        params = {param.name: float(param.default) for param in self.spec.params}
+        params = {param.name: param.default for param in self.spec.params}
         return Formula(self.declared, self.eager, params, dict(self.spec.assume))
 
     @property
@@ -191,7 +191,7 @@ class Compilation:
         """Forward and gradient; accurate ones tend to their limits at infinity."""
         programs = (self.simplified[0], self.gradient[0])
         if self.spec.numerics == "accurate" and not self.arithmetic:
-            params = {param.name: float(param.default) for param in self.spec.params}
+            params = {param.name: param.default for param in self.spec.params}
             inputs = self.composed.inputs
             programs = (finite(programs[0], inputs, params), finite(programs[1], inputs, params))
         return programs
@@ -527,7 +527,7 @@ class Compilation:
             mask=self.mask,
             functions={device: support(several) for device, several in called.items()},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
-            declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),
+            declared=tuple(literal(p.default, Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
             ample=self.one_word,

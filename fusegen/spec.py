@@ -7,7 +7,6 @@ parser, the schema for editors and the file that ``fusegen new`` writes all come
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from fusegen.errors import Span
@@ -55,10 +54,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A scalar keyword argument with its default."""
+    """A scalar keyword argument with its default, as float64 holds it."""
 
     name: str
-    default: Fraction
+    default: float
     span: Span
 
 

@@ -46,7 +46,7 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
             with_params=at if params else None,
         )
 
-    return at({p.name: Fraction(float(p.default)) for p in spec.params})
+    return at({p.name: Fraction(p.default) for p in spec.params})
 
 
 def of_callable(name: str, compiled: Compilation) -> Subject:
@@ -59,7 +59,7 @@ def of_callable(name: str, compiled: Compilation) -> Subject:
     Raises:
         NoSuchCallable: the name leads to nothing that can be called.
     """
-    params = {p.name: Fraction(float(p.default)) for p in compiled.spec.params}
+    params = {p.name: Fraction(p.default) for p in compiled.spec.params}
     program = compiled.compose(False)
     return Subject(name, program, compiled.stable, params, _reference(name, {}))
 

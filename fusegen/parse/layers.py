@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from fusegen.errors import NotAFormula, NotInInit, Span, WrongType, WrongValue, nearest
 from fusegen.parse import document as yaml
+from fusegen.parse import scalars
 from fusegen.parse.formula import parse_tree
 from fusegen.parse.names import check_attribute, check_name
-from fusegen.parse.shapes import NUMBER, as_mapping, as_scalar, as_sequence, number
+from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
 from fusegen.spec import PRODUCERS, Layer
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -86,13 +87,10 @@ def _literal(node: yaml.Node, key: str) -> str:
     if isinstance(node, yaml.Sequence):
         return f"({''.join(_literal(item, key) + ', ' for item in node.items).rstrip(' ')})"
     scalar = as_scalar(node, key, "a number, a word or a list", f"init: {{{key}: 3}}")
-    if not scalar.quoted and scalar.text in ("true", "false"):
-        return scalar.text.capitalize()
-    if not scalar.quoted and re.fullmatch(r"-?(0|[1-9]\d{0,17})", scalar.text):
-        return scalar.text
-    if not scalar.quoted and NUMBER.fullmatch(scalar.text):
-        return repr(float(number(scalar.text, scalar.span, key)))
-    if _WORD.fullmatch(scalar.text):
-        return f'"{scalar.text}"'
-    remedy = "write a number, true, false, a plain word or a list of them"
-    raise WrongValue(scalar.span, value=scalar.text[:80], key=f"value of {key}", remedy=remedy)
+    found = scalars.value(scalar, key)
+    if not isinstance(found, str):
+        return repr(found)
+    if _WORD.fullmatch(found):
+        return f'"{found}"'
+    remedy = "write a number, true, false, null, a plain word or a list of them"
+    raise WrongValue(scalar.span, value=found[:80], key=f"value of {key}", remedy=remedy)
