@@ -286,6 +286,16 @@ class StepHasLayers(FusegenError):
     hint = "use its chain of steps instead"
 
 
+class ReferenceTensors(FusegenError):
+    sentence = "{reference} takes {takes}, and this spec has {found}"
+    hint = "name a function of the spec's tensors, or leave the reference out"
+
+
+class NotAReference(FusegenError):
+    sentence = "{reference} cannot be a reference: {why}"
+    hint = "name a function of torch or torch.nn.functional, or a module of torch.nn, of the spec's tensors"
+
+
 # --- certifying -------------------------------------------------------------------------------------
 
 

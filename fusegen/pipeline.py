@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fusegen import render
+from fusegen.agreement import check_references
 from fusegen.compose import compose, expanded
 from fusegen.cost import (
     CUBIC,
@@ -102,7 +103,7 @@ class Compilation:
     @cached_property
     def declared(self) -> Program:
         """The program as declared."""
-        return self.compose(self.spec.numerics == "eager")
+        return self.eager if self.spec.numerics == "eager" else self.compose(False)
 
     @cached_property
     def forms(self) -> tuple[Program, tuple[Rewrite, ...]]:
@@ -133,8 +134,10 @@ class Compilation:
 
     @cached_property
     def eager(self) -> Program:
-        """The program of the operations that PyTorch would run."""
-        return self.compose(True)
+        """The program of the operations that PyTorch would run; references are compared before use."""
+        program = self.compose(True)
+        check_references(self.spec, self.library)
+        return program
 
     def compose(self, eager: bool) -> Program:
         """The spec and those it names as one program, of PyTorch's own operations where `eager`."""

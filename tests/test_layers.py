@@ -23,7 +23,7 @@ FLOORS = {
     **dict.fromkeys(("reals", "sample", "values"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
-    **dict.fromkeys(("expected", "library"), LIBRARY),
+    **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
     "pipeline": PIPELINE,
     **dict.fromkeys(("built", "doubts", "explain"), BUILT),
     **dict.fromkeys(("certify", "bench"), RUNS),
@@ -40,6 +40,7 @@ DOORS = {
             f"certify.{name}"
             for name in (
                 *(
+                    "allowed",
                     "campaign",
                     "exact",
                     "findings",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fusegen.cli.options import GENERATED, SPECS, WHERE
 from fusegen.errors import counted
+
+if TYPE_CHECKING:
+    from fusegen.pipeline import Compilation
 
 SCHEMA = SPECS / "schema.json"
 BINDINGS = ("stable", "pybind")
@@ -57,13 +62,15 @@ def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
 def check(output: Path) -> None:
     """Compare generated/ with what the specs say, and specs/schema.json with the language.
 
-    It also says which certificates are of another kernel than the module's; those are no difference.
+    With PyTorch and python-flint it also compares references with formulas. It says which certificates are
+    of another kernel than the module's; those are no difference.
     """
     from fusegen import library, pipeline, write
     from fusegen.certify import state
 
     specs = library.find_all((), SPECS)
-    texts = pipeline.modules(specs, output)
+    compilations = pipeline.compilations(specs, output)
+    texts = {path: compiled.module for path, compiled in compilations.items()}
     differences = [*write.changes(texts), *write.stale(output, texts)]
     if SCHEMA.exists():
         differences += write.changes({SCHEMA: pipeline.schema_text()})
@@ -80,7 +87,23 @@ def check(output: Path) -> None:
     for path, claim in zip(texts, map(state.claim, map(library.load, specs)), strict=True):
         for sentence in state.sentences(path, state.states(path, claim)):
             click.echo(sentence, err=True)
+    _compare_references(tuple(compilations.values()), output)
     click.echo(f"{len(texts)} modules are what their specs say")
+
+
+def _compare_references(compilations: tuple[Compilation, ...], output: Path) -> None:
+    """Compare the references that only PyTorch can evaluate; say how many where it is missing."""
+    from fusegen.agreement import needs_torch
+
+    pending = [compiled for compiled in compilations if needs_torch(compiled.spec)]
+    missing = [name for name in ("torch", "flint") if find_spec(name) is None]
+    if pending and missing:
+        number, needed = counted(len(pending), "reference"), " and ".join(missing)
+        click.echo(f"{number} not compared: this needs {needed}", err=True)
+    elif pending:
+        from fusegen.certify import reference
+
+        reference.require_all(pending, output)
 
 
 @click.command("list")
