@@ -238,6 +238,11 @@ class RepeatedArgument(FusegenError):
     hint = "it is {signature}"
 
 
+class MissingArgument(FusegenError):
+    sentence = "{name} is not given its argument {argument!r}"
+    hint = "it is {signature}"
+
+
 class NotReal(FusegenError):
     sentence = "{what} stands where {expected} is expected"
     hint = "{remedy}"

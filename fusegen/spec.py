@@ -22,12 +22,6 @@ REFERENCE_PATTERN = rf"^{_REFERENCE}(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
 DEFAULT_SHAPE = (1024, 1024)
 
-PRODUCERS = (  # the layers of torch.nn that may stand before a chain: one tensor in, one tensor out
-    "AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d Conv1d Conv2d Conv3d "
-    "ConvTranspose1d ConvTranspose2d ConvTranspose3d Dropout Flatten GroupNorm Identity InstanceNorm1d "
-    "InstanceNorm2d InstanceNorm3d LayerNorm Linear MaxPool1d MaxPool2d MaxPool3d RMSNorm"
-).split()
-
 
 @dataclass(frozen=True, slots=True)
 class Fill:

@@ -20,7 +20,7 @@ FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
-    **dict.fromkeys(("reals", "sample", "values"), GROUND),
+    **dict.fromkeys(("producers", "reals", "sample", "values"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
