@@ -253,6 +253,11 @@ class NumberOutOfRange(FusegenError):
     hint = "it holds sizes from 5e-324 to 1.79e308"
 
 
+class BeyondFloat32(FusegenError):
+    sentence = "{what} does not fit in float32, in which kernels of {dtypes} compute"
+    hint = "it holds sizes from 1.4e-45 to 3.4e38; rescale the formula, or write  dtypes: [float64]"
+
+
 class Undefined(FusegenError):
     sentence = "{what} has no real value"
     hint = "{remedy}"

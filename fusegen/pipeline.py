@@ -79,7 +79,7 @@ from fusegen.roundoff import (
 )
 from fusegen.sample import Point
 from fusegen.simplify import simplify
-from fusegen.simplify.constants import constants_folded
+from fusegen.simplify.constants import check_constants, constants_folded
 from fusegen.simplify.forms import formed
 from fusegen.simplify.search import improved
 from fusegen.simplify.stable import stable
@@ -103,7 +103,9 @@ class Compilation:
     @cached_property
     def declared(self) -> Program:
         """The program as declared."""
-        return self.eager if self.spec.numerics == "eager" else self.compose(False)
+        program = self.eager if self.spec.numerics == "eager" else self.compose(False)
+        check_constants(program, self.spec.dtypes, self.spec.params)
+        return program
 
     @cached_property
     def forms(self) -> tuple[Program, tuple[Rewrite, ...]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import struct
 
 import pytest
+from conftest import Workshop
 
 from fusegen.errors import NumberOutOfRange, Span, SpecErrors, WrongValue
 from fusegen.parse import parse_spec, scalars
 from fusegen.parse.document import Scalar
+from fusegen.simplify.constants import in_float32
 from fusegen.spec import Spec
 
 SPAN = Span("specs/gate.yaml")
@@ -113,3 +116,39 @@ def test_a_list_of_ambiguous_values_is_told_where_it_is_wrong() -> None:
     with pytest.raises(SpecErrors) as told:
         parsed("init: {a: [1, no]}\nformula: x + 1")
     assert str(told.value).startswith("specs/gate.yaml:3:15: 'no' is not a valid value of a\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"),
+    [
+        ("0.0", True), ("-0.0", True), ("3.4028235e38", True), ("-3.4028235e38", True),
+        ("3.4028235677973366e38", False), ("-1e39", False), ("1e300", False),
+        ("7.01e-46", True), ("7.006492321624085e-46", False), ("-1e-300", False),
+    ],
+)  # fmt: skip
+def test_float32_loses_what_it_rounds_to_infinity_or_zero(number: str, fits: bool) -> None:
+    assert in_float32(float(number)) == fits
+    try:
+        [held] = struct.unpack("f", struct.pack("f", float(number)))
+    except OverflowError:
+        held = math.inf
+    assert (math.isfinite(held) and (held != 0 or float(number) == 0)) == fits
+
+
+def test_a_version_that_no_integer_holds_is_refused() -> None:
+    with pytest.raises(SpecErrors) as told:
+        parse_spec(f"%YAML 1.{'9' * 5000}\n---\nname: gate\n", "specs/gate.yaml")
+    start = "specs/gate.yaml:1:9: this is not valid YAML: this number is too large\n"
+    assert str(told.value).startswith(start)
+
+
+@pytest.mark.parametrize("body", ["formula: x * 1e300 / 1e300", "params: {a: 1e39}\nformula: x + a"])
+def test_float64_alone_takes_numbers_beyond_float32(workshop: Workshop, body: str) -> None:
+    workshop.spec("gate", f"dtypes: [float64]\n{body}")
+    assert workshop.run("build").exit_code == 0
+
+
+def test_a_parameter_of_minus_zero_is_the_default_of_the_function(workshop: Workshop) -> None:
+    workshop.spec("gate", "params: {value: -0.0}\nformula: where(x > 1, x, value)")
+    assert workshop.run("build").exit_code == 0
+    assert b"def gate(x, value=-0.0, " in workshop.files()["generated/gate.py"]
