@@ -240,7 +240,7 @@ class _Composer:
 def _bind_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
     """The value of every input and parameter of `spec` in a call of it."""
     arguments = [*(i.name for i in spec.inputs), *(p.name for p in spec.params)]
-    values: dict[str, Term] = {p.name: Number(p.default, p.span) for p in spec.params}
+    values: dict[str, Term] = {p.name: Number(Fraction(repr(p.default)), p.span) for p in spec.params}
     values |= zip(arguments, call.args, strict=False)
     given = set(arguments[: len(call.args)])
     for name, value in call.keywords:
@@ -269,7 +269,7 @@ def _check_argument(
 
 
 def _signature(spec: Spec) -> str:
-    params = [f"{p.name}={float(p.default):g}" for p in spec.params]
+    params = [f"{p.name}={p.default:g}" for p in spec.params]
     return f"{spec.name}({', '.join([*(i.name for i in spec.inputs), *params])})"
 
 

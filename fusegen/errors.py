@@ -248,6 +248,11 @@ class RepeatedArgument(FusegenError):
     hint = "it is {signature}"
 
 
+class MissingArgument(FusegenError):
+    sentence = "{name} is not given its argument {argument!r}"
+    hint = "it is {signature}"
+
+
 class NotReal(FusegenError):
     sentence = "{what} stands where {expected} is expected"
     hint = "{remedy}"
@@ -256,6 +261,11 @@ class NotReal(FusegenError):
 class NumberOutOfRange(FusegenError):
     sentence = "{what} does not fit in float64"
     hint = "it holds sizes from 5e-324 to 1.79e308"
+
+
+class BeyondFloat32(FusegenError):
+    sentence = "{what} does not fit in float32, in which kernels of {dtypes} compute"
+    hint = "it holds sizes from 1.4e-45 to 3.4e38; rescale the formula, or write  dtypes: [float64]"
 
 
 class Undefined(FusegenError):
@@ -294,6 +304,16 @@ class StepHasInputs(FusegenError):
 class StepHasLayers(FusegenError):
     sentence = "{name!r} has layers of its own, so it cannot be used inside another spec"
     hint = "use its chain of steps instead"
+
+
+class ReferenceTensors(FusegenError):
+    sentence = "{reference} takes {takes}, and this spec has {found}"
+    hint = "name a function of the spec's tensors, or leave the reference out"
+
+
+class NotAReference(FusegenError):
+    sentence = "{reference} cannot be a reference: {why}"
+    hint = "name a function of torch or torch.nn.functional, or a module of torch.nn, of the spec's tensors"
 
 
 # --- certifying -------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fusegen import render
+from fusegen.agreement import check_references
 from fusegen.compose import compose, expanded
 from fusegen.cost import (
     CUBIC,
@@ -78,7 +79,7 @@ from fusegen.roundoff import (
 )
 from fusegen.sample import Point
 from fusegen.simplify import simplify
-from fusegen.simplify.constants import constants_folded
+from fusegen.simplify.constants import check_constants, constants_folded
 from fusegen.simplify.forms import formed
 from fusegen.simplify.search import improved
 from fusegen.simplify.stable import stable
@@ -102,7 +103,9 @@ class Compilation:
     @cached_property
     def declared(self) -> Program:
         """The program as declared."""
-        return self.compose(self.spec.numerics == "eager")
+        program = self.eager if self.spec.numerics == "eager" else self.compose(False)
+        check_constants(program, self.spec.dtypes, self.spec.params)
+        return program
 
     @cached_property
     def forms(self) -> tuple[Program, tuple[Rewrite, ...]]:
@@ -123,7 +126,7 @@ class Compilation:
     @cached_property
     def formula(self) -> Formula:
         """The formula as declared, at the defaults of its parameters."""
-        params = {param.name: float(param.default) for param in self.spec.params}
+        params = {param.name: param.default for param in self.spec.params}
         return Formula(self.declared, self.eager, params, dict(self.spec.assume))
 
     @property
@@ -133,8 +136,10 @@ class Compilation:
 
     @cached_property
     def eager(self) -> Program:
-        """The program of the operations that PyTorch would run."""
-        return self.compose(True)
+        """The program of the operations that PyTorch would run; references are compared before use."""
+        program = self.compose(True)
+        check_references(self.spec, self.library)
+        return program
 
     def compose(self, eager: bool) -> Program:
         """The spec and those it names as one program, of PyTorch's own operations where `eager`."""
@@ -191,7 +196,7 @@ class Compilation:
         """Forward and gradient; accurate ones tend to their limits at infinity."""
         programs = (self.simplified[0], self.gradient[0])
         if self.spec.numerics == "accurate" and not self.arithmetic:
-            params = {param.name: float(param.default) for param in self.spec.params}
+            params = {param.name: param.default for param in self.spec.params}
             inputs = self.composed.inputs
             programs = (finite(programs[0], inputs, params), finite(programs[1], inputs, params))
         return programs
@@ -527,7 +532,7 @@ class Compilation:
             mask=self.mask,
             functions={device: support(several) for device, several in called.items()},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
-            declared=tuple(literal(float(p.default), Math.DOUBLE) for p in self.spec.params),
+            declared=tuple(literal(p.default, Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),
             ample=self.one_word,

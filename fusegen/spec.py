@@ -7,7 +7,6 @@ parser, the schema for editors and the file that ``fusegen new`` writes all come
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from fusegen.errors import Span
@@ -18,15 +17,10 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMERICS = ("accurate", "eager")
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
 _WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
-REFERENCE_PATTERN = rf"^torch(\.[A-Za-z][A-Za-z0-9_]*)+(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))?$"
+_REFERENCE = r"torch\.(nn\.functional\.|nn\.|special\.)?[A-Za-z][A-Za-z0-9_]*"
+REFERENCE_PATTERN = rf"^{_REFERENCE}(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))?$"
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
 DEFAULT_SHAPE = (1024, 1024)
-
-PRODUCERS = (  # the layers of torch.nn that may stand before a chain: one tensor in, one tensor out
-    "AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d Conv1d Conv2d Conv3d "
-    "ConvTranspose1d ConvTranspose2d ConvTranspose3d Dropout Flatten GroupNorm Identity InstanceNorm1d "
-    "InstanceNorm2d InstanceNorm3d LayerNorm Linear MaxPool1d MaxPool2d MaxPool3d RMSNorm"
-).split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +49,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A scalar keyword argument with its default."""
+    """A scalar keyword argument with its default, as float64 holds it."""
 
     name: str
-    default: Fraction
+    default: float
     span: Span
 
 
@@ -101,7 +95,9 @@ class Spec:
         name: the name of the spec, its file, its module and its function.
         digest: the first 12 hexadecimal digits of the SHA-256 of the file's text.
         init: constructor arguments as pairs of name and Python literal.
-        reference: a dotted name below torch, perhaps called with words: ``torch.f(mode='fast', way='up')``.
+        reference: a function of torch, torch.special or torch.nn.functional, or a class of torch.nn,
+            perhaps called with words: ``torch.f(mode='fast', way='up')``.
+        reference_span: where it is written; the start of the file where it is not.
         assume: intervals that inputs are promised to lie in.
         span: the start of the file.
     """
@@ -117,6 +113,7 @@ class Spec:
     formula: Term | None
     chain: tuple[Step, ...]
     reference: str
+    reference_span: Span
     numerics: str
     dtypes: tuple[str, ...]
     assume: tuple[tuple[str, Interval], ...]

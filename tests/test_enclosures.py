@@ -238,7 +238,7 @@ def test_names_are_inputs_parameters_and_steps() -> None:
 def test_a_spec_is_what_pytorch_computes_in_double(name: str) -> None:
     compiled = compilation(Path(ROOT / "specs" / f"{name}.yaml"))
     whole = compiled.compose(False)
-    enclosure = Enclosure(whole, {param.name: param.default for param in compiled.spec.params})
+    enclosure = Enclosure(whole, {param.name: Fraction(param.default) for param in compiled.spec.params})
     tensors = [t.requires_grad_() for t in smooth(name, 12)]
     y = LIBRARY[name].eager(*tensors)
     expected = [y, *torch.autograd.grad(y.sum(), tensors)]

@@ -20,10 +20,10 @@ FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
-    **dict.fromkeys(("access", "manifest", "reals", "sample", "values"), GROUND),
+    **dict.fromkeys(("access", "manifest", "producers", "reals", "sample", "values"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
-    **dict.fromkeys(("expected", "library"), LIBRARY),
+    **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
     "pipeline": PIPELINE,
     **dict.fromkeys(("built", "doubts", "explain", "outputs"), BUILT),
     **dict.fromkeys(("certify", "bench"), RUNS),
@@ -40,6 +40,7 @@ DOORS = {
             f"certify.{name}"
             for name in (
                 *(
+                    "allowed",
                     "campaign",
                     "exact",
                     "findings",

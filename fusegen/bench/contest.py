@@ -113,7 +113,7 @@ class Contest:
 
     def eager(self, model: nn.Module) -> Function:
         """The same in PyTorch's own operations, with the layers of a model."""
-        params = [float(param.default) for param in self.spec.params]
+        params = [param.default for param in self.spec.params]
         layers = [getattr(model, layer.attribute) for layer in self.spec.layers]
 
         def function(*tensors: Tensor) -> Tensor:

@@ -106,7 +106,7 @@ def trials(compiled: Compilation, which: int, seconds: float = SECONDS) -> Itera
     """
     dtypes = {ELEMENTS[dtype].bits: dtype for dtype in reversed(compiled.spec.dtypes)}
     compiled = replace(compiled, spec=replace(compiled.spec, dtypes=tuple(dtypes.values())))
-    params = [float(param.default) for param in compiled.spec.params]
+    params = [param.default for param in compiled.spec.params]
     with tempfile.TemporaryDirectory() as folder:
         modules = variants(compiled, which, Path(folder))
         for (operator, text), kib in product(_kernels(compiled).items(), SIZES):
@@ -150,7 +150,7 @@ def variants(compiled: Compilation, which: int, folder: Path) -> dict[Launch, Mo
 
 def _built(compiled: Compilation, module: ModuleType) -> None:
     """Use both kernels of a module once."""
-    params = [float(param.default) for param in compiled.spec.params]
+    params = [param.default for param in compiled.spec.params]
     dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
     for operator, text in _kernels(compiled).items():
         getattr(module, operator)(

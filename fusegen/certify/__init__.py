@@ -4,6 +4,7 @@
     screen            a program in which little cancels, in intervals of doubles, for every float32
     enclosures        the formula as declared, in ball arithmetic: for samples and what the screen leaves
     guard             the screen's intervals compared with enclosures
+    allowed           what a reference may be
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
     specials, layouts, scalars    NaN and infinities, other tensors, other parameters

@@ -15,11 +15,11 @@ import torch
 from fusegen.certify import certificate, contract, guard, host, reference, state, subject
 from fusegen.certify.certificate import Kernel
 from fusegen.certify.digest import kernel_digest
-from fusegen.certify.findings import Evidence, ReferenceMismatch
+from fusegen.certify.findings import Evidence
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
 from fusegen.certify.sweep import EVERY, value_and_slopes
-from fusegen.errors import FusegenError, Misbehaves, NoDevice, OtherFunction, Span, SpecErrors
+from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.pipeline import Compilation
@@ -170,6 +170,7 @@ def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple
         one = subject.of_spec(compiled, order.output)
         if len(inputs) != len(one.program.inputs):
             continue
+        reference.require(compiled.spec, one, "cpu")
         for device in order.devices:
             for dtype in order.dtypes or compiled.spec.dtypes:
                 judge = Judge(one, Screen(one.stable, one.params, one.assume), device)
@@ -220,9 +221,7 @@ def _certified(
     name = compiled.spec.name
     path = certificate.path_of(order.output / f"{name}.py")
     kernel = Kernel(device, kernel_digest(compiled.module, device), host.machine(device))
-    other = _sound(judge, lambda: reference.check(judge.subject, device))
-    if other is not None:
-        raise _other(compiled, other.dtype, other.mismatch)
+    reference.require(compiled.spec, judge.subject, device)
     for dtype in compiled.spec.dtypes:
         if order.dtypes and dtype not in order.dtypes:
             continue
@@ -231,23 +230,9 @@ def _certified(
             continue
         evidence = judged(judge, dtype, order.sample or EVERY, watch)
         if evidence.mismatch is not None:
-            raise _other(compiled, dtype, evidence.mismatch)
+            raise reference.other(compiled.spec, dtype, evidence.mismatch)
         if order.sample is None:
             after = certificate.with_evidence(known, state.claim(compiled.spec), kernel, evidence)
             for change in changes({path: certificate.text(after)}):
                 apply(change)
         yield Verdict(name, device, evidence)
-
-
-def _other(compiled: Compilation, dtype: str, mismatch: ReferenceMismatch) -> OtherFunction:
-    (first, real, got), (worst, worst_real, worst_got) = map(_in_decimals, (mismatch.first, mismatch.worst))
-    return OtherFunction(
-        compiled.spec.span, reference=compiled.spec.reference, count=f"{mismatch.count:,}", dtype=dtype,
-        first=first, real=real, got=got, worst=worst, worst_real=worst_real, worst_got=worst_got,
-    )  # fmt: skip
-
-
-def _in_decimals(place: tuple[str, ...]) -> tuple[str, str, str]:
-    """The inputs, the formula's value and the reference's."""
-    *point, real, got = (f"{float.fromhex(part):.9g}" for part in place)
-    return ", ".join(point) if len(point) == 1 else f"({', '.join(point)})", real, got

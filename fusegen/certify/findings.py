@@ -29,6 +29,7 @@ class Subject:
         eager: PyTorch's function; None where `given` is compared with the formula only.
         promise: what it promises: ``accurate``, ``arithmetic`` or ``eager``; see `contract`.
         reference: PyTorch's function that the spec names, if it names one.
+        compared: the reference where `eager` does not call it; it is compared with the formula, too.
         assume: the range of each input that has one.
         with_params: the same subject at other values of its parameters; None where it has none.
     """
@@ -41,6 +42,7 @@ class Subject:
     eager: Function | None = None
     promise: str = "accurate"
     reference: str = ""
+    compared: Function | None = None
     assume: Ranges = field(default_factory=dict)
     with_params: Callable[[dict[str, Fraction]], Subject] | None = None
 

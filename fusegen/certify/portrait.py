@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fusegen.certify import exact
+from fusegen.certify import exact, reference
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
 from fusegen.certify.subject import of_spec
@@ -53,10 +53,12 @@ def portrait(compiled: Compilation, output: Path) -> Portrait:
     Raises:
         NotBuilt: there is no such module, or it is not what the spec says.
         NoPicture: the spec has no float32.
+        OtherFunction, NotAReference: its reference is another function, or none of its tensors.
     """
     if "float32" not in compiled.spec.dtypes:
         raise NoPicture(Span(compiled.spec.name), why="it is not made for float32")
     subject = of_spec(compiled, output)
+    reference.require(compiled.spec, subject, "cpu")
     judge = Judge(subject, Screen(subject.stable, subject.params), "cpu")
     x = torch.linspace(LOW, HIGH, POINTS)
     points = (x, *(torch.full_like(x, REST) for _ in subject.program.inputs[1:]))

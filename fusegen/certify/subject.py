@@ -11,9 +11,11 @@ from typing import Any
 
 from fusegen.aten import ATEN
 from fusegen.built import built
+from fusegen.certify import allowed
 from fusegen.certify.findings import Function, Subject
-from fusegen.errors import NoSuchCallable, Span
+from fusegen.errors import NoSuchCallable, NotAReference, Span
 from fusegen.pipeline import Compilation
+from fusegen.spec import Spec
 
 
 def of_spec(compiled: Compilation, output: Path) -> Subject:
@@ -25,6 +27,7 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
 
     Raises:
         NotBuilt: there is no such module, or it is not what the spec says.
+        NotAReference: the reference is no function of PyTorch.
     """
     spec = compiled.spec
     module = built(compiled, output)
@@ -39,14 +42,15 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
             stable=screened,
             params=params,
             given=lambda *tensors: own(*tensors, *numbers.values()),
-            eager=_eager(spec.reference, module, numbers),
+            eager=_eager(spec, module, numbers),
+            compared=_compared(spec, numbers),
             promise=_promise(compiled),
             reference=spec.reference,
             assume={name: (float(i.low), float(i.high)) for name, i in spec.assume},
             with_params=at if params else None,
         )
 
-    return at({p.name: Fraction(float(p.default)) for p in spec.params})
+    return at({p.name: Fraction(p.default) for p in spec.params})
 
 
 def of_callable(name: str, compiled: Compilation) -> Subject:
@@ -59,9 +63,9 @@ def of_callable(name: str, compiled: Compilation) -> Subject:
     Raises:
         NoSuchCallable: the name leads to nothing that can be called.
     """
-    params = {p.name: Fraction(float(p.default)) for p in compiled.spec.params}
+    params = {p.name: Fraction(p.default) for p in compiled.spec.params}
     program = compiled.compose(False)
-    return Subject(name, program, compiled.stable, params, _reference(name, {}))
+    return Subject(name, program, compiled.stable, params, _reference(name))
 
 
 def _promise(compiled: Compilation) -> str:
@@ -70,19 +74,43 @@ def _promise(compiled: Compilation) -> str:
     return "arithmetic" if compiled.arithmetic else "accurate"
 
 
-def _eager(reference: str, module: Any, numbers: dict[str, float]) -> Function:
+def _eager(spec: Spec, module: Any, numbers: dict[str, float]) -> Function:
     """The reference, or the module's own operations of PyTorch, with the parameters given."""
-    if reference and reference not in ATEN:
-        return _reference(reference, numbers)
+    if spec.reference and spec.reference not in ATEN:
+        return _called(spec, numbers)
     return lambda *tensors: module.eager(*tensors, *numbers.values())
 
 
-def _reference(name: str, keywords: dict[str, float]) -> Function:
+def _compared(spec: Spec, numbers: dict[str, float]) -> Function | None:
+    """The reference where the module's operations do not call it: the spec lacks a parameter of it."""
+    row = ATEN.get(spec.reference)
+    return _called(spec, numbers) if row and not set(row.params) <= set(numbers) else None
+
+
+def _called(spec: Spec, numbers: dict[str, float]) -> Function:
+    """The reference with its words and the parameters; of a class, what those make.
+
+    Raises:
+        NotAReference: it is no function of PyTorch, or takes none of these.
+    """
+    found, (_, call, _) = allowed.resolved(spec), spec.reference.partition("(")
+    given = {**numbers, **(_words(spec.reference) if call else {})}
+    if not isinstance(found, type):
+        return partial(found, **given)
+    try:
+        made: Function = found(**given)
+    except (TypeError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        raise NotAReference(spec.reference_span, reference=spec.reference, why=why) from None
+    return made
+
+
+def _reference(name: str) -> Function:
     """The callable that a name leads to, with its words given; of a class, what those words make."""
     path, call, _ = name.partition("(")
     try:
         found = pkgutil.resolve_name(path)
-        given = {**keywords, **(_words(name) if call else {})}
+        given = _words(name) if call else {}
         made = found(**given) if isinstance(found, type) else found
     except Exception as error:
         raise NoSuchCallable(Span(name), name=path, why=str(error)) from None

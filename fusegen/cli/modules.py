@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from fusegen.cli.options import GENERATED, SPECS, WHERE
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
+    from fusegen.pipeline import Compilation
     from fusegen.write import Change
 
 SCHEMA = SPECS / "schema.json"
@@ -83,14 +85,16 @@ def _tell(sentences: Iterable[str | None]) -> None:
 def check(output: Path) -> None:
     """Compare generated/ with what the specs say, and specs/schema.json with the language.
 
-    It also tells of stale certificates; those are no difference.
+    It also tells of stale certificates; those are no difference. With PyTorch and python-flint it compares
+    references with formulas, too.
     """
     from fusegen import library, outputs, pipeline, write
     from fusegen.certify import state
 
     specs = library.find_all((), SPECS)
     folder = outputs.opened(output, SPECS)
-    texts = pipeline.modules(specs, output)
+    compilations = pipeline.compilations(specs, output)
+    texts = {path: compiled.module for path, compiled in compilations.items()}
     differences = [*write.changes(texts), *folder.manifest(texts, specs)]
     if SCHEMA.exists():
         differences += write.changes({SCHEMA: pipeline.schema_text()})
@@ -107,7 +111,23 @@ def check(output: Path) -> None:
     for path, claim in zip(texts, map(state.claim, map(library.load, specs)), strict=True):
         _tell(state.sentences(path, state.states(path, claim)))
     _tell(f"{path}: there is no module of this certificate; delete it" for path in folder.uncertified())
+    _compare_references(tuple(compilations.values()), output)
     click.echo(f"{len(texts)} modules are what their specs say")
+
+
+def _compare_references(compilations: tuple[Compilation, ...], output: Path) -> None:
+    """Compare the references that only PyTorch can evaluate; say how many where it is missing."""
+    from fusegen.agreement import needs_torch
+
+    pending = [compiled for compiled in compilations if needs_torch(compiled.spec)]
+    missing = [name for name in ("torch", "flint") if find_spec(name) is None]
+    if pending and missing:
+        number, needed = counted(len(pending), "reference"), " and ".join(missing)
+        click.echo(f"{number} not compared: this needs {needed}", err=True)
+    elif pending:
+        from fusegen.certify import reference
+
+        reference.require_all(pending, output)
 
 
 @click.command("list")

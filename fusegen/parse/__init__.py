@@ -118,6 +118,7 @@ class _Reader:
         spec = Spec(
             name=name, summary=summary, source=source, inputs=inputs or usual, params=params, init=init,
             layers=layers, where=where, formula=formula, chain=chain, reference=reference,
+            reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, digest=_digest(text), span=self.root,
         )  # fmt: skip
         for law in (_shared_names, _unused, _other_than_its_function):

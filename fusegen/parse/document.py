@@ -7,7 +7,7 @@ refused before anything is built from them, so no text can explode, recurse or c
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -163,7 +163,7 @@ def _not_yaml(error: yaml.MarkedYAMLError, source: _Source) -> NotYaml:
 
 def _refuse_features(source: _Source) -> None:
     depth = documents = 0
-    for event in yaml.parse(source.text, Loader=yaml.SafeLoader):
+    for event in _events(source):
         refused = ""
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
@@ -183,6 +183,29 @@ def _refuse_features(source: _Source) -> None:
             raise TooMany(where, what="the spec", limit=MAX_DEPTH, parts=parts, remedy=remedy)
 
 
+def _events(source: _Source) -> Iterator[yaml.Event]:
+    """The events of a text; PyYAML converts numbers in escapes and directives without a check."""
+    loader = yaml.SafeLoader(source.text)
+    try:
+        while loader.check_event():
+            yield loader.get_event()  # type: ignore[no-untyped-call]
+    except (OverflowError, ValueError):
+        escape = source.text[loader.index - 2 : loader.index - 1] == "\\"
+        problem = "this escape stands for no character" if escape else "this number is too large"
+        place = source.place(loader.index - 2 if escape else loader.index)
+        remedy = "write the character itself" if escape else "leave it out"
+        raise NotYaml(place, problem=problem, remedy=remedy) from None
+
+
+def _checked(node: yaml.ScalarNode, source: _Source) -> str:
+    """The text of a scalar, which is one that UTF-8 can hold."""
+    if any("\ud800" <= character <= "\udfff" for character in node.value):
+        problem = "an escape in this text stands for no character"
+        where = source.place(node.start_mark.index)
+        raise NotYaml(where, problem=problem, remedy="write the character itself")
+    return str(node.value)
+
+
 def _convert(node: yaml.Node, source: _Source) -> Node:
     span = source.place(node.start_mark.index)
     if isinstance(node, yaml.MappingNode):
@@ -190,7 +213,7 @@ def _convert(node: yaml.Node, source: _Source) -> Node:
     if isinstance(node, yaml.SequenceNode):
         return Sequence(tuple(_convert(item, source) for item in node.value), span)
     assert isinstance(node, yaml.ScalarNode)
-    return Scalar(node.value, node.style is not None, span, source.places(node))
+    return Scalar(_checked(node, source), node.style is not None, span, source.places(node))
 
 
 def _entries(node: yaml.MappingNode, source: _Source) -> tuple[tuple[str, Span, Node], ...]:
@@ -200,9 +223,10 @@ def _entries(node: yaml.MappingNode, source: _Source) -> tuple[tuple[str, Span, 
         span = source.place(key.start_mark.index)
         if not isinstance(key, yaml.ScalarNode):
             raise WrongType(span, key="a key", expected="a word", example="name: relu")
-        if key.value in first:
-            source.errors.append(DuplicateKey(span, key=key.value, first=first[key.value].line))
+        name = _checked(key, source)
+        if name in first:
+            source.errors.append(DuplicateKey(span, key=name, first=first[name].line))
             continue
-        first[key.value] = span
-        entries.append((key.value, span, _convert(value, source)))
+        first[name] = span
+        entries.append((name, span, _convert(value, source)))
     return tuple(entries)

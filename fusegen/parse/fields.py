@@ -17,14 +17,16 @@ from fusegen.errors import (
     Span,
     TooLarge,
     UnsafeText,
+    WrongType,
     WrongValue,
     nearest,
 )
 from fusegen.interval import INFINITY, Bound, Interval, between
 from fusegen.parse import document as yaml
+from fusegen.parse import scalars
 from fusegen.parse.formula import parse_formula, parse_parameters, parse_tree
 from fusegen.parse.names import check_attribute, check_variable
-from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence, number
+from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
 from fusegen.spec import (
     DEFAULT_SHAPE,
     DTYPES,
@@ -41,7 +43,6 @@ from fusegen.term import SpecCall
 
 MAX_TEXT = 200
 DIMENSIONS = range(-MAX_DIMENSIONS, MAX_DIMENSIONS)
-MAX_DIGITS = 18  # of a size: any size with more is too large anyway
 _UNSAFE = {
     "*/": "'*/'",
     "/*": "'/*'",
@@ -135,7 +136,9 @@ def params(node: yaml.Node) -> tuple[Param, ...]:
         check_variable(key, span)
         check_attribute(key, span)
         scalar = as_scalar(value, key, "a number", "params: {alpha: 1.0}")
-        found.append(Param(key, number(scalar.text, scalar.span, key), span))
+        if scalar.quoted:
+            raise WrongType(scalar.span, key=key, expected="a number", example="params: {alpha: 1.0}")
+        found.append(Param(key, scalars.real(scalar.text, scalar.span, key), span))
     return tuple(found)
 
 
@@ -219,14 +222,15 @@ def _shape(node: yaml.Node) -> tuple[int, ...]:
     found = []
     for item in as_sequence(node, "shape", "a list of sizes", "shape: [128, 64]").items:
         scalar = as_scalar(item, "a size", "a whole number", "shape: [128, 64]")
-        if not re.fullmatch(r"0|[1-9]\d*", scalar.text):
+        size_ = scalars.whole(scalar)
+        if size_ is None or size_ < 0:
             remedy = "a size is a whole number, zero or more"
             raise WrongValue(scalar.span, value=scalar.text[:80], key="size", remedy=remedy)
-        if len(scalar.text) > MAX_DIGITS or int(scalar.text) > MAX_ELEMENTS:
+        if size_ > MAX_ELEMENTS:
             size, limit = scalar.text[:80], f"{MAX_ELEMENTS:,}"
             remedy = "no device holds such a tensor"
             raise TooLarge(scalar.span, what="the size", size=size, limit=limit, remedy=remedy)
-        found.append(int(scalar.text))
+        found.append(size_)
     if len(found) > MAX_DIMENSIONS:
         size, remedy = f"{len(found)} dimensions", "use fewer"
         raise TooLarge(node.span, what="the shape", size=size, limit=MAX_DIMENSIONS, remedy=remedy)
@@ -245,7 +249,7 @@ def _fill(node: yaml.Node) -> Fill:
     if not match:
         remedy = "it is rand, randn or uniform(a, b)"
         raise WrongValue(scalar.span, value=scalar.text[:80], key="fill", remedy=remedy)
-    low, high = (float(number(end.strip(), scalar.span, "fill")) for end in match.groups())
+    low, high = (scalars.real(end.strip(), scalar.span, "fill") for end in match.groups())
     if low >= high:
         remedy = "the first number is the smaller one"
         raise WrongValue(scalar.span, value=scalar.text, key="fill", remedy=remedy)
@@ -254,10 +258,11 @@ def _fill(node: yaml.Node) -> Fill:
 
 def _split(node: yaml.Node) -> int:
     scalar = as_scalar(node, "split", "a whole number", "split: -1")
-    if not re.fullmatch(r"0|-?[1-9][0-9]?", scalar.text) or int(scalar.text) not in DIMENSIONS:
+    found = scalars.whole(scalar)
+    if found is None or found not in DIMENSIONS:
         remedy = f"it is a dimension from {DIMENSIONS[0]} to {DIMENSIONS[-1]}, such as -1 for the last"
         raise WrongValue(scalar.span, value=scalar.text[:80], key="split", remedy=remedy)
-    return int(scalar.text)
+    return found
 
 
 def _interval(scalar: yaml.Scalar) -> Interval:
@@ -275,4 +280,4 @@ def _interval(scalar: yaml.Scalar) -> Interval:
 def _end(written: str, span: Span) -> Bound:
     infinities = {"inf": INFINITY, "+inf": INFINITY, "-inf": -INFINITY}
     known = written in infinities
-    return infinities[written] if known else number(written, span, "the end of an interval")
+    return infinities[written] if known else scalars.exact(written, span, "the end of an interval")

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from fusegen.errors import NotAFormula, NotInInit, Span, WrongType, WrongValue, nearest
+from fusegen.errors import (
+    MissingArgument,
+    NotAFormula,
+    NotInInit,
+    NumberOutOfRange,
+    RepeatedArgument,
+    Span,
+    UnknownArgument,
+    WrongArity,
+    WrongType,
+    WrongValue,
+    counted,
+    nearest,
+)
 from fusegen.parse import document as yaml
+from fusegen.parse import scalars
 from fusegen.parse.formula import parse_tree
 from fusegen.parse.names import check_attribute, check_name
-from fusegen.parse.shapes import NUMBER, as_mapping, as_scalar, as_sequence, number
-from fusegen.spec import PRODUCERS, Layer
+from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
+from fusegen.producers import PRODUCERS, Signature
+from fusegen.spec import Layer
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, tuples, or names from `init`"
@@ -50,25 +66,55 @@ def _layer(attribute: str, span: Span, call: yaml.Scalar, arguments: Sequence[st
     if tree.func.id not in PRODUCERS:
         remedy = nearest(tree.func.id, PRODUCERS, "the layers are " + ", ".join(PRODUCERS))
         raise WrongValue(place(tree), value=tree.func.id, key="layer of torch.nn", remedy=remedy)
-    for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
-        _check_argument(value, place(value), arguments)
     if any(keyword.arg is None for keyword in tree.keywords):
         problem = "a starred argument has no place in it"
         raise NotAFormula(place(tree), problem=problem, remedy=_SIMPLE_ARGUMENT)
+    for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
+        _check_argument(value, place(value), arguments)
+    _check_signature(tree.func.id, PRODUCERS[tree.func.id] or _taking(tree), tree, place)
     shown = [ast.unparse(arg) for arg in tree.args]
     shown += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in tree.keywords]
     return Layer(attribute, tree.func.id, tuple(shown), span)
 
 
+def _taking(call: ast.Call) -> Signature:
+    """The signature of a layer that takes any arguments, for one call of it."""
+    by_place, by_name = ("",) * len(call.args), tuple(str(keyword.arg) for keyword in call.keywords)
+    return Signature(by_place, by_name, frozenset(), "Identity(*args, **kwargs)")
+
+
+def _check_signature(
+    layer: str, signature: Signature, call: ast.Call, place: Callable[[ast.AST], Span]
+) -> None:
+    """Refuse arguments that are too many, repeated, unknown or missing."""
+    if len(call.args) > len(signature.positional):
+        most, number = len(signature.positional), len(call.args)
+        first = place(call.args[most])
+        expected, found = f"at most {counted(most, 'argument')} by place", f"{number} are"
+        raise WrongArity(first, name=layer, expected=expected, found=found, signature=signature.text)
+    given = set(signature.positional[: len(call.args)])
+    for keyword in call.keywords:
+        name = str(keyword.arg)
+        if name in given or name not in (*signature.positional, *signature.named):
+            mistake = RepeatedArgument if name in given else UnknownArgument
+            raise mistake(place(keyword), name=layer, argument=name, signature=signature.text)
+        given.add(name)
+    for name in signature.positional:
+        if name in signature.required and name not in given:
+            raise MissingArgument(place(call), name=layer, argument=name, signature=signature.text)
+
+
 def _check_argument(value: ast.expr, span: Span, arguments: Sequence[str]) -> None:
     """Admit numbers, booleans, None, plain words, tuples of them, and names that `init` declares."""
     match value:
+        case ast.Constant(value=float(number)) if not math.isfinite(number):
+            raise NumberOutOfRange(span, what="the number")
         case ast.Constant(value=bool() | int() | float() | None):
             return
         case ast.Constant(value=str(characters)) if _WORD.fullmatch(characters):
             return
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
-            return
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as operand):
+            _check_argument(operand, span, arguments)
         case ast.Tuple(elts=items):
             for item in items:
                 _check_argument(item, span, arguments)
@@ -86,13 +132,10 @@ def _literal(node: yaml.Node, key: str) -> str:
     if isinstance(node, yaml.Sequence):
         return f"({''.join(_literal(item, key) + ', ' for item in node.items).rstrip(' ')})"
     scalar = as_scalar(node, key, "a number, a word or a list", f"init: {{{key}: 3}}")
-    if not scalar.quoted and scalar.text in ("true", "false"):
-        return scalar.text.capitalize()
-    if not scalar.quoted and re.fullmatch(r"-?(0|[1-9]\d{0,17})", scalar.text):
-        return scalar.text
-    if not scalar.quoted and NUMBER.fullmatch(scalar.text):
-        return repr(float(number(scalar.text, scalar.span, key)))
-    if _WORD.fullmatch(scalar.text):
-        return f'"{scalar.text}"'
-    remedy = "write a number, true, false, a plain word or a list of them"
-    raise WrongValue(scalar.span, value=scalar.text[:80], key=f"value of {key}", remedy=remedy)
+    found = scalars.value(scalar, key)
+    if not isinstance(found, str):
+        return repr(found)
+    if _WORD.fullmatch(found):
+        return f'"{found}"'
+    remedy = "write a number, true, false, null, a plain word or a list of them"
+    raise WrongValue(scalar.span, value=found[:80], key=f"value of {key}", remedy=remedy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from fusegen.errors import Span
 from fusegen.ir import Call, Const, Expr, Kernel, Ref
 from fusegen.printers.notation import term
 from fusegen.spec import Input, Layer, Named, Param, Spec, Step
@@ -13,7 +14,9 @@ from fusegen.term import Apply, Name, Number, Program, Rewrite, SpecCall
 def spec(value: Spec) -> str:
     """A spec, one field a line, as the parser understood it."""
     shown = [(field.name, getattr(value, field.name)) for field in fields(value)]
-    return "\n".join(f"{name}: {_plain(part)}" for name, part in shown if part and name != "span")
+    return "\n".join(
+        f"{name}: {_plain(part)}" for name, part in shown if part and not isinstance(part, Span)
+    )
 
 
 def program(value: Program) -> str:

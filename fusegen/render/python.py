@@ -159,7 +159,7 @@ def _tensors(spec: Spec) -> list[str]:
 
 
 def _defaults(spec: Spec) -> list[str]:
-    return [f"{p.name}={float(p.default)!r}" for p in spec.params]
+    return [f"{p.name}={p.default!r}" for p in spec.params]
 
 
 def _options(spec: Spec) -> list[str]:

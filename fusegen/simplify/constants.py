@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 import sympy
 
-from fusegen.errors import NumberOutOfRange, Span, Undefined
+from fusegen.errors import BeyondFloat32, NumberOutOfRange, Span, Undefined
 from fusegen.ops import OPS
-from fusegen.term import Apply, Let, Number, Program, Term, rebuild
+from fusegen.spec import Param
+from fusegen.term import Apply, Let, Number, Program, Term, rebuild, walk
 
 DIGITS = 60
+TINY, HUGE = Fraction(1, 2**150), Fraction(2**128 - 2**103)  # what float32 rounds to 0, and to infinity
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "neg": operator.neg,
@@ -48,6 +50,44 @@ def constants_folded(program: Program) -> Program:
 
     lets = tuple(Let(let.name, fold(let.term)) for let in program.lets)
     return Program(program.inputs, program.params, lets, tuple(map(fold, program.results)))
+
+
+def check_constants(program: Program, dtypes: Sequence[str], params: Sequence[Param]) -> None:
+    """Refuse numbers that kernels of some dtypes do not hold, and powers of 0 or less by what is no number.
+
+    Args:
+        program: as declared.
+        dtypes: of the tensors.
+        params: whose defaults are such numbers, too.
+
+    Raises:
+        BeyondFloat32: float32 holds an infinity or a zero in its place.
+        Undefined, NumberOutOfRange: a part without names has no value in float64, or a power has none.
+    """
+    found = constants_folded(program)
+    narrow = ", ".join(dtype for dtype in dtypes if dtype != "float64")
+    for param in params:
+        if narrow and not in_float32(param.default):
+            raise BeyondFloat32(param.span, what=_what(param.default), dtypes=narrow)
+    for term in (*(let.term for let in found.lets), *found.results):
+        for part in walk(term):
+            match part:
+                case Number(value) if narrow and not in_float32(value):
+                    raise BeyondFloat32(part.span, what=_what(value), dtypes=narrow)
+                case Apply("pow", (Number(base), exponent)) if base <= 0 and not isinstance(
+                    exponent, Number
+                ):
+                    what = f"a power of {_shown(base)} whose exponent is no number"
+                    raise Undefined(part.span, what=what, remedy="take a positive base")
+
+
+def in_float32(value: Fraction | float) -> bool:
+    """Whether float32 holds neither an infinity nor, but for zero, a zero in its place."""
+    return value == 0 or TINY < abs(Fraction(value)) < HUGE
+
+
+def _what(value: Fraction | float) -> str:
+    return f"the number {float(value):.6g}"
 
 
 def _evaluated(term: Apply, values: list[Fraction], shown: str) -> Fraction:

@@ -1,0 +1,191 @@
+"""References: what they may be, and that each is compared with its formula before anything uses it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, Workshop
+
+from fusegen.agreement import check_references
+from fusegen.aten import ATEN
+from fusegen.certify import allowed
+from fusegen.certify.judge import Judge
+from fusegen.errors import NotAReference, SpecErrors
+from fusegen.library import Library, load
+from fusegen.parse import parse_spec
+from fusegen.spec import Spec
+
+NEITHER = "it is neither a function of tensors nor a module of torch.nn"
+HINT = "name a function of torch or torch.nn.functional, or a module of torch.nn, of the spec's tensors"
+
+
+def spec_of(name: str) -> Spec:
+    return parse_spec(f"name: gate\nsummary: A test.\nformula: x\nreference: {name}\n", "specs/gate.yaml")
+
+
+REFUSED = {
+    "torch.os": NEITHER, "torch.sys": NEITHER, "torch.builtins": NEITHER, "torch.float32": NEITHER,
+    "torch.save(f='pwned')": NEITHER, "torch.load": NEITHER, "torch.compile": NEITHER,
+    "torch.set_default_dtype": NEITHER, "torch.manual_seed": NEITHER, "torch.Tensor": NEITHER,
+    "torch.nn.Parameter": NEITHER, "torch.nn.functional": NEITHER, "torch.nn.functional.math": NEITHER,
+    "torch.nn.functional.Callable": NEITHER, "torch.nosuch": "torch has no nosuch",
+    "torch.nn.functional.nosuch": "torch has no nn.functional.nosuch",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_function_of_pytorch_is_no_reference(name: str) -> None:
+    with pytest.raises(NotAReference) as told:
+        allowed.resolved(spec_of(name))
+    assert str(told.value) == (
+        f"specs/gate.yaml:4:12: {name} cannot be a reference: {REFUSED[name]}\n"
+        f"    reference: {name}\n               ^\n  hint: {HINT}"
+    )
+
+
+ALLOWED = {
+    "torch.sigmoid": torch.sigmoid, "torch.special.ndtr": torch.special.ndtr,
+    "torch.logaddexp": torch.logaddexp,
+    "torch.nn.functional.gelu(approximate='tanh')": torch.nn.functional.gelu,
+    "torch.nn.functional.softsign": torch.nn.functional.softsign, "torch.nn.Softsign": torch.nn.Softsign,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_a_function_or_a_module_of_pytorch_is_a_reference(name: str) -> None:
+    assert allowed.resolved(spec_of(name)) is ALLOWED[name]
+
+
+@pytest.mark.parametrize("name", sorted(ATEN))
+def test_every_row_is_a_reference(name: str) -> None:
+    assert callable(allowed.resolved(spec_of(name)))
+
+
+VERBS = {
+    "certify": ("certify", "gate", "--device", "cpu"),
+    "certify --at": ("certify", "gate", "--device", "cpu", "--at", "1"),
+    "check": ("check",),
+    "explain --plot": ("explain", "gate", "--plot", "gate.svg"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_runs_nothing_that_is_no_reference(workshop: Workshop, verb: str) -> None:
+    workshop.spec("gate", "formula: x / (1 + abs(x))\nreference: torch.save(f='pwned')")
+    assert workshop.run("build").exit_code == 0
+    before = workshop.files()
+    result = workshop.run(*VERBS[verb])
+    assert result.exit_code == 2
+    assert (
+        f"specs/gate.yaml:4:12: torch.save(f='pwned') cannot be a reference: {NEITHER}\n" in result.output
+    )
+    assert workshop.files() == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_uses_no_reference_that_is_another_function(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(Judge, "evidence", None)  # nothing is judged
+    monkeypatch.setattr(Judge, "results", None)
+    workshop.spec("gate", "formula: x / (1 + 2 * abs(x))\nreference: torch.nn.functional.softsign")
+    assert workshop.run("build").exit_code == 0
+    before = workshop.files()
+    result = workshop.run(*VERBS[verb])
+    assert result.exit_code == 2
+    told = "specs/gate.yaml:4:12: torch.nn.functional.softsign is not this formula: they differ at "
+    assert told in result.output
+    assert workshop.files() == before
+
+
+UNLIKE = {
+    "two tensors": (
+        "inputs: {x: {}, z: {}}\nformula: x + z\nreference: torch.nn.functional.softsign",
+        "softsign() takes 1 positional argument but 2 were given",
+    ),
+    "another shape": ("formula: x\nreference: torch.sum", "of 1 tensor it makes no tensor of their shape"),
+    "several results": (
+        "formula: x\nreference: torch.frexp",
+        "of 1 tensor it makes no tensor of their shape",
+    ),
+    "a module without arguments": (
+        "formula: x\nreference: torch.nn.Linear",
+        "Linear.__init__() missing 2 required positional arguments: 'in_features' and 'out_features'",
+    ),
+    "a parameter that it lacks": (
+        "params: {a: 1}\nformula: x * a\nreference: torch.nn.functional.softsign",
+        "softsign() got an unexpected keyword argument 'a'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_a_reference_of_other_arguments_is_told_at_its_place(workshop: Workshop, case: str) -> None:
+    body, why = UNLIKE[case]
+    workshop.spec("gate", body)
+    assert workshop.run("build").exit_code == 0
+    result = workshop.run("check")
+    place, name = f"specs/gate.yaml:{3 + body.count(chr(10))}:12", body.rpartition(" ")[2]
+    assert result.exit_code == 2
+    assert result.output == (
+        f"{place}: {name} cannot be a reference: {why}\n    reference: {name}\n               ^\n"
+        f"  hint: {HINT}\n"
+    )
+
+
+def test_a_row_is_compared_by_torch_where_the_spec_fixes_its_parameter(workshop: Workshop) -> None:
+    workshop.spec("good", "formula: where(x > 0, x, expm1(x))\nreference: torch.nn.functional.elu")
+    assert workshop.run("build").exit_code == 0
+    assert workshop.run("check").exit_code == 0
+    workshop.spec("gate", "formula: where(x > 0, x, 2 * expm1(x))\nreference: torch.nn.functional.elu")
+    assert workshop.run("build").exit_code == 0
+    result = workshop.run("check")
+    assert result.exit_code == 2
+    assert result.output.startswith("specs/gate.yaml:4:12: torch.nn.functional.elu is not this formula: ")
+
+
+def test_a_reference_of_a_spec_that_is_called_is_compared_too(workshop: Workshop) -> None:
+    workshop.spec("other", "formula: tanh(x) + 1\nreference: torch.tanh")
+    workshop.spec("middle", "chain: [other, x * 2]")
+    workshop.spec("gate", "numerics: eager\nformula: 1 + middle(x)")
+    result = workshop.run("build", "gate")
+    assert result.exit_code == 2
+    assert result.output.startswith(
+        "specs/other.yaml:4:12: torch.tanh is not this formula: they differ at "
+    )
+
+
+def test_check_says_how_many_references_it_cannot_compare(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.spec("gate", "formula: x / (1 + abs(x))\nreference: torch.nn.functional.softsign")
+    workshop.run("build")
+    monkeypatch.setattr("fusegen.cli.modules.find_spec", lambda name: None)
+    result = workshop.run("check")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "1 reference not compared: this needs torch and flint\n",
+    )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_reference_of_the_library_is_its_formula(path: Path) -> None:
+    check_references(load(path), Library(path.parent))
+
+
+def others(name: str) -> list[str]:
+    """The other rows with the same tensors and parameters."""
+    same = (ATEN[name].inputs, ATEN[name].params)
+    return [row for row in ATEN if row != name and (ATEN[row].inputs, ATEN[row].params) == same]
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(ATEN) if others(name)])
+def test_no_other_row_passes_for_a_spec_of_the_library(name: str) -> None:
+    stem = name.partition("(")[0].rpartition(".")[2] + ("_tanh" if "(" in name else "")
+    spec = load(ROOT / "specs" / f"{stem}.yaml")
+    for other in others(name):
+        with pytest.raises(SpecErrors, match="is not this formula"):
+            check_references(replace(spec, reference=other), Library(ROOT / "specs"))
