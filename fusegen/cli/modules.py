@@ -28,12 +28,13 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module
 def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
     """Write the modules of some specs, or of all in specs/ when none is named.
 
-    It prints a sentence for a spec whose results may be less accurate than promised, or slow.
+    It prints a sentence for a spec whose results may be less accurate than promised, or slow, and for a
+    step of a chain that is not the spec of its name that comes with fusegen.
 
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
     """
     from fusegen import library, pipeline, write
-    from fusegen.doubts import doubt
+    from fusegen.doubts import doubt, shadows
     from fusegen.render import Binding
 
     paths = library.find_all(specs, SPECS)
@@ -50,6 +51,9 @@ def build(specs: tuple[str, ...], output: Path, binding: str) -> None:
         click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
     for sentence in filter(None, map(doubt, compilations.values())):
         click.echo(sentence, err=True)
+    for compiled in compilations.values():
+        for sentence in dict.fromkeys(shadows(compiled)):
+            click.echo(sentence, err=True)
 
 
 @click.command()
