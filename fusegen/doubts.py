@@ -1,4 +1,7 @@
-"""The sentence that `build` prints for a spec whose kernels may be inaccurate or slow."""
+"""What `build` says of a spec: which promises its kernels may miss, and which names stand for others.
+
+Of the promises it tells errors first, then time.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from fusegen.ir import Device
 from fusegen.pipeline import Compilation
 from fusegen.render import Singles
 from fusegen.roundoff import Roundoff
+from fusegen.term import Name
 
 KERNELS = ("forward", "the gradient")
 DEVICES = {Device.CPU: "the CPU", Device.CUDA: "CUDA"}
@@ -17,6 +21,7 @@ SLOW = (
     "{kernel} on {device} is computed in double, which takes longer than a copy and may take longer than "
     "eager: in float it would be {error} at {at} (eager: {eager})"
 )
+SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
 WAYS_OUT = "narrow the inputs with 'assume', write the formula another way, or set 'numerics: eager'"
 
 
@@ -29,6 +34,21 @@ def doubt(compiled: Compilation) -> str | None:
         if found:
             return f"{compiled.spec.name}: {found[max(found)]}; {WAYS_OUT}"
     return None
+
+
+def shadows(compiled: Compilation) -> Iterator[str]:
+    """A sentence for each step of a chain whose name means another thing than the spec of fusegen's own."""
+    spec, (own, shipped) = compiled.spec, compiled.library.folders
+    variables = {i.name: "input" for i in spec.inputs} | {p.name: "parameter" for p in spec.params}
+    for step in spec.chain:
+        name = step.call.spec if step.call else step.term.name if isinstance(step.term, Name) else ""
+        here, there = own / f"{name}.yaml", shipped / f"{name}.yaml"
+        if not name or not there.is_file():
+            continue
+        if step.term is not None:
+            yield SHADOWED.format(spec.name, name, f"the {variables.get(name, 'named step')}", name)
+        elif here.is_file() and here.read_bytes() != there.read_bytes():
+            yield SHADOWED.format(spec.name, name, here.as_posix(), name)
 
 
 def _inaccurate(compiled: Compilation) -> Iterator[tuple[float, str]]:

@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from fusegen.printers.cpp import LANGUAGES, CppPrinter, lines_of, literal, suppo
 from fusegen.printers.notation import notation, number
 from fusegen.printers.notation import term as written
 from fusegen.printers.pytorch import autocasts, statements
-from fusegen.term import Name, Program, SpecCall, Term, call
+from fusegen.term import Name, Number, Program, SpecCall, Term, call
 
 INFIX: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Lt: "lt", ast.LtE: "le",
@@ -459,8 +460,22 @@ def eager(*results: Term, lets: tuple[term.Let, ...] = ()) -> Program:
         ("clamp(x, 0, 1) + clamp(x, max=a)", "torch.clamp(x, 0, 1) + torch.clamp_max(x, a)"),
         ("relu6(x) * relu(y)", "nn.functional.relu6(x) * torch.relu(y)"),
         ("softplus(x) + pi * x - e", "nn.functional.softplus(x) + torch.pi * x - torch.e"),
-        ("exp(a) * x", "torch.exp(torch.tensor(a, dtype=torch.float64)) * x"),
-        ("maximum(x, 0.5)", "torch.maximum(x, torch.tensor(0.5, dtype=torch.float64))"),
+        ("exp(a) * x", "torch.exp(torch.tensor(a, dtype=torch.float64)).item() * x"),
+        ("x * (2 * a + 1) / 3", "x * (2 * a + 1) / 3"),
+        ("x * (1 / a)", "x * (1 / torch.tensor(a, dtype=torch.float64)).item()"),
+        ("x * a ** -2", "x * (torch.tensor(a, dtype=torch.float64) ** (-2)).item()"),
+        ("maximum(x, 0.5)", "torch.maximum(x, torch.zeros_like(x) + 0.5)"),
+        ("maximum(a - 1, y)", "torch.maximum(torch.zeros_like(y) + (a - 1), y)"),
+        ("where(x > y, 1, 0)", "torch.where(x > y, torch.zeros_like(x) + 1, 0)"),
+        ("where(a > 1, x, 0)", "torch.where(torch.tensor(a, dtype=torch.float64) > 1, x, 0)"),
+        (
+            "x * where(a > 1, a, 2)",
+            "x * torch.where(torch.tensor(a, dtype=torch.float64) > 1, "
+            "torch.tensor(a, dtype=torch.float64), 2).item()",
+        ),
+        ("clamp(a, 0, x)", "torch.clamp(torch.zeros_like(x) + a, torch.zeros_like(x) + 0, x)"),
+        ("saturate(x, -a, 2)", "nn.functional.hardtanh(x, -a, 2)"),
+        ("saturate(x, 0, y)", "torch.clamp(x, torch.zeros_like(x) + 0, y)"),
         ("maximum(x, y)", "torch.maximum(x, y)"),
         ("x * 1e-7 - 3e20", "x * 1e-07 - 3e+20"),
     ],
@@ -471,8 +486,13 @@ def test_a_formula_is_written_in_pytorchs_operations(formula: str, text: str) ->
     numbers = {"x": torch.tensor([0.75, -2.0]), "y": torch.tensor([2.0, 3.0]), "a": 1.5}
     python = {name: getattr(torch, name, None) for name in dir(torch)} | {
         "relu6": torch.nn.functional.relu6, "softplus": torch.nn.functional.softplus,
-        "maximum": lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=a.dtype)),
+        "maximum": lambda a, b: torch.maximum(*map(torch.as_tensor, (a, b))),
         "exp": lambda v: torch.exp(torch.as_tensor(v)), "cube": lambda v: v**3,
+        "where": lambda c, a, b: torch.where(torch.as_tensor(c), a, b).float(),
+        "clamp": lambda v, low=None, high=None, max=None: torch.clamp(
+            torch.as_tensor(v), low, max if high is None else high
+        ) if not isinstance(high, torch.Tensor) else torch.as_tensor(v).clamp(min=low).minimum(high),
+        "saturate": lambda v, low, high: torch.minimum(v.clamp(min=low), torch.as_tensor(high)),
     }  # fmt: skip
     expected = eval(formula, python | numbers)
     found = eval(text, {"torch": torch, "nn": torch.nn} | numbers)
@@ -493,7 +513,7 @@ def test_a_program_is_written_line_by_line_without_eagers_rounding() -> None:
     rounded = call("rounded", call("mul", call("rounded", call("exp", Name("u"))), Name("s")))
     assert statements(eager(rounded, lets=lets)) == (
         "u = x + 1",
-        "s = torch.exp(torch.tensor(a, dtype=torch.float64))",
+        "s = torch.exp(torch.tensor(a, dtype=torch.float64)).item()",
         "return torch.exp(u) * s",
     )
     assert statements(eager(Name("x"), Name("y"))) == ("return x, y",)
@@ -510,11 +530,35 @@ def test_a_program_is_written_line_by_line_without_eagers_rounding() -> None:
         (SpecCall("torch.nn.functional.gelu(approximate='tanh')", (Name("x"),)),
          "nn.functional.gelu(x, approximate='tanh')"),
         (SpecCall("torch.nn.functional.glu", (Name("y"), Name("x"))),
-         "nn.functional.glu(torch.cat(torch.broadcast_tensors(y, x), -1))"),
+         "nn.functional.glu(torch.stack(torch.broadcast_tensors(y, x)), 0)[0]"),
+        (SpecCall("torch.nn.functional.glu", (Name("y"), Number(Fraction(2)))),
+         "nn.functional.glu(torch.stack(torch.broadcast_tensors(y, torch.zeros_like(y) + 2)), 0)[0]"),
+        (SpecCall("torch.nn.functional.softshrink", (Name("x"), Number(Fraction(1, 2)))),
+         "nn.functional.softshrink(x, 0.5)"),
+        (SpecCall("torch.nn.functional.hardtanh", (Name("x"), Number(Fraction(2)), Number(Fraction(1)))),
+         "torch.clamp(x, 2, 1)"),
+        (SpecCall("torch.nn.functional.hardtanh", (Name("x"), Number(Fraction(0)), Name("a"))),
+         "torch.clamp(x, 0, a)"),
+        (SpecCall("torch.nn.functional.leaky_relu", (Name("x"), Name("y"))),
+         "torch.where(x > 0, x, x * y)"),
+        (SpecCall("torch.tanh", (Name("a"),)),
+         "torch.tanh(torch.tensor(a, dtype=torch.float64)).item()"),
+        (SpecCall("torch.nn.functional.elu", (Name("a"), Name("a"))),
+         "nn.functional.elu(torch.tensor(a, dtype=torch.float64), a).item()"),
     ],
 )  # fmt: skip
 def test_a_kernel_of_pytorch_is_called_by_its_name(called: SpecCall, text: str) -> None:
-    assert statements(eager(call("mul", called, 2))) == (f"return {text} * 2",)
+    assert statements(eager(call("mul", called, Name("x")))) == (f"return {text} * x",)
+
+
+def test_a_function_of_pytorchs_refuses_its_scalars_where_it_is_the_whole_program() -> None:
+    called = SpecCall("torch.nn.functional.softshrink", (Name("x"), Name("a")))
+    whole = Program(("x",), ("a",), (), (call("rounded", called),))
+    assert statements(whole) == ("return nn.functional.softshrink(x, a)",)
+    part = Program(("x",), ("a",), (), (call("mul", called, 2),))
+    assert statements(part) == (
+        "return torch.where(x > a, x - a, torch.where(x < -a, x + a, torch.where(x <= a, 0, x))) * 2",
+    )
 
 
 def test_autocast_is_known_by_the_operations_it_computes_in_float32() -> None:

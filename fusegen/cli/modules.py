@@ -39,12 +39,13 @@ def build(specs: tuple[str, ...], output: Path, binding: str, prune: bool) -> No
     """Write the modules of some specs, or of all in specs/ when none is named.
 
     MANIFEST.toml in the output folder lists the modules that were written there. Nothing else is removed.
-    A sentence tells of each spec whose results may be less accurate than promised, or slow.
+    A sentence tells of each spec whose results may be less accurate than promised, or slow, and of each
+    step of a chain that is not the spec of its name that comes with fusegen.
 
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
     """
     from fusegen import access, library, manifest, outputs, pipeline, write
-    from fusegen.doubts import doubt
+    from fusegen.doubts import doubt, shadows
     from fusegen.render import Binding
 
     paths = library.find_all(specs, SPECS)
@@ -63,7 +64,8 @@ def build(specs: tuple[str, ...], output: Path, binding: str, prune: bool) -> No
     for change in folder.manifest(texts, paths):
         write.apply(change)
     _tell(folder.complaints(texts))
-    _tell(map(doubt, compilations.values()))
+    for compiled in compilations.values():
+        _tell((*dict.fromkeys(shadows(compiled)), doubt(compiled)))
 
 
 def _make(changes: Iterable[Change]) -> None:

@@ -25,7 +25,7 @@ from fusegen.interval import INFINITY, Bound, Interval, between
 from fusegen.parse import document as yaml
 from fusegen.parse import scalars
 from fusegen.parse.formula import parse_formula, parse_parameters, parse_tree
-from fusegen.parse.names import check_attribute, check_variable
+from fusegen.parse.names import check_attribute, check_module, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
 from fusegen.spec import (
     DEFAULT_SHAPE,
@@ -76,7 +76,7 @@ def text(node: yaml.Node, key: str) -> str:
 def name(node: yaml.Node) -> str:
     """The name of the spec."""
     scalar = as_scalar(node, "name", "a word", "name: hardsigmoid")
-    check_attribute(scalar.text, scalar.span)
+    check_module(scalar.text, scalar.span)
     return scalar.text
 
 

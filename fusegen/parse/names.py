@@ -1,7 +1,8 @@
 """Which words may name a spec, an input, a parameter or a step.
 
-A name goes unchanged into Python, C++ and CUDA, so a keyword of any of them is refused, and so is every
-word that the generated module or the formula language already uses.
+A name goes into Python, C++ and CUDA, so a keyword of any of them is refused, and so is every word that the
+generated module or the formula language already uses. A function that a
+kernel calls may be a variable's name: `printers/cpp.py` renames the variable there.
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ _CPP = (
 ).split()
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
-    "are_transforms_active batched changed copied copy cpp_extension ctx differentiable digest dim eager "
-    "eager_gradient fcntl first_use forward_ad functools get_init_inputs get_inputs graded halves "
-    "hashlib increment_version inplace is_dynamo_compiling is_traceable_wrapper_subclass leaf load "
-    "logging nn os out overwrite pathlib plain pull register register_vmap require scalar self "
-    "shaped_like shutil spread store super tempfile torch transformed vectorized whole without_kernel "
+    "are_transforms_active batched before call changed copied copy cpp_extension ctx differentiable digest "
+    "dim eager eager_gradient fcntl first_use forward_ad functools get_init_inputs get_inputs grad "
+    "graded halves hashlib importlib in_vectors increment_version inplace is_dynamo_compiling "
+    "is_traceable_wrapper_subclass leaf like load logging mask mask_of nn os out output overwrite "
+    "pathlib plain pull register register_vmap require scalar self shaped_like shutil spread "
+    "staticmethod store super tempfile torch transformed vectorized whole with_mask without_kernel "
     "write"
+).split()
+_BUILTINS = (  # functions of Python that the module calls, where a spec's name would be another
+    "all any enumerate getattr hasattr isinstance issubclass len max open range repr slice sorted str "
+    "tuple type zip"
 ).split()
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _MODULE_ATTRIBUTES = (  # what torch.nn.Module already has
@@ -77,6 +83,17 @@ def check_variable(name: str, span: Span) -> None:
         raise NameTaken(span, name=name, holder="a constant")
     if name in OPS or name in _LIBM:
         raise NameTaken(span, name=name, holder="a function")
+
+
+def check_module(name: str, span: Span) -> None:
+    """Refuse what cannot be a spec's name: an attribute of a ModelNew, a function that its module calls.
+
+    Raises:
+        BadName, NameTaken: what is wrong with it.
+    """
+    check_attribute(name, span)
+    if name in _BUILTINS:
+        raise BadName(span, name=name, why="the generated module uses it")
 
 
 def check_attribute(name: str, span: Span) -> None:

@@ -56,6 +56,7 @@ class CppPrinter:
         """Print in float or double; `generic` prints for any type like it."""
         self.kernel, self.language = kernel, LANGUAGES[kernel.device]
         self.kind = GENERIC if generic else kernel.math.value
+        self.called = {word for op in operations(kernel) for word in (op, ROWS[op].libm)}
 
     def expr(self, expr: Expr, place: int = SELECT) -> str:
         """The text of an expression for a place that needs at least the strength `place`."""
@@ -74,7 +75,7 @@ class CppPrinter:
 
     @visit.register
     def _(self, expr: Ref) -> tuple[str, int]:
-        return expr.name, ATOM
+        return self.variable(expr.name), ATOM
 
     @visit.register
     def _(self, expr: Call) -> tuple[str, int]:
@@ -90,6 +91,10 @@ class CppPrinter:
                 return "{} ? {} : {}".format(*texts), SELECT
         arguments = ", ".join(self.argument(arg) for arg in expr.args)
         return f"{self.function(op)}({arguments})", ATOM
+
+    def variable(self, name: str) -> str:
+        """The C++ name of a variable: one that the kernel calls gets a letter that no spec's names have."""
+        return f"{name}_V" if name in self.called else name
 
     def argument(self, expr: Expr) -> str:
         """The text of an argument; a number where the type is open is given that type."""
@@ -107,11 +112,11 @@ class CppPrinter:
     def definition(self) -> str:
         """The whole function of a kernel: its lets as named lines, then its value, or values in `out`."""
         kernel, kind = self.kernel, self.kind
-        arguments = [f"{kind} {name}" for name in (*kernel.inputs, *kernel.params)]
+        arguments = [f"{kind} {self.variable(name)}" for name in (*kernel.inputs, *kernel.params)]
         values = [self.expr(result) for result in kernel.results]
         lines = [
-            f"  const {f'Wide<{kind}>' if let.wide else kind} {let.name} = {self.expr(let.value)};"
-            for let in kernel.lets
+            f"  const {f'Wide<{kind}>' if let.wide else kind} {name} = {self.expr(let.value)};"
+            for let, name in ((let, self.variable(let.name)) for let in kernel.lets)
         ]
         if len(values) == 1:
             returned, lines = kind, [*lines, f"  return {values[0]};"]

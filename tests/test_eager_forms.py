@@ -1,0 +1,184 @@
+"""Every valid formula has an eager form: it runs, keeps its input's dtype and is differentiable twice.
+
+Formula k of the grammar is the same in every run; FUSEGEN_EAGER says how many are tried.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from conftest import ROOT
+from torch import Tensor, nn
+
+from fusegen.errors import FusegenError, SpecErrors
+from fusegen.library import Library
+from fusegen.ops import FUNCTIONS
+from fusegen.parse import parse_spec
+from fusegen.pipeline import Compilation
+from fusegen.printers.pytorch import statements
+from fusegen.simplify.constants import constants_folded
+from fusegen.term import Program
+
+COUNT = int(os.environ.get("FUSEGEN_EAGER", "150"))
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SPECS = Library(ROOT / "specs")
+CALLS = tuple(
+    name for name in SPECS.names() if (spec := SPECS(name)) and not spec.layers and name not in FUNCTIONS
+)
+SYMBOLS = ("({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "({0} ** {1})", "(-{0})")
+COMPARISONS = ("<", "<=", ">", ">=")
+PARAMS = (1.0, 0.5, -1.0, -0.25, 0.0, 3.0, 30.0)
+CONSTANTS = ("0", "1", "2", "-1", "0.5", "pi", "e")
+KNOWN = (  # each had an eager form that raised or changed the dtype
+    "where(x > 0, 1, 0)",
+    "where(x > 0, 0.1, 2) * where(x < 1, 1, 3)",
+    "gelu(alpha) * x",
+    "x + where(alpha > beta, alpha, beta)",
+    "where(alpha > 0, x, 0)",
+    "where(exp(alpha) > beta, x, beta)",
+    "x * clamp(alpha, -0.5, beta)",
+    "x * clamp(0.5, alpha, 2)",
+    "clamp(alpha, x, 2)",
+    "softshrink(x, -0.5)",
+    "softshrink(x, beta) * 2",
+    "hardtanh(x, 2, 1)",
+    "hardtanh(x, alpha, beta) + x",
+    "rrelu(x, 0.5, 0.25)",
+    "x * tanh(alpha)",
+    "x * softplus(alpha)",
+    "x * relu(alpha) + relu6(beta) * hardtanh(alpha)",
+    "x / beta ** 0.5",
+    "x * (1 / (alpha - 0.5))",
+    "x * beta ** -0.5 + exp(1000 * alpha) * x",
+    "maximum(alpha, x) + minimum(x, 0.3)",
+    "leaky_relu(x, x * alpha)",
+    "elu(alpha, beta) * x + celu(x, alpha) * celu(alpha, alpha)",
+    "swiglu(x, alpha) + glu(x, 0.5) + glu(alpha, x)",
+    "threshold(x, alpha, beta) * threshold(beta, alpha, 1)",
+    "saturate(x, x - 1, x + 1) * saturate(alpha, 0, 1)",
+    "hardshrink(x, alpha) + hardshrink(alpha, beta) * logsigmoid(beta) * x",
+    "x * minimum(alpha, maximum(beta, 0.1)) * sign(alpha) * abs(beta)",
+)  # fmt: skip
+Function = Callable[..., Any]
+
+
+def compiled(formula: str) -> Compilation:
+    """The compilation of a formula of x and two scalars; those that it does not read are left out."""
+    params = ", ".join(
+        f"{name}: {value}"
+        for name, value in {"alpha": 0.5, "beta": -0.25}.items()
+        if re.search(rf"\b{name}\b", formula)
+    )
+    text = f"name: it\nsummary: A test.\nparams: {{{params}}}\nformula: {formula}\n"
+    return Compilation(parse_spec(text, "it.yaml"), SPECS)
+
+
+def term(chance: random.Random, depth: int, leaves: Sequence[str]) -> str:
+    """A random term of some depth in the whole grammar."""
+    if depth == 0 or chance.random() < 0.1:
+        return chance.choice(leaves)
+    kind = chance.random()
+
+    def part() -> str:
+        return term(chance, depth - 1, leaves)
+
+    if kind < 0.35:
+        return chance.choice(SYMBOLS).format(part(), part())
+    if kind < 0.5:
+        return f"where({part()} {chance.choice(COMPARISONS)} {part()}, {part()}, {part()})"
+    name = chance.choice([name for name in FUNCTIONS if name != "where"] if kind < 0.75 else CALLS)
+    spec = SPECS(name)
+    count = len(FUNCTIONS[name].args) if name in FUNCTIONS else 0
+    if not count and spec is not None:
+        count = len(spec.inputs) + chance.randint(0, len(spec.params))
+    return f"{name}({', '.join(part() for _ in range(count))})"
+
+
+def random_case(number: int) -> Compilation:
+    """The case of a number: the first formula from its seed that is valid."""
+    chance = random.Random(f"eager {number}")
+    while True:
+        formula = term(chance, chance.randint(1, 3), ("x", "x", "x", "alpha", "beta", *CONSTANTS))
+        try:
+            found = compiled(formula)
+            assert constants_folded(found.eager)
+        except (FusegenError, SpecErrors):
+            continue
+        return found
+
+
+def function(program: Program, found: Compilation) -> Function:
+    """A program, as it is printed, as a function of its tensors."""
+    lines = "\n    ".join(statements(program))
+    scope: dict[str, Any] = {"torch": torch, "nn": nn}
+    exec(f"def eager({', '.join((*program.inputs, *program.params))}):\n    {lines}", scope)
+    params = [float(param.default) for param in found.spec.params]
+    return lambda *tensors: scope["eager"](*tensors, *params)
+
+
+def eager(found: Compilation) -> Function:
+    """The eager form as a function of the tensor."""
+    return function(constants_folded(found.eager), found)
+
+
+def pulled(of: Function) -> Function:
+    """The gradient of a function of a tensor, for a gradient of ones."""
+
+    def pull(x: Tensor) -> Tensor:
+        value, back = torch.func.vjp(of, x)[:2]
+        [slope] = back(torch.ones_like(value))
+        return slope  # type: ignore[no-any-return]
+
+    return pull
+
+
+def gradient(found: Compilation) -> Function:
+    """The eager form of the gradient: its own where the module has one, or the gradient of the value's."""
+    if not found.arithmetic:
+        return pulled(eager(found))
+    own, saved = function(found.derived, found), len(found.derived.inputs)
+    assert saved == 2
+    return lambda x: own(torch.ones_like(x), x)
+
+
+def check(found: Compilation) -> None:
+    """Run the eager form and two derivatives in each dtype and shape."""
+    forward = eager(found)
+    for dtype in DTYPES:
+        for shape in ((5,), ()):
+            x = torch.linspace(-2, 2.5, 5).to(dtype)[:5] if shape else torch.tensor(0.75, dtype=dtype)
+            for of in (forward, gradient(found), pulled(gradient(found))):
+                y = of(x)
+                assert (y.dtype, y.shape) == (dtype, x.shape)
+    if found.arithmetic:  # then the kernel has a rule of its own for vmap
+        return
+    xs = torch.linspace(-2, 2.5, 5)
+    torch.testing.assert_close(torch.func.vmap(forward)(xs), forward(xs), equal_nan=True)
+
+
+@pytest.mark.parametrize("formula", KNOWN)
+def test_an_eager_form_of_scalars_runs_in_every_dtype(formula: str) -> None:
+    check(compiled(formula))
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_every_valid_formula_has_an_eager_form(number: int) -> None:
+    found = random_case(number)
+    try:
+        check(found)
+    except Exception as error:
+        raise AssertionError(
+            f"{found.spec.formula}\n{statements(constants_folded(found.eager))}"
+        ) from error
+
+
+def test_an_eager_form_of_integers_promotes_as_pytorch_does() -> None:
+    x = torch.tensor([-1, 2])
+    for formula in ("where(x > 0, 0.5, 0)", "maximum(x, 0.5)", "x * tanh(alpha)"):
+        assert eager(compiled(formula))(x).dtype is torch.float32, formula

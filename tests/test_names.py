@@ -1,0 +1,204 @@
+"""A name that a spec declares never meets one of the generated module's own."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Workshop
+from elements import SERIAL
+from torch.utils.cpp_extension import include_paths
+
+from fusegen.errors import FusegenError, Span
+from fusegen.ir import Device
+from fusegen.library import Library
+from fusegen.ops import OPS
+from fusegen.parse import parse_spec
+from fusegen.parse.names import check_module, check_variable
+from fusegen.pipeline import Compilation
+from fusegen.render import Binding
+
+BODIES = {  # one for each shape that a module has
+    "one": "formula: sin(aaa) * aaa\ninputs: {aaa: {}}",
+    "mask": "inputs: {aaa: {}}\nparams: {bbb: 0.5}\nformula: where(aaa > 0, aaa, bbb * aaa)",
+    "output": "inputs: {aaa: {}}\nformula: exp(aaa)",
+    "own": "inputs: {aaa: {}}\nreference: torch.nn.functional.relu\nformula: relu(aaa)",
+    "scalars": "inputs: {aaa: {}}\nparams: {bbb: 0.5, ccc: 2}\nwhere: {ddd: aaa * exp(bbb)}\n"
+    "formula: tanh(ddd) * ddd + ccc",
+    "split": "inputs: {aaa: {}, bbb: {split: -1}}\nparams: {ccc: 0.5}\nformula: aaa * sigmoid(bbb * ccc)",
+    "several": "inputs: {aaa: {}, bbb: {}, ccc: {}}\nformula: where(aaa > 0, bbb, ccc)",
+    "layers": "init: {width: 8}\nlayers: [bbb: 'Conv2d(width, 8, 3)']\ninputs: {aaa: {}}\n"
+    "formula: relu(aaa)",
+}
+OWN = re.compile(r"(aaa|bbb|ccc|ddd)\d?|\w+_x")  # the latter are bound by the compiler
+NAMED = Span("names.yaml", 1, 1)
+
+
+def module(body: str, binding: Binding = Binding.STABLE) -> Compilation:
+    """The compilation of a spec named `zzz`."""
+    spec = parse_spec(f"name: zzz\nsummary: A test.\n{body}\n", "zzz.yaml")
+    return Compilation(spec, Library(ROOT / "specs"), binding)
+
+
+TEXTS = [module(body, binding).module for body in BODIES.values() for binding in Binding]
+
+
+def own_scopes(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    """The functions of a module in whose scope a spec's name stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(map(OWN.fullmatch, words(node))):
+            yield node
+
+
+def words(node: ast.AST) -> set[str]:
+    """The variables that a piece of Python reads, writes or takes."""
+    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return found | {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
+
+
+def refused(name: str, check: object = check_variable) -> bool:
+    """Tells whether a name may not be declared."""
+    try:
+        check(name, NAMED)  # type: ignore[operator]
+    except FusegenError:
+        return True
+    return False
+
+
+def lower(names: set[str]) -> set[str]:
+    """Those that a spec could declare, without the ones of the tests."""
+    return {name for name in names if name.islower() and not OWN.fullmatch(name) and "zzz" not in name}
+
+
+def test_no_variable_is_one_of_the_modules_functions() -> None:
+    used = {name for text in TEXTS for scope in own_scopes(ast.parse(text)) for name in words(scope)}
+    assert {name for name in lower(used) if not refused(name)} == set()
+
+
+def test_no_spec_is_called_as_what_its_module_reads() -> None:
+    trees = [ast.parse(text) for text in TEXTS]
+    defined = {
+        node.name
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    imported = {
+        (alias.asname or alias.name).split(".")[0]
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    read = {name for tree in trees for name in words(tree)} & set(dir(builtins))
+    assert {name for name in lower(defined | imported | read) if not refused(name, check_module)} == set()
+
+
+def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -> None:
+    [text, *_] = module(
+        "inputs: {gate: {}, up: {}}\nformula: gate * sigmoid(2 * gate) + up"
+    ).texts.forward.definitions[Device.CPU]
+    assert "(float gate_V, float up)" in text
+    [text, *_] = module("inputs: {gate: {}, up: {}}\nformula: gate * up + 1").texts.forward.definitions[
+        Device.CPU
+    ]
+    assert "(float gate, float up)" in text
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_what_reads_a_kernels_scalars_declares_nothing_that_a_spec_may(body: str) -> None:
+    text = module(body).sources["call"]
+    function = text[text.index("Params<M> params(") :]
+    declared = set(re.findall(r"(?<![:.\w])[a-z]\w*", function[: function.index("\n}\n")]))
+    assert {name for name in lower(declared) if not refused(name)} <= {"params", "std", "scalar1"}
+
+
+NATURAL = ("gate", "sum", "product", "lifted", "scaled", "narrow", "capped", "words", "mills")
+
+
+def natural(first: str, second: str, third: str) -> str:
+    """A spec of an input, a parameter and a step of these names, whose kernels call nearly everything."""
+    body = (
+        f"inputs: {{{first}: {{}}, up: {{}}}}\nparams: {{{second}: 0.5}}\n"
+        f"where: {{{third}: '{first} * sigmoid({second} * {first})'}}\n"
+        f"formula: 'up * gelu({third}) + exp({second}) * {third} + mish({third}) + tanh({first} * {first})'"
+    )
+    return body
+
+
+@pytest.mark.parametrize("k", range(3))
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_natural_names_compile(k: int, tmp_path: Path) -> None:
+    compiled = module(natural(*NATURAL[3 * k : 3 * k + 3]))
+    sources = compiled.sources
+    text = SERIAL + "".join(sources[part] for part in ("call", "arithmetic", "cpu_prelude", "cpu"))
+    path = tmp_path / "kernel.cpp"
+    path.write_text(
+        "#include <cstdint>\n" + text.replace("NAMESPACE", "some").replace("KEY", "CPU"), encoding="utf-8"
+    )
+    flags = ["-std=c++17", "-fsyntax-only", "-mavx2", "-mfma", "-mf16c", "-w"]
+    done = subprocess.run(
+        ["g++", *flags, *(f"-I{folder}" for folder in include_paths()), str(path)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("inputs: {x: {}, output: {}}\nformula: x * output",
+         "'output' cannot be a name: the generated module uses it"),
+        ("params: {grad: 1}\nformula: x * grad", "'grad' cannot be a name: the generated module uses it"),
+        ("params: {before: 1}\nformula: x * before",
+         "'before' cannot be a name: the generated module uses it"),
+        ("params: {like: 1}\nformula: x * like",
+         "'like' cannot be a name: the generated module uses it"),
+        ("params: {call: 1}\nformula: x * call",
+         "'call' cannot be a name: the generated module uses it"),
+        ("params: {in_vectors: 1}\nformula: x * in_vectors",
+         "'in_vectors' cannot be a name: the generated module uses it"),
+    ],
+)  # fmt: skip
+def test_a_name_of_the_module_is_refused_at_its_place(workshop: Workshop, body: str, message: str) -> None:
+    workshop.spec("it", body)
+    result = workshop.run("build", "it")
+    assert result.exit_code == 2
+    assert result.output.splitlines()[0].partition(": ")[2] == message
+    assert not Path("generated").exists()
+
+
+def test_no_function_of_the_language_is_a_variable() -> None:
+    assert all(refused(name) for name in OPS)
+
+
+def test_a_model_of_layers_without_arguments_has_a_constructor() -> None:
+    text = module("layers: [lin: 'Linear(3, 4)']\nchain: [relu]").module
+    assert (
+        "    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(3, 4)\n" in text
+    )
+
+
+SHADOWING = {
+    "inputs: {gelu: {}}\nchain: [gelu, tanh]":
+        "it: the step 'gelu' is the input, not the gelu that comes with fusegen\n",
+    "chain: [mish, x + 1]":
+        "it: the step 'mish' is specs/mish.yaml, not the mish that comes with fusegen\n",
+    "chain: [silu, x + 1]": "",  # the same text
+    "chain: [gelu, x + 1]": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", SHADOWING)
+def test_a_step_that_shadows_a_shipped_spec_is_remarked(workshop: Workshop, body: str) -> None:
+    workshop.spec("mish", "formula: x + 1")
+    workshop.file("specs/silu.yaml", (ROOT / "specs" / "silu.yaml").read_bytes())
+    workshop.spec("it", body)
+    result = workshop.run("build", "it")
+    assert (result.exit_code, result.stderr) == (0, SHADOWING[body])
