@@ -92,16 +92,17 @@ def test_certify_tells_what_is_broken_and_how_to_see_it(
     assert result.exit_code == 1
     *told, last = result.stderr.splitlines()
     assert last == "1 promise broken, of 1"
-    wrong = "value: 217 results are neither the correctly rounded value nor its neighbour"
+    wrong = "gradient of x: 219 results are neither the correctly rounded value nor its neighbour"
     assert f"naive on cpu in float16: {wrong}" in told
-    line = next(line for line in told if line.startswith("  value inf ulp: "))
+    line = next(line for line in told if line.startswith("  gradient of x inf ulp: "))
     verb = shlex.split(line.partition(": ")[2])
     assert verb[:-1] == "fusegen certify naive --device cpu --dtype float16 --at".split()
     assert 11 < float.fromhex(verb[-1]) < 120
     shown = workshop.run(*verb[1:])
-    assert (shown.exit_code, shown.stdout.splitlines()[0]) == (
-        0,
-        "naive cpu float16 value: nan, eager nan, exact 0x1.0000000000000p+0, inf ulp",
+    assert shown.exit_code == 0
+    assert re.fullmatch(
+        r"naive cpu float16 gradient of x: nan, eager nan, exact 0x\S+, inf ulp",
+        shown.stdout.splitlines()[1],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 from fusegen.errors import Span
@@ -43,7 +44,9 @@ def kernel(value: Kernel) -> str:
 def _expr(value: Expr) -> str:
     match value:
         case Const(number):
-            return float(number).hex() if number != int(number) else f"{number:g}"
+            return (
+                f"{number:g}" if not math.isfinite(number) or number == int(number) else float(number).hex()
+            )
         case Ref(name):
             return name
         case Call(op, args):
