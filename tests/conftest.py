@@ -99,6 +99,16 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return Workshop(tmp_path)
 
 
+@pytest.fixture
+def built(workshop: Workshop) -> Workshop:
+    """A workshop with two specs, their modules and the schema."""
+    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+    workshop.spec("twice", "chain: [gate, gate]")
+    assert workshop.run("build").exit_code == 0
+    assert workshop.run("schema").exit_code == 0
+    return workshop
+
+
 @contextmanager
 def _exact_eager() -> Iterator[None]:
     from fusegen.expected import Formula

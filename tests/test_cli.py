@@ -19,16 +19,6 @@ from fusegen.cli.modules import STAGES
 from fusegen.pipeline import STAGES as PIPELINE_STAGES
 
 
-@pytest.fixture
-def built(workshop: Workshop) -> Workshop:
-    """A workshop with two specs, their modules and the schema."""
-    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
-    workshop.spec("twice", "chain: [gate, gate]")
-    assert workshop.run("build").exit_code == 0
-    assert workshop.run("schema").exit_code == 0
-    return workshop
-
-
 def times(workshop: Workshop) -> dict[str, int]:
     """When each file was last written, in nanoseconds."""
     return {path: (workshop.folder / path).stat().st_mtime_ns for path in workshop.files()}

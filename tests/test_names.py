@@ -7,7 +7,7 @@ import builtins
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,10 +62,10 @@ def words(node: ast.AST) -> set[str]:
     return found | {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
 
 
-def refused(name: str, check: object = check_variable) -> bool:
+def refused(name: str, check: Callable[[str, Span], None] = check_variable) -> bool:
     """Tells whether a name may not be declared."""
     try:
-        check(name, NAMED)  # type: ignore[operator]
+        check(name, NAMED)
     except FusegenError:
         return True
     return False

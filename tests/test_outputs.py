@@ -21,16 +21,6 @@ HEAD = (
 )
 
 
-@pytest.fixture
-def built(workshop: Workshop) -> Workshop:
-    """A workshop with two specs, their modules and the schema."""
-    workshop.spec("gate", "formula: x + 1")
-    workshop.spec("twice", "chain: [gate, gate]")
-    assert workshop.run("build").exit_code == 0
-    assert workshop.run("schema").exit_code == 0
-    return workshop
-
-
 def line(workshop: Workshop, name: str, spec: str, folder: str = "generated") -> str:
     """A module's line in the manifest."""
     digest = hashlib.sha256((workshop.folder / folder / f"{name}.py").read_bytes()).hexdigest()

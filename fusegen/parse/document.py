@@ -186,9 +186,10 @@ def _refuse_features(source: _Source) -> None:
 def _events(source: _Source) -> Iterator[yaml.Event]:
     """The events of a text; PyYAML converts numbers in escapes and directives without a check."""
     loader = yaml.SafeLoader(source.text)
+    get_event: Callable[[], yaml.Event] = loader.get_event
     try:
         while loader.check_event():
-            yield loader.get_event()  # type: ignore[no-untyped-call]
+            yield get_event()
     except (OverflowError, ValueError):
         escape = source.text[loader.index - 2 : loader.index - 1] == "\\"
         problem = "this escape stands for no character" if escape else "this number is too large"
