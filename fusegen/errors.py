@@ -185,6 +185,11 @@ class NameIsNotStem(FusegenError):
     hint = "name the file {name}.yaml, or the spec {stem!r}"
 
 
+class TwoOfOneName(FusegenError):
+    sentence = "{name!r} is the name of {first}, too, so that both would write {module}"
+    hint = "give each spec a name of its own, or build them one at a time with another --output"
+
+
 class MisplacedSplit(FusegenError):
     sentence = "split is for the second of exactly two inputs, and {name!r} is input {position} of {number}"
     hint = "it halves the first input where the second is not given, as torch.nn.functional.glu does"

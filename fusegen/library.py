@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fusegen.parse import parse_spec, read_text
 from fusegen.spec import Spec
 
 FOLDER = "specs"
+MAX_NAME = 64
 
 
 class Library:
@@ -30,7 +32,14 @@ class Library:
     def path(self, name: str) -> Path | None:
         """The file of the spec of that name, or nothing."""
         candidates = (folder / f"{name}.yaml" for folder in self.folders)
-        return next((path for path in candidates if name.isidentifier() and path.is_file()), None)
+        return next(
+            (
+                path
+                for path in candidates
+                if name.isidentifier() and len(name) <= MAX_NAME and path.is_file()
+            ),
+            None,
+        )
 
     def names(self) -> tuple[str, ...]:
         """The names of all specs, sorted."""
@@ -79,7 +88,7 @@ def find(named: str, folder: Path) -> Path:
     Raises:
         NoSuchSpec: nothing has that name.
     """
-    if "/" in named or named.endswith((".yaml", ".yml")) or Path(named).exists():
+    if "/" in named or named.endswith((".yaml", ".yml")) or os.path.lexists(named):
         return Path(named)
     library = Library(folder)
     path = library.path(named)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,7 +48,7 @@ from fusegen.cost import (
 )
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
-from fusegen.errors import FusegenError, Span, SpecErrors, Unreadable
+from fusegen.errors import FusegenError, Span, SpecErrors, TooMany, TwoOfOneName, Unreadable
 from fusegen.expected import Formula, with_uniforms
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
@@ -88,6 +89,7 @@ from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
 from fusegen.write import changes, head
 
+FRAMES = 4  # of Python's stack that a nested operation takes
 HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
 
 
@@ -680,8 +682,12 @@ def compilations(
     for path in paths:
         try:
             compiled = _compilation(path, output, binding)
-            assert compiled.module
-            found[output / f"{compiled.spec.name}.py"] = compiled
+            module, span = output / f"{compiled.spec.name}.py", compiled.spec.span
+            if module in found:
+                first = found[module].spec.span.file
+                raise TwoOfOneName(span, name=compiled.spec.name, first=first, module=module.as_posix())
+            _finish(compiled)
+            found[module] = compiled
         except SpecErrors as several:
             errors += several.errors
         except FusegenError as error:
@@ -689,6 +695,22 @@ def compilations(
     if errors:
         raise SpecErrors(errors)
     return found
+
+
+def _finish(compiled: Compilation) -> None:
+    """Run a compilation to its end.
+
+    Raises:
+        TooMany: its operations nest deeper than Python's stack allows.
+    """
+    try:
+        assert compiled.module
+    except RecursionError:
+        limit = sys.getrecursionlimit() // FRAMES
+        remedy = "split it into several specs"
+        raise TooMany(
+            compiled.spec.span, what="the spec", limit=limit, parts="nested operations", remedy=remedy
+        ) from None
 
 
 def _compilation(path: Path, output: Path, binding: Binding | None) -> Compilation:

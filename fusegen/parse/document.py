@@ -68,6 +68,9 @@ def read_text(path: Path, shown: str) -> str:
     """
     span = Span(shown)
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            why = "this is not a regular file"
+            raise Unreadable(span, why=why, remedy="name a file, such as relu.yaml")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
             size = file.seek(0, 2)

@@ -83,6 +83,11 @@ def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable
         TooLarge, TooMany: it is longer, or nests deeper, than any formula should.
     """
     _check_size(text, at)
+    if "#" in text:
+        remedy = "put the comment on a line of its own outside of the formula"
+        raise NotAFormula(
+            at(text.index("#")), problem="a comment is not part of the language", remedy=remedy
+        )
     text = _flat(text)
     odd = next((i for i, c in enumerate(text) if not (c.isascii() and c.isprintable())), None)
     if odd is not None:
