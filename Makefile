@@ -1,5 +1,6 @@
 # make demo   build a spec, run its module, check it against PyTorch, show the speed
 # make test   everything that CI checks
+# make test-full   the same, with many more random specs
 # The first run makes .venv; PYTHON and TORCH say from what.
 
 PYTHON ?= python3
@@ -7,7 +8,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test gpu measure build clean
+.PHONY: demo test test-full gpu measure build clean
 
 demo: $(VENV)/.ready
 	python -m fusegen build hardsigmoid relu_hardswish
@@ -22,6 +23,12 @@ test: $(VENV)/.ready
 	mypy
 	python -m fusegen check
 	python -m pytest -q -n auto --dist worksteal
+
+# Ten to thirty times as many random specs and formulas as in `make test`: hours.
+test-full: export FUSEGEN_FUZZ = 5000
+test-full: export FUSEGEN_EAGER = 5000
+test-full: export FUSEGEN_FORMULAS = 200
+test-full: test
 
 gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 	python -m pytest -q -m gpu

@@ -8,17 +8,15 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT
+from grammar import CONSTANTS, SPECS, term
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError, SpecErrors
-from fusegen.library import Library
-from fusegen.ops import FUNCTIONS
 from fusegen.parse import parse_spec
 from fusegen.pipeline import Compilation
 from fusegen.printers.pytorch import statements
@@ -27,14 +25,6 @@ from fusegen.term import Program
 
 COUNT = int(os.environ.get("FUSEGEN_EAGER", "150"))
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-SPECS = Library(ROOT / "specs")
-CALLS = tuple(
-    name for name in SPECS.names() if (spec := SPECS(name)) and not spec.layers and name not in FUNCTIONS
-)
-SYMBOLS = ("({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "({0} ** {1})", "(-{0})")
-COMPARISONS = ("<", "<=", ">", ">=")
-PARAMS = (1.0, 0.5, -1.0, -0.25, 0.0, 3.0, 30.0)
-CONSTANTS = ("0", "1", "2", "-1", "0.5", "pi", "e")
 KNOWN = (  # each had an eager form that raised or changed the dtype
     "where(x > 0, 1, 0)",
     "where(x > 0, 0.1, 2) * where(x < 1, 1, 3)",
@@ -77,27 +67,6 @@ def compiled(formula: str) -> Compilation:
     )
     text = f"name: it\nsummary: A test.\nparams: {{{params}}}\nformula: {formula}\n"
     return Compilation(parse_spec(text, "it.yaml"), SPECS)
-
-
-def term(chance: random.Random, depth: int, leaves: Sequence[str]) -> str:
-    """A random term of some depth in the whole grammar."""
-    if depth == 0 or chance.random() < 0.1:
-        return chance.choice(leaves)
-    kind = chance.random()
-
-    def part() -> str:
-        return term(chance, depth - 1, leaves)
-
-    if kind < 0.35:
-        return chance.choice(SYMBOLS).format(part(), part())
-    if kind < 0.5:
-        return f"where({part()} {chance.choice(COMPARISONS)} {part()}, {part()}, {part()})"
-    name = chance.choice([name for name in FUNCTIONS if name != "where"] if kind < 0.75 else CALLS)
-    spec = SPECS(name)
-    count = len(FUNCTIONS[name].args) if name in FUNCTIONS else 0
-    if not count and spec is not None:
-        count = len(spec.inputs) + chance.randint(0, len(spec.params))
-    return f"{name}({', '.join(part() for _ in range(count))})"
 
 
 def random_case(number: int) -> Compilation:
