@@ -69,7 +69,7 @@ def _slow(compiled: Compilation) -> Iterator[tuple[float, str]]:
 
 
 def _said(sentence: str, compiled: Compilation, device: Device, gradient: int, error: Roundoff) -> str:
-    eager = compiled.formula.eager_errors[device][gradient].ulp
+    eager = compiled.formula.eager_error(device, bool(gradient)).ulp
     names = [name for name in compiled.composed.inputs if name in error.at]
     return sentence.format(
         kernel=KERNELS[gradient],

@@ -23,8 +23,6 @@ from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.search import LOST, Score
 from fusegen.term import Program
 
-Pair = tuple[Roundoff, Roundoff]
-
 
 @dataclass(frozen=True)
 class Formula:
@@ -74,17 +72,26 @@ class Formula:
         errors = [error.ulp for error in roundoffs(kernel, self.sample(kernel), params)]
         return sum(error > LOST for error in errors), max(errors, default=0.0)
 
-    @cached_property
-    def eager_errors(self) -> Mapping[Device, Pair]:
-        """The estimated errors of eager's operations in float, forward and backward."""
-        backward = aten_gradient(self.eager) or derive(self.eager, True)
-        programs = [simplify(expanded(program), dict(self.assume))[0] for program in (self.eager, backward)]
-
-        def error(program: Program, device: Device) -> Roundoff:
+    def eager_error(self, device: Device, gradient: bool) -> Roundoff:
+        """The estimated error of eager's operations in float, forward or backward."""
+        if (device, gradient) not in self._eager_errors:
+            program = self.eager_programs[gradient]
             kernel = lower("eager", program, device, Math.FLOAT)
-            return roundoff(kernel, self.sample(kernel), with_uniforms(self.params, program))
+            params = with_uniforms(self.params, program)
+            self._eager_errors[device, gradient] = roundoff(kernel, self.sample(kernel), params)
+        return self._eager_errors[device, gradient]
 
-        return {device: (error(programs[0], device), error(programs[1], device)) for device in Device}
+    @cached_property
+    def _eager_errors(self) -> dict[tuple[Device, bool], Roundoff]:
+        """Those that were asked for already: an estimate takes long where a formula is large."""
+        return {}
+
+    @cached_property
+    def eager_programs(self) -> tuple[Program, Program]:
+        """Eager's operations, forward and backward."""
+        backward = aten_gradient(self.eager) or derive(self.eager, True)
+        assume = dict(self.assume)
+        return simplify(expanded(self.eager), assume)[0], simplify(expanded(backward), assume)[0]
 
 
 def with_uniforms(params: Point, *programs: Program) -> dict[str, float]:

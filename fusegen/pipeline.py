@@ -313,7 +313,7 @@ class Compilation:
         """Whether an error is within the contract: a few ulp, or eager's own error."""
         if error.ulp <= TRUSTED[device]:
             return True
-        eager = self.formula.eager_errors[device][gradient]
+        eager = self.formula.eager_error(device, gradient)
         return error.ulp <= eager.ulp + 2 * ROUNDING and math.isfinite(error.ulp)
 
     def in_double(self, device: Device, gradient: bool) -> float:

@@ -102,6 +102,15 @@ class _Node:
         return not self.op and isinstance(self.leaf, float)
 
 
+@dataclass(frozen=True, slots=True)
+class _At:
+    """A point, the values of all nodes there, and what operations round and their slopes, once known."""
+
+    point: Point
+    values: Sequence[float]
+    known: dict[int, tuple[float, tuple[float, ...]]]
+
+
 def roundoff(
     kernel: Kernel,
     sample: Sample,
@@ -129,9 +138,9 @@ def roundoffs(
     """The estimated error of each result at each point of a sample."""
     graph = _Graph(kernel, ranged)
     for point, reals in zip(sample.points, sample.reals, strict=True):
-        values = graph.values({**params, **point}, graph.range)
+        at = _At(point, graph.values({**params, **point}, graph.range), {})
         for end, real in zip(graph.results, reals, strict=True):
-            yield graph.error(end, values, point, real)
+            yield graph.error(end, at, real)
 
 
 def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[float], float]:
@@ -205,36 +214,44 @@ class _Graph:
                 found.append(given[node.leaf] if isinstance(node.leaf, str) else node.leaf)
         return found
 
-    def error(self, end: int, values: Sequence[float], at: Point, real: float) -> Roundoff:
+    def error(self, end: int, at: _At, real: float) -> Roundoff:
         """The estimated error of a result at a point.
 
         Args:
             end: the place of the result.
-            values: of all nodes.
             at: the point.
             real: the exact result.
         """
         if math.isnan(real) or abs(real) > LARGEST:
-            return Roundoff(0.0, at, "")
-        ulp = FLOAT.unit(abs(real))
-        if not math.isfinite(values[end]):
-            early = math.isinf(values[end]) and abs(real) > NEAR_LARGEST
-            return Roundoff(abs(real) / ulp if early else math.inf, at, "")
-        parts = [(lost / ulp, node.op) for node, lost in self.losses(end, values)]
+            return Roundoff(0.0, at.point, "")
+        ulp, result = FLOAT.unit(abs(real)), at.values[end]
+        if not math.isfinite(result):
+            early = math.isinf(result) and abs(real) > NEAR_LARGEST
+            return Roundoff(abs(real) / ulp if early else math.inf, at.point, "")
+        parts = [(lost / ulp, node.op) for node, lost in self.losses(end, at)]
         stored = ROUNDING if self.nodes[end].two else 0.0
-        whole = abs(values[end] - real) / ulp + stored + sum(lost for lost, _ in parts)
-        return Roundoff(whole, at, max(parts, default=(0.0, ""))[1])
+        whole = abs(result - real) / ulp + stored + sum(lost for lost, _ in parts)
+        return Roundoff(whole, at.point, max(parts, default=(0.0, ""))[1])
 
-    def losses(self, end: int, values: Sequence[float]) -> Iterator[tuple[_Node, float]]:
+    def losses(self, end: int, at: _At) -> Iterator[tuple[_Node, float]]:
         """By how much each operation's rounding moves a result, from the result back."""
         moved = [0.0] * end + [1.0]
-        for at in range(end, -1, -1):
-            node = self.nodes[at]
-            if node.op and moved[at]:
-                lost = abs(moved[at]) * self.rounded(node, values[at], values)
+        for place in range(end, -1, -1):
+            node = self.nodes[place]
+            if node.op and moved[place]:
+                rounded, slopes = self.local(place, at)
+                lost = abs(moved[place]) * rounded
                 yield node, math.inf if math.isnan(lost) else lost
-                for arg, slope in zip(node.args, self.slopes(node, values), strict=True):
-                    moved[arg] += moved[at] * slope if slope else 0.0
+                for arg, slope in zip(node.args, slopes, strict=True):
+                    moved[arg] += moved[place] * slope if slope else 0.0
+
+    def local(self, place: int, at: _At) -> tuple[float, tuple[float, ...]]:
+        """What an operation rounds, and its slopes; the same for every result."""
+        if place not in at.known:
+            node = self.nodes[place]
+            rounded = self.rounded(node, at.values[place], at.values)
+            at.known[place] = rounded, tuple(self.slopes(node, at.values))
+        return at.known[place]
 
     def rounded(self, node: _Node, result: float, values: Sequence[float]) -> float:
         """What an operation rounds."""
@@ -293,6 +310,8 @@ SLOPES: dict[str, Callable[[Sequence[float]], tuple[float, ...]]] = {
     "add": lambda _: (1.0, 1.0),
     "sub": lambda _: (1.0, -1.0),
     "mul": lambda args: (args[1], args[0]),
+    "product": lambda args: (args[1], args[0]),
+    "sum": lambda _: (1.0, 1.0),
     "neg": lambda _: (-1.0,),
     "narrow": lambda _: (1.0,),
     "where": lambda args: (0.0, 1.0, 0.0) if args[0] else (0.0, 0.0, 1.0),

@@ -20,7 +20,7 @@ FLAT = 400.0  # and tanh(softplus(x)), whose slope times an infinity would be no
 
 def value(op: str, args: Sequence[float]) -> float:
     """What an operation gives of some numbers; what Python refuses is infinite or NaN."""
-    if op not in DECIDED and any(math.isnan(arg) for arg in args):
+    if op not in DECIDED and any(map(math.isnan, args)):
         return math.nan
     try:
         return float(VALUES[op](*args))

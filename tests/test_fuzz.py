@@ -21,7 +21,7 @@ from test_cuda_text import NVCC, grouped, nvcc, whole_text
 
 COUNT = int(os.environ.get("FUSEGEN_FUZZ", "300"))
 COMPILED = max(6, COUNT // 50)  # of those, by nvcc
-PATIENCE = 10.0  # seconds of the processor's time
+PATIENCE = 30.0  # seconds of the processor's time, which stops a hang: the slowest of 300 takes 6 to 9
 SPEC = "specs/it.yaml"
 HEAD = "name: it\nsummary: A test.\n"
 PARAMS = ("0", "1", "-0.25", "0.5", "30", "1e-3")
@@ -78,12 +78,12 @@ def text(number: int) -> str:
 
 
 class Hang(Exception):
-    """A spec took more than its time."""
+    """A spec took so long that it would not end."""
 
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Raises Hang within the block after ten seconds of the processor's time."""
+    """Raises Hang within the block after so much of the processor's time."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Hang
@@ -107,7 +107,8 @@ def test_a_random_spec_is_built_or_refused(number: int, workshop: Workshop) -> N
         assert re.match(rf"{SPEC}(:\d+:\d+)?: \S", result.output), result.output
         assert workshop.files() == before
     else:
-        assert (result.exit_code, set(workshop.files())) == (0, {SPEC, "generated/it.py"})
+        written = {SPEC, "generated/it.py", "generated/MANIFEST.toml"}
+        assert (result.exit_code, set(workshop.files())) == (0, written)
         compile(workshop.files()["generated/it.py"], "it.py", "exec")
 
 
