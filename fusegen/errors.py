@@ -54,17 +54,11 @@ class FusegenError(Exception):
     def __init__(self, span: Span, /, **particulars: object) -> None:
         """Place the sentence at `span` and fill its holes."""
         particulars = {name: _short(value) for name, value in particulars.items()}
-        self.particulars = particulars
         self.span = span
         self.message = self.sentence.format(**particulars)
         hint = self.hint.format(**particulars)
         tail = f"  hint: {hint}\n" if hint else ""
         super().__init__(f"{span}: {self.message}\n{span.caret()}{tail}".rstrip("\n"))
-
-
-def placed(error: FusegenError, span: Span) -> FusegenError:
-    """The mistake at a place, if it has none of its own: it is of a part that the compiler derived."""
-    return error if error.span.file else type(error)(span, **error.particulars)
 
 
 class SpecErrors(Exception):

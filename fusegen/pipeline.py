@@ -48,7 +48,7 @@ from fusegen.cost import (
 )
 from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
 from fusegen.elements import ELEMENTS, maths
-from fusegen.errors import FusegenError, Span, SpecErrors, TooMany, TwoOfOneName, Unreadable, placed
+from fusegen.errors import FusegenError, Span, SpecErrors, TooMany, TwoOfOneName, Unreadable
 from fusegen.expected import Formula, with_uniforms
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
@@ -705,9 +705,6 @@ def _finish(compiled: Compilation) -> None:
     """
     try:
         assert compiled.module
-    except FusegenError as error:
-        spec = compiled.spec
-        raise placed(error, spec.formula.span if spec.formula else spec.span) from None
     except RecursionError:
         limit = sys.getrecursionlimit() // FRAMES
         remedy = "split it into several specs"

@@ -83,13 +83,3 @@ def test_a_step_of_300_characters_is_told(workshop: Workshop) -> None:
     assert result.output.splitlines()[0] == (
         f"specs/gate.yaml:3:9: '{'a' * 300}' is neither a function nor a spec"
     )
-
-
-def test_a_mistake_in_the_gradient_is_told_at_the_formula(workshop: Workshop) -> None:
-    workshop.spec("gate", "formula: (-1) ** x")
-    result = workshop.run("build", "gate")
-    assert result.output == (
-        "specs/gate.yaml:3:10: log(-1) has no real value\n    formula: (-1) ** x\n             ^\n"
-        "  hint: change its argument\n"
-    )
-    assert (result.exit_code, Path("generated").exists()) == (2, False)
