@@ -82,7 +82,7 @@ from fusegen.sample import Point
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import check_constants, constants_folded
 from fusegen.simplify.forms import formed
-from fusegen.simplify.search import improved
+from fusegen.simplify.search import Score, improved
 from fusegen.simplify.stable import stable
 from fusegen.spec import FIELDS, Spec, json_schema
 from fusegen.term import Program, Rewrite
@@ -91,6 +91,10 @@ from fusegen.write import changes, head
 
 FRAMES = 4  # of Python's stack that a nested operation takes
 HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
+
+
+# the gradient's program, the rewrites that led there, and the forms that were taken after them
+GradientForms = tuple[Program, tuple[Rewrite, ...], tuple[Rewrite, ...]]
 
 
 @dataclass(frozen=True)
@@ -182,16 +186,27 @@ class Compilation:
         return program, rewrites
 
     @cached_property
-    def gradient_forms(self) -> tuple[Program, tuple[Rewrite, ...], tuple[Rewrite, ...]]:
+    def gradient_forms(self) -> GradientForms:
         """The gradient's program, the rewrites that led there, and the forms that were taken after them."""
-        program, rewrites = simplify(expanded(self.derived), dict(self.spec.assume))
         if self.spec.numerics == "eager":
-            return program, rewrites, ()
+            return *simplify(expanded(self.derived), dict(self.spec.assume)), ()
+        found = [self.forms_of_gradient(self.derived, self.composed)]
+        if self.improved[0] != self.composed:
+            found.append(self.forms_of_gradient(derive(self.improved[0]), self.improved[0]))
+        return min(found, key=lambda forms: self.score_of_gradient(forms[0]))
+
+    def forms_of_gradient(self, derived: Program, forward: Program) -> GradientForms:
+        """The same, from the gradient that was derived of a form of the forward pass."""
+        program, rewrites = simplify(expanded(derived), dict(self.spec.assume))
         program, first = formed(program)
         # a form may leave one use of a step, and that use take another
-        program, second = formed(inlined(program, {let.name for let in self.composed.lets}))
-        better, third = improved(program, lambda found: self.formula.score(found, found.inputs[0]))
+        program, second = formed(inlined(program, {let.name for let in forward.lets}))
+        better, third = improved(program, self.score_of_gradient)
         return better, rewrites, (*first, *second, *third)
+
+    def score_of_gradient(self, program: Program) -> Score:
+        """What a program of the gradients loses in float."""
+        return self.formula.score(program, program.inputs[0])
 
     @cached_property
     def settled(self) -> tuple[Program, ...]:
