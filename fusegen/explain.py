@@ -218,10 +218,10 @@ def explained(
         states: what the certificate is worth, by device.
     """
     forward, rewrites = compiled.simplified
-    backward, gradient_rewrites, gradient_forms = compiled.gradient_forms
+    gradient = compiled.gradient_forms
     parts = (
         _part("Forward", compiled.declared, (*compiled.forms[1], *rewrites), forward),
-        _part("Gradient", compiled.derived, (*gradient_rewrites, *gradient_forms), backward),
+        _part("Gradient", gradient.derived, gradient.rewrites, gradient.program),
     )
     spec = compiled.spec
     costs = tuple(_costs(compiled))

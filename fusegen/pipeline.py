@@ -93,8 +93,19 @@ FRAMES = 4  # of Python's stack that a nested operation takes
 HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
 
 
-# the gradient's program, the rewrites that led there, and the forms that were taken after them
-GradientForms = tuple[Program, tuple[Rewrite, ...], tuple[Rewrite, ...]]
+@dataclass(frozen=True)
+class GradientForms:
+    """How the gradient's program came to be.
+
+    Attributes:
+        derived: the gradient as it was differentiated.
+        program: what is left of it.
+        rewrites: what led there, in order.
+    """
+
+    derived: Program
+    program: Program
+    rewrites: tuple[Rewrite, ...]
 
 
 @dataclass(frozen=True)
@@ -182,27 +193,27 @@ class Compilation:
     @property
     def gradient(self) -> tuple[Program, tuple[Rewrite, ...]]:
         """The program of the gradients in fewer operations, and how it came to be."""
-        program, rewrites, _ = self.gradient_forms
-        return program, rewrites
+        return self.gradient_forms.program, self.gradient_forms.rewrites
 
     @cached_property
     def gradient_forms(self) -> GradientForms:
-        """The gradient's program, the rewrites that led there, and the forms that were taken after them."""
+        """The gradient of the composed program; of its best form, where that loses less in float."""
         if self.spec.numerics == "eager":
-            return *simplify(expanded(self.derived), dict(self.spec.assume)), ()
-        found = [self.forms_of_gradient(self.derived, self.composed)]
-        if self.improved[0] != self.composed:
-            found.append(self.forms_of_gradient(derive(self.improved[0]), self.improved[0]))
-        return min(found, key=lambda forms: self.score_of_gradient(forms[0]))
+            return GradientForms(self.derived, *simplify(expanded(self.derived), dict(self.spec.assume)))
+        first, best = self.forms_of_gradient(self.derived, self.composed), self.improved[0]
+        if best == self.composed or not self.score_of_gradient(first.program)[0]:
+            return first
+        second = self.forms_of_gradient(derive(best), best)
+        return min(first, second, key=lambda forms: self.score_of_gradient(forms.program))
 
     def forms_of_gradient(self, derived: Program, forward: Program) -> GradientForms:
-        """The same, from the gradient that was derived of a form of the forward pass."""
+        """The gradient that was derived of a form of the forward pass, in fewer operations."""
         program, rewrites = simplify(expanded(derived), dict(self.spec.assume))
         program, first = formed(program)
         # a form may leave one use of a step, and that use take another
         program, second = formed(inlined(program, {let.name for let in forward.lets}))
         better, third = improved(program, self.score_of_gradient)
-        return better, rewrites, (*first, *second, *third)
+        return GradientForms(derived, better, (*rewrites, *first, *second, *third))
 
     def score_of_gradient(self, program: Program) -> Score:
         """What a program of the gradients loses in float."""

@@ -152,6 +152,7 @@ __device__ __forceinline__ double add_min_gelu_scale_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: step1 > 0 is x > -0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
@@ -373,6 +374,7 @@ inline double add_min_gelu_scale_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: step1 > 0 is x > -0.5.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float add_min_gelu_scale_backward(float grad, float x) {

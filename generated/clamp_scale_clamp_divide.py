@@ -61,6 +61,8 @@ __device__ __forceinline__ double clamp_scale_clamp_divide_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: step2 ≥ 0 is step1 ≥ 0.
+// Kink at the input: step2 ≤ 1 is step1 ≤ 0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 __device__ __forceinline__ float clamp_scale_clamp_divide_backward(float grad, float x) {
   const float step1 = clamp(x, 0.0f, 1.0f);
@@ -237,6 +239,8 @@ inline double clamp_scale_clamp_divide_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: step2 ≥ 0 is step1 ≥ 0.
+// Kink at the input: step2 ≤ 1 is step1 ≤ 0.5.
 inline float clamp_scale_clamp_divide_backward(float grad, float x) {
   const float step1 = clamp(x, 0.0f, 1.0f);
   return step1 >= 0.0f ? (step1 <= 0.5f ? (x >= 0.0f ? (x <= 1.0f ? grad / 2.0f * 2.0f : 0.0f) : 0.0f) : 0.0f) : 0.0f;

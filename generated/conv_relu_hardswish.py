@@ -54,6 +54,7 @@ __device__ __forceinline__ double conv_relu_hardswish_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
 // Condition never holds: 0 if t2 < 0 else 0 if t2 > 1 else grad · after_relu / 6 is 0 if t2 > 1 else grad · after_relu / 6, since t2 lies in [0.49999997, inf].
+// Kink at the input: t2 > 1 is after_relu > 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 __device__ __forceinline__ float conv_relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
@@ -122,6 +123,7 @@ inline double conv_relu_hardswish_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
 // Condition never holds: 0 if t2 < 0 else 0 if t2 > 1 else grad · after_relu / 6 is 0 if t2 > 1 else grad · after_relu / 6, since t2 lies in [0.49999997, inf].
+// Kink at the input: t2 > 1 is after_relu > 3.
 inline float conv_relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
   return x <= 0.0f ? 0.0f : grad * clamp_max((after_relu + 3.0f) / 6.0f, 1.0f) + (after_relu > 3.0f ? 0.0f : grad * after_relu / 6.0f);

@@ -137,6 +137,9 @@ __device__ __forceinline__ double gelu_tanh_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Power 3: x³ is x³.
 // Power 2: x² is x².
+// Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
+// Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
+// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 __device__ __forceinline__ float gelu_tanh_backward(float grad, float x) {
@@ -322,6 +325,9 @@ inline double gelu_tanh_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Power 3: x³ is x³.
 // Power 2: x² is x².
+// Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
+// Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
+// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float gelu_tanh_backward(float grad, float x) {

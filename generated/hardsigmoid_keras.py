@@ -47,6 +47,8 @@ __device__ __forceinline__ double hardsigmoid_keras_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: t2 ≥ 0 is x ≥ -2.5.
+// Kink at the input: t2 ≤ 1 is x ≤ 2.5.
 __device__ __forceinline__ float hardsigmoid_keras_backward(float grad, float x) {
   return x >= -2.5f ? (x <= 2.5f ? grad * 0.2f : 0.0f) : 0.0f;
 }
@@ -205,6 +207,8 @@ inline double hardsigmoid_keras_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: t2 ≥ 0 is x ≥ -2.5.
+// Kink at the input: t2 ≤ 1 is x ≤ 2.5.
 inline float hardsigmoid_keras_backward(float grad, float x) {
   return x >= -2.5f ? (x <= 2.5f ? grad * 0.2f : 0.0f) : 0.0f;
 }

@@ -62,6 +62,9 @@ __device__ __forceinline__ double hardswish_relu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: after_hardswish ≤ 0 is x · t2 ≤ 0.
+// Kink at the input: t ≤ 0 is x ≤ -3.
+// Kink at the input: t ≥ 6 is x ≥ 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 __device__ __forceinline__ float hardswish_relu_backward(float grad, float x) {
   const float t2 = relu6(x + 3.0f);
@@ -137,6 +140,9 @@ inline double hardswish_relu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: after_hardswish ≤ 0 is x · t2 ≤ 0.
+// Kink at the input: t ≤ 0 is x ≤ -3.
+// Kink at the input: t ≥ 6 is x ≥ 3.
 inline float hardswish_relu_backward(float grad, float x) {
   const float t2 = relu6(x + 3.0f);
   const float grad_t3 = grad / 6.0f;

@@ -102,6 +102,8 @@ __device__ __forceinline__ double mish_add_hardtanh_scale_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: step2 ≤ -1 is after_mish ≤ -1.5.
+// Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 __device__ __forceinline__ float mish_add_hardtanh_scale_backward(float grad, float x) {
@@ -254,6 +256,8 @@ inline double mish_add_hardtanh_scale_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Kink at the input: step2 ≤ -1 is after_mish ≤ -1.5.
+// Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float mish_add_hardtanh_scale_backward(float grad, float x) {

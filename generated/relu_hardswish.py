@@ -57,6 +57,7 @@ __device__ __forceinline__ double relu_hardswish_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: relu6(t) is min(t, 6), since t lies in [3, inf].
 // Condition never holds: 0 if t ≤ 0 else 0 if t ≥ 6 else grad_t3 · after_relu is 0 if t ≥ 6 else grad_t3 · after_relu, since t lies in [3, inf].
+// Kink at the input: t ≥ 6 is after_relu ≥ 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 __device__ __forceinline__ float relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
@@ -127,6 +128,7 @@ inline double relu_hardswish_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: relu6(t) is min(t, 6), since t lies in [3, inf].
 // Condition never holds: 0 if t ≤ 0 else 0 if t ≥ 6 else grad_t3 · after_relu is 0 if t ≥ 6 else grad_t3 · after_relu, since t lies in [3, inf].
+// Kink at the input: t ≥ 6 is after_relu ≥ 3.
 inline float relu_hardswish_backward(float grad, float x) {
   const float after_relu = relu(x);
   const float grad_t3 = grad / 6.0f;

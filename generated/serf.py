@@ -126,6 +126,8 @@ __device__ __forceinline__ double serf_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
+// Common factor: grad · erf(t) + grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)) is grad · (erf(t) + x · (1.12837916709551 · gauss(t) · sigmoid(x))).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -429,6 +431,8 @@ inline double serf_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
+// Common factor: grad · erf(t) + grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)) is grad · (erf(t) + x · (1.12837916709551 · gauss(t) · sigmoid(x))).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float serf_backward(float grad, float x) {

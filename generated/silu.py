@@ -115,6 +115,7 @@ __device__ __forceinline__ double silu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 template <typename M>
@@ -296,6 +297,7 @@ inline float silu_forward_short(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float silu_backward(float grad, float x) {

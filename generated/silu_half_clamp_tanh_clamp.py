@@ -140,6 +140,9 @@ __device__ __forceinline__ double silu_half_clamp_tanh_clamp_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Condition never holds: 0 if after_tanh > 1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
 // Condition never holds: 0 if after_tanh < -1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Kink at the input: step2 < -1 is after_silu < -2.
+// Kink at the input: step2 > 1 is after_silu > 2.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
@@ -413,6 +416,9 @@ inline double silu_half_clamp_tanh_clamp_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Condition never holds: 0 if after_tanh > 1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
 // Condition never holds: 0 if after_tanh < -1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Kink at the input: step2 < -1 is after_silu < -2.
+// Kink at the input: step2 > 1 is after_silu > 2.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float silu_half_clamp_tanh_clamp_backward(float grad, float x) {

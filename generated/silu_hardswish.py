@@ -107,6 +107,9 @@ __device__ __forceinline__ double silu_hardswish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Kink at the input: t2 ≤ 0 is after_silu ≤ -3.
+// Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
@@ -269,6 +272,9 @@ inline double silu_hardswish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Kink at the input: t2 ≤ 0 is after_silu ≤ -3.
+// Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float silu_hardswish_backward(float grad, float x) {

@@ -121,6 +121,8 @@ __device__ __forceinline__ double silu_scale_silu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -321,6 +323,8 @@ inline double silu_scale_silu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float silu_scale_silu_backward(float grad, float x) {

@@ -116,6 +116,7 @@ __device__ __forceinline__ double softplus_forward(double x, double beta, double
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 template <typename M>
@@ -271,6 +272,7 @@ inline double softplus_forward(double x, double beta, double threshold) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float softplus_backward(float grad, float x, float beta, float threshold) {

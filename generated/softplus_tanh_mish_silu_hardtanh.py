@@ -193,6 +193,7 @@ __device__ __forceinline__ double softplus_tanh_mish_silu_hardtanh_forward(doubl
 // Over one: softplus(x) / 1 is softplus(x).
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
+// Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -456,6 +457,7 @@ inline double softplus_tanh_mish_silu_hardtanh_forward(double x) {
 // Over one: softplus(x) / 1 is softplus(x).
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
+// Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {

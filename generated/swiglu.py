@@ -118,6 +118,7 @@ __device__ __forceinline__ double swiglu_forward(double gate, double up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
+// Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 template <typename M>
@@ -266,6 +267,7 @@ inline double swiglu_forward(double gate, double up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
+// Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline void swiglu_backward(float grad, float gate, float up, float* out) {

@@ -106,6 +106,7 @@ __device__ __forceinline__ double tanh_exp_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -276,6 +277,7 @@ inline double tanh_exp_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_exp_backward(float grad, float x) {

@@ -233,6 +233,7 @@ __device__ __forceinline__ double tanh_gelu_mish_silu_sigmoid_forward(double x) 
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -514,6 +515,7 @@ inline double tanh_gelu_mish_silu_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {

@@ -237,6 +237,7 @@ __device__ __forceinline__ double tanh_of_silu_then_gelu_hardtanh_forward(double
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
 // In float32 results are cubic polynomials, as computing takes longer than moving.
@@ -550,6 +551,7 @@ inline double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
 inline float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
