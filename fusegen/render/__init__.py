@@ -6,6 +6,7 @@ there and what is not. A name that a template uses and the context lacks is an e
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -151,11 +152,20 @@ def module(spec: Spec, texts: Texts, binding: Binding) -> str:
 
 def fill(template: str, context: dict[str, Any]) -> str:
     """A template filled in; the context has every name that the template uses."""
-    environment = _environment()
-    text = (_folder() / template).read_text(encoding="utf-8")
-    wanted = jinja2.meta.find_undeclared_variables(environment.parse(text))
+    compiled, wanted = _template(template)
     assert wanted <= set(context), f"{template} wants {sorted(wanted - set(context))}"
-    return environment.from_string(text).render(context)
+    return compiled.render(context)
+
+
+@functools.cache
+def _template(name: str) -> tuple[jinja2.Template, frozenset[str]]:
+    """A template, and the names that it uses."""
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    text = (_folder() / name).read_text(encoding="utf-8")
+    wanted = jinja2.meta.find_undeclared_variables(environment.parse(text))
+    return environment.from_string(text), frozenset(wanted)
 
 
 def _part(template: str, context: dict[str, Any]) -> str:
@@ -252,12 +262,6 @@ def _counts(kernel: KernelText) -> dict[str, Any]:
     inputs, outputs = len(kernel.inputs), len(kernel.outputs)
     named = {"name": kernel.name, "functor": kernel.functor}
     return named | {"inputs": inputs, "outputs": outputs, "tensors": inputs + outputs}
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
 
 
 def _folder() -> Path:
