@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 
 from fusegen.ops import on_host
-from fusegen.term import Apply, Let, Name, Program, Term, names, rebuild
+from fusegen.term import Apply, Let, Name, Program, Term, call, names, rebuild
+
+# powers that kernels have functions for, in what the host has
+PLAIN: dict[str, Callable[[Term], Term]] = {
+    "square": lambda x: x * x,
+    "cube": lambda x: x * x * x,
+    "reciprocal": lambda x: 1 / x,
+    "rsqrt": lambda x: 1 / call("sqrt", x),
+}
 
 
 def hoisted(programs: tuple[Program, ...]) -> tuple[Program, ...]:
@@ -31,8 +40,8 @@ class _Hoist:
         for let in self.whole.lets:
             if self.constant(let.term):
                 self.constants.add(let.name)
-                self.found.setdefault(let.term, let.name)
-                lets.append(let)
+                self.found.setdefault(_plain(let.term), let.name)
+                lets.append(Let(let.name, _plain(let.term)))
             else:
                 lets.append(Let(let.name, self.named(let.term)))
         results = tuple(map(self.named, self.whole.results))
@@ -43,13 +52,14 @@ class _Hoist:
 
     def constant(self, term: Term) -> bool:
         """Whether the host can compute a term."""
-        return set(names(term)) <= self.constants and on_host(term)
+        return set(names(term)) <= self.constants and on_host(_plain(term))
 
     def named(self, term: Term) -> Term:
         """A term with its constant parts named."""
         free = isinstance(term, Apply) and term.op == "neg" and isinstance(term.args[0], Name)
         if not isinstance(term, Apply) or free or not names(term) or not self.constant(term):
             return rebuild(term, self.named)
+        term = _plain(term)
         if term not in self.found:
             self.found[term] = next(
                 name for name in (f"scalar{k}" for k in count(1)) if name not in self.taken
@@ -58,3 +68,9 @@ class _Hoist:
         name = self.found[term]
         self.lets.setdefault(name, Let(name, term))
         return Name(name)
+
+
+def _plain(term: Term) -> Term:
+    """A term in the operations that the host has, where it has them."""
+    term = rebuild(term, _plain)
+    return PLAIN[term.op](*term.args) if isinstance(term, Apply) and term.op in PLAIN else term
