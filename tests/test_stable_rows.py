@@ -111,6 +111,7 @@ SPLIT = {  # a formula that each split matches
     "difference of relus": "relu(x) - relu(x - 6)",
     "root plus its argument": "sqrt(x**2 + 4) - x",
     "root of a large square": "sqrt(x * x + 2)",
+    "log of cosh": "x + softplus(-2 * x) - log(2)",
     "log of exp minus one": "log(expm1(x))",
     "quotient by a growing exponential": "x / (x / 5 + exp(-x / 3))",
     "choices by one condition": "where(x > 0, x, 1) + 2 * where(x > 0, 3, x)",

@@ -9,17 +9,20 @@ from fusegen.simplify.monomials import (
     HALF,
     ONCE,
     ONE,
+    Factor,
     Product,
     key,
     multiple,
     negated,
     sum_of,
+    sum_term,
     term_of,
     total,
 )
 from fusegen.simplify.patterns import constant, unified
 from fusegen.term import Apply, Name, Number, Term, call, names
 
+LOG_TWO = constant(call("log", Number(Fraction(2))))
 QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")))
 
 
@@ -37,7 +40,7 @@ def log_of_sum(term: Term) -> Term | None:
             if all(each.coefficient == HALF for each in pair) and key(pair[0].exponent) == key(
                 negated(pair[1].exponent)
             ):
-                return _log_cosh(pair[0].exponent)
+                return log_cosh(pair[0].exponent)
             return call(
                 "where",
                 call("gt", direction(apart), 0),
@@ -72,12 +75,27 @@ def _distributed(product: Product) -> list[Product]:
     return parts
 
 
-def _log_cosh(u: Term) -> Term:
+def log_cosh(u: Term) -> Term:
     """log(cosh(u)), whose cosh is 1 - (e^u - 1)(e^-u - 1) / 2 next to 0."""
     size = call("abs", u)
     near = call("log1p", HALF * (call("expm1", size) * -call("expm1", negated(size))))
-    far = size + call("softplus", multiple(Fraction(-2), size)) - constant(call("log", Number(Fraction(2))))
+    far = size + call("softplus", multiple(Fraction(-2), size)) - LOG_TWO
     return call("where", call("lt", size, 1), near, far)
+
+
+def log_cosh_in_parts(term: Term) -> Term | None:
+    """U + softplus(-2u) - log(2) as log(cosh(u))."""
+    parts = sum_of(term) if isinstance(term, Apply) and term.op in ("add", "sub") else ()
+    for k, part in enumerate(parts):
+        match part:
+            case Product(Fraction(numerator=1, denominator=1), (Factor(Apply("softplus", (a,)), power),)):
+                u = multiple(-HALF, a)
+                others = sum_term((*parts[:k], *parts[k + 1 :]))
+                left = constant(total(others, negated(u)))
+                sized = isinstance(u, Apply) and u.op == "abs"  # as this form has it itself
+                if power == 1 and not sized and left == negated(LOG_TWO):
+                    return log_cosh(u)
+    return None
 
 
 def log_of_expm1(term: Term) -> Term | None:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusegen.simplify.choices import choices_by_one_condition, difference_of_relus, sign_in_front
-from fusegen.simplify.logarithms import log_of_expm1, log_of_quotient, log_of_sum
+from fusegen.simplify.logarithms import (
+    log_cosh_in_parts,
+    log_of_expm1,
+    log_of_quotient,
+    log_of_sum,
+)
 from fusegen.simplify.quotients import quotient_by_growth, quotient_of_sums, tanh_of_softplus
 from fusegen.simplify.roots import far_root, root_less_argument, slope_of_root
 from fusegen.term import Term
@@ -37,6 +42,7 @@ SPLITS = (
     Split("difference of relus", difference_of_relus, True),
     Split("root plus its argument", root_less_argument, True),
     Split("root of a large square", far_root, False),
+    Split("log of cosh", log_cosh_in_parts, False),
     Split("log of exp minus one", log_of_expm1, False),
     Split("quotient by a growing exponential", quotient_by_growth, False),
     Split("choices by one condition", choices_by_one_condition, False),
