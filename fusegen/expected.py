@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from fusegen.compose import expanded
 from fusegen.derive import aten_gradient, derive
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math, held
 from fusegen.lower import lower, uniforms
 from fusegen.reals import Reals
-from fusegen.roundoff import Roundoff, evaluated, roundoff, roundoffs
+from fusegen.roundoff import Roundoff, errors, evaluated, roundoff
 from fusegen.sample import Point, Sample, sampled
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
@@ -69,8 +71,8 @@ class Formula:
         program = constants_folded(program)
         kernel = lower("estimated", program, Device.CPU, Math.FLOAT, True, incoming or None)
         params = with_uniforms(self.params, program)
-        errors = [error.ulp for error in roundoffs(kernel, self.sample(kernel), params)]
-        return sum(error > LOST for error in errors), max(errors, default=0.0)
+        found = np.array(errors(kernel, self.sample(kernel), params).ulp)
+        return int((found > LOST).sum()), float(found.max(initial=0.0))
 
     def eager_error(self, device: Device, gradient: bool) -> Roundoff:
         """The estimated error of eager's operations in float, forward or backward."""

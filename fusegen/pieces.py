@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from fusegen.ir import Math, held
 
-Function = Callable[[float], float]
+Function = Callable[[Sequence[float]], Sequence[float]]  # the results of some numbers
 
 STEPS = tuple(2.0**-e for e in (4, 5, 6, 7))
 FINEST = STEPS[-1]
@@ -62,7 +62,7 @@ class Centres:
 
 def centres(function: Function) -> Centres:
     """As few as a function lets there be."""
-    return Centres(_side(function), _side(lambda size: function(-size)))
+    return Centres(_side(function), _side(lambda sizes: function([-size for size in sizes])))
 
 
 def fits(of: Centres, function: Function, x: float) -> bool:
@@ -71,7 +71,9 @@ def fits(of: Centres, function: Function, x: float) -> bool:
     side, size = of.above if sign > 0 else of.below, abs(x)
     if not size < (side.last - 0.5) * side.step:
         return side.straight
-    return _holds(lambda size: function(sign * size), side.step, round(size / side.step))
+    return _holds(
+        lambda sizes: function([sign * size for size in sizes]), side.step, round(size / side.step)
+    )
 
 
 def _holds(function: Function, step: float, centre: int) -> bool:
@@ -79,8 +81,9 @@ def _holds(function: Function, step: float, centre: int) -> bool:
     at = centre * step
     low, high = max(at - step / 2, 0.0), at + step / 2
     half, middle = (high - low) / 2, (high + low) / 2 - at
-    first = function(at)
-    rises = [(function(at + t) - first) / t for t in (middle + half * node for node in NODES)]
+    nodes = [middle + half * node for node in NODES]
+    first, *values = function([at, *(at + t for t in nodes)])
+    rises = [(value - first) / t for value, t in zip(values, nodes, strict=True)]
     mean = sum(rises) / 4
     slope = sum(rise * node for rise, node in zip(rises, NODES, strict=True)) / 2 / half
     bend = sum(rise * (node * node - 0.5) for rise, node in zip(rises, NODES, strict=True)) / half**2 * 2
@@ -90,8 +93,9 @@ def _holds(function: Function, step: float, centre: int) -> bool:
     base, *slopes = (_single(c) for c in (first, linear, slope - 2 * bend * middle, bend))
 
     def errs() -> Iterator[bool]:
-        for t in (_single(middle + half * end) for end in PIECE):
-            exact, y = function(at + t), slopes[-1]
+        places = [_single(middle + half * end) for end in PIECE]
+        for t, exact in zip(places, function([at + t for t in places]), strict=True):
+            y = slopes[-1]
             for c in (*slopes[-2::-1], base):
                 y = _single(y * t + c)
             lost = y == 0 and math.copysign(1.0, exact) != math.copysign(1.0, y)
@@ -102,10 +106,10 @@ def _holds(function: Function, step: float, centre: int) -> bool:
 
 def _side(function: Function) -> Side:
     """The centres of what a function gives of sizes."""
-    tried = {size: function(size) for size in TRIES}
+    tried = dict(zip(TRIES, function(TRIES), strict=True))
     straight = next((end for end in ENDS if _is_straight(tried, end)), None)
     end = straight or ENDS[-1]
-    values = [function(k * FINEST) for k in range(int(min(end, TRIED) / FINEST) + 5)]
+    values = function([k * FINEST for k in range(int(min(end, TRIED) / FINEST) + 5)])
 
     def enough(step: float) -> bool:
         return _left(values, step) <= ENOUGH and all(_holds(function, step, k) for k in range(FIRST))

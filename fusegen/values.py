@@ -1,7 +1,8 @@
 """What each operation gives in IEEE double: a row an operation of the table, or what kernels compute with.
 
 A function of what an earlier one has rounded, or of one word in a chain, gives what the function does that
-it is one of. None is evaluated where an argument is NaN, but for what decides.
+it is one of. None is evaluated where an argument is NaN, but for what decides. `column` evaluates an
+operation at many points: arithmetic by numpy, functions one by one, so that both give the same bits.
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from fusegen.ops import LINKED, NESTED, TANH_SHRINK
+
+Column = npt.NDArray[np.float64]  # a number for each point
 
 INFINITY, ROOT_TWO, ROOT_TAU = math.inf, math.sqrt(2), math.sqrt(2 * math.pi)
 LARGEST = 2.0**1022
@@ -28,6 +34,28 @@ def value(op: str, args: Sequence[float]) -> float:
         return INFINITY
     except (ValueError, ZeroDivisionError):
         return math.nan
+
+
+def column(op: str, args: Sequence[Column]) -> Column:
+    """What an operation gives of the numbers in some columns, as `value` does of each row."""
+    if op in COLUMNS:
+        with np.errstate(all="ignore"):
+            found = np.asarray(COLUMNS[op](*args), np.float64)
+    else:
+        found = np.array(_rows(op, [arg.tolist() for arg in args]), np.float64)
+    if op in DECIDED:
+        return found
+    undefined = np.isnan(args).any(axis=0)
+    return np.where(undefined, math.nan, found) if undefined.any() else found
+
+
+def _rows(op: str, args: Sequence[Sequence[float]]) -> list[float]:
+    """What a function gives of each row."""
+    function = VALUES[op]
+    try:
+        return [float(function(*row)) for row in zip(*args, strict=True)]
+    except (OverflowError, ValueError, ZeroDivisionError):
+        return [value(op, row) for row in zip(*args, strict=True)]
 
 
 def _log(x: float, log: Callable[[float], float] = math.log) -> float:
@@ -127,3 +155,23 @@ VALUES |= {f"{name}_of_two": VALUES[name] for name in ("exp", "expm1", "erf", "t
 VALUES |= {name: VALUES[of] for name, of in NESTED.items()}
 VALUES |= dict.fromkeys(("gate_short", "gate_near"), lambda x: x * _logistic(x))
 VALUES |= {name: VALUES[name.rsplit("_", 1)[0]] for name in LINKED if name not in VALUES}
+
+
+def _chosen(condition: npt.ArrayLike, a: Column, b: Column) -> Column:
+    return np.where(condition, a, b)
+
+
+# of columns; what Python's max and min give where two are equal, too
+COLUMNS: dict[str, Callable[..., Column]] = {
+    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative},
+    **{"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal},
+    **{"eq": np.equal, "ne": np.not_equal, "abs": np.abs, "sqrt": np.sqrt, "square": np.square},
+    **{"words": np.add, "sum": np.add, "product": np.multiply, "quotient": np.divide},
+    "where": lambda condition, a, b: _chosen(condition != 0, a, b),
+    "fma": lambda a, b, c: a * b + c,
+    "narrow": lambda x: x,
+    "rounded": lambda x: x,
+    "relu": lambda x: _chosen(x < 0, np.zeros_like(x), x),
+    "maximum": lambda a, b: _chosen(b > a, b, a),
+    "minimum": lambda a, b: _chosen(b < a, b, a),
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -315,9 +315,10 @@ def test_where_a_piece_fits_is_known_before(name: str, tmp_path: Path) -> None:
     x = torch.cat([torch.linspace(-63.9, 63.9, 800), torch.linspace(-2.0, 2.0, 400)])
     double = getattr(module, GIVEN[name].upper())
 
-    def function(at: float) -> float:
-        one = torch.ones(1, dtype=torch.float64)
-        return float(double(*[one] * (kernel.inputs - 1), one * at))
+    def function(numbers: Sequence[float]) -> list[float]:
+        at = torch.tensor(numbers, dtype=torch.float64)
+        found: list[float] = double(*[torch.ones_like(at)] * (kernel.inputs - 1), at).tolist()
+        return found
 
     [y] = looked_up_by(kernel, *[torch.ones_like(x)] * (kernel.inputs - 1), x)
     of = compilation(ROOT / "specs" / f"{name}.yaml").centres[kernel.inputs - 1]

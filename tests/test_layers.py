@@ -58,6 +58,7 @@ DOORS = {
         "cli.options",
     },
     "flint": {"certify.enclosures"},
+    "numpy": {"expected", "roundoff", "roundoff.graph", "values"},
     "matplotlib": {"bench.plots", "certify.portrait"},
     "sympy": {"ops", "simplify.constants", "simplify.rules"},
     "mpmath": {"reals"},

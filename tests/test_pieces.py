@@ -9,9 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.pieces import FINEST, Side, centres, fits
+from fusegen.pieces import FINEST, Centres, Side
+from fusegen.pieces import centres as centres_of_columns
+from fusegen.pieces import fits as fits_columns
 
 Function = Callable[[float], float]
+
+
+def centres(function: Function) -> Centres:
+    return centres_of_columns(lambda numbers: list(map(function, numbers)))
+
+
+def fits(of: Centres, function: Function, x: float) -> bool:
+    return fits_columns(of, lambda numbers: list(map(function, numbers)), x)
+
 
 SIDES: dict[str, tuple[Function, Side]] = {
     "a line": (lambda x: x, Side(1 / 16, 5, True)),

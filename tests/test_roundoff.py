@@ -36,7 +36,7 @@ def of(
 
     def reals(given: Point) -> list[float]:
         kernel = Kernel("f", Device.CPU, Math.DOUBLE, ("x",), ("a",), lets, (double or result,))
-        return [function(kernel, params)(given["x"])]
+        return function(kernel, params)([given["x"]])
 
     sample = sampled(("x",), "", params, {}, reals)
     by_pieces = (lambda at: fits(pieces, fitted, at["x"])) if pieces else (lambda at: False)

@@ -1,0 +1,129 @@
+"""A kernel as a list of operations, each after what it takes, and their values at many points.
+
+A value is a column: a number for each point, in double.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref
+from fusegen.ops import ROWS
+from fusegen.singles import SINGLES
+from fusegen.values import Column, column, value
+
+DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
+ALWAYS_TWO = frozenset(("words", "sum", "product"))  # give two words
+AS_GIVEN = frozenset(("add", "sub", "mul", "neg", "where", "lifted"))  # give what they take
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers of float's digits from 2^least to the largest one."""
+
+    least: int
+    largest: float
+
+    def __call__(self, numbers: Column) -> Column:
+        """Numbers, infinite or 0 where they are too large or too small."""
+        sizes = np.abs(numbers)
+        if not (sizes > self.largest).any() and not ((sizes < self.smallest) & (sizes > 0)).any():
+            return numbers
+        found = np.where(sizes > self.largest, np.copysign(math.inf, numbers), numbers)
+        return np.where(sizes < self.smallest, np.copysign(0.0, numbers), found)
+
+    @property
+    def smallest(self) -> float:
+        """The size below which a number is rounded to 0."""
+        return math.ldexp(0.5, self.least)
+
+    def unit(self, numbers: Column) -> Column:
+        """The last place of each number; of one too large, that of the largest."""
+        sizes = np.minimum(np.abs(numbers), self.largest)
+        _, exponents = np.frexp(sizes)
+        return np.ldexp(1.0, np.where(sizes > 0, np.maximum(exponents - DIGITS, self.least), self.least))
+
+
+FLOAT, DOUBLE = Range(LEAST, LARGEST), Range(-1074, sys.float_info.max)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation on earlier nodes, or a leaf: a number, or the name of what is given."""
+
+    op: str
+    args: tuple[int, ...]
+    leaf: float | str
+    two: bool  # whether it gives two words
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is one, the same for every input."""
+        return not self.op and isinstance(self.leaf, float)
+
+
+class Graph:
+    """A kernel as a list of operations.
+
+    Attributes:
+        nodes: each after what it takes.
+        results: the places of the kernel's results.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else {}
+        self.nodes: list[Node] = []
+        self.known: dict[Expr, int] = {}
+        for name in (*kernel.inputs, *kernel.params):
+            self.known[Ref(name)] = self.add(Node("", (), name, False))
+        for let in kernel.lets:
+            self.known[Ref(let.name)] = self.index(let.value)
+        self.results = tuple(map(self.index, kernel.results))
+
+    def add(self, node: Node) -> int:
+        """The place of a new node."""
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def index(self, expr: Expr) -> int:
+        """The place of an expression's node."""
+        if expr not in self.known:
+            match expr:
+                case Const(number):
+                    self.known[expr] = self.add(Node("", (), number, False))
+                case Ref(name):
+                    raise AssertionError(f"{name} comes later")
+                case _:
+                    args = tuple(map(self.index, expr.args))
+                    self.known[expr] = self.add(Node(expr.op, args, "", self.gives_two(expr.op, args)))
+        return self.known[expr]
+
+    def gives_two(self, op: str, args: Sequence[int]) -> bool:
+        """Whether an operation gives two words."""
+        if op in AS_GIVEN:
+            return any(self.nodes[arg].two for arg in args)
+        return op in ALWAYS_TWO or (ROWS[op].wide and op not in self.singles)
+
+    def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
+        """What each node is at each point, within a range of numbers.
+
+        Args:
+            given: a column for each input and parameter, all of one length.
+            within: rounds numbers to the range.
+        """
+        [points] = {len(each) for each in given.values()} or {1}
+        found: list[Column] = []
+        for node in self.nodes:
+            if not node.op:
+                leaf = node.leaf
+                found.append(given[leaf] if isinstance(leaf, str) else np.full(points, leaf))
+            elif node.args:
+                found.append(within(column(node.op, [found[arg] for arg in node.args])))
+            else:
+                found.append(within(np.full(points, value(node.op, ()))))
+        return found
