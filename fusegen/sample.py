@@ -21,6 +21,7 @@ SIZES = (
 JUDGED = 1e4  # of several inputs
 OTHERS = 1.3  # the other inputs while one is tried
 TOGETHER = 256  # points at which all inputs are ordinary numbers
+MOST = 2000  # points at which one of several inputs has any size; of many inputs each has fewer
 SEED = 20
 
 Point = Mapping[str, float]
@@ -65,8 +66,9 @@ def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[d
         return
     ranges = {name: assume.get(name, Interval(-JUDGED, JUDGED)) for name in moving}
     others = {name: _nearest(OTHERS, ranges[name]) for name in moving}
-    for name in moving:
-        yield from ({**others, name: x} for x in every if _inside(x, ranges[name]))
+    apart = -(-len(moving) * len(every) // MOST)
+    for k, name in enumerate(moving):
+        yield from ({**others, name: x} for x in every[k % apart :: apart] if _inside(x, ranges[name]))
     draw = random.Random(SEED)
     for _ in range(TOGETHER):
         point = {name: held(draw.gauss(0.0, 3.0), Math.FLOAT) for name in moving}
