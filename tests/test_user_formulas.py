@@ -34,11 +34,13 @@ def test_the_last_result_of_a_formula_is_the_one_that_is_shown(tmp_path: Path) -
     def record(column: str, ours: float) -> str:
         cell = {"ours": ours, "eager": 4.5, "holds": ours <= 4.5, "worst": []}
         where = {"name": "gelu_erf", "device": "cpu", "dtype": "float32", "column": column}
-        return json.dumps({**where, "outputs": {"value": cell}, "holds": ours <= 4.5}) + "\n"
+        return (
+            json.dumps({**where, "outputs": {"value": cell}, "holds": ours <= 4.5, "inputs": 65536}) + "\n"
+        )
 
     results.write_text(record("before", 9.0) + record("after", 8.0) + record("after", 4.25))
     table.compact(results)
     assert len(results.read_text().splitlines()) == 2
     text = table.table(results)
     assert "| value | 9 | 4.25 | 4.5 | **no** | yes |" in text
-    assert "- after: 1 formulas; 1 hold the contract, 0 are within 4 ulp" in text
+    assert "- after: 1 formulas, 65,536 inputs each; 1 hold the contract, 0 are within 4 ulp" in text
