@@ -1,0 +1,154 @@
+"""Prove that modules whose text changed have the kernels of a revision, and renew their certificates.
+
+    python -m benchmarks.same_kernels HEAD                      # a table; status 1 if anything changed
+    python -m benchmarks.same_kernels HEAD gelu --device cuda --renew
+
+Each module of generated/ is compared with that of the revision. What is the same text without comments is
+the same. Else, for each device:
+
+- CUDA: the PTX for sm_90 of each kernel has to be the same, by nvcc with the flags of the module. What the
+  host decides has no kernel to compare: launches, layouts, flags, the Python of masks. Where that text
+  moved, somebody has to read it, and to say so by --host-text-reviewed.
+- CPU: both versions run, under the instruction set of this computer, on every value of each 16-bit type, on
+  2^20 bit patterns an even step apart of float32 and of float64, on special values and on ordinary numbers;
+  dense, as every other column, and off the alignment; fewer at other scalars. Values, with and without a
+  gradient, and gradients have to agree bit for bit; a NaN equals every other. Of several tensors the
+  patterns are shuffled, with a fixed seed.
+
+The Python of a module decides results, too: which kernel takes which tensors, scalars and types. Where it
+changed, both versions run, even where all C++ is the same. For CUDA they run on the GPU if PyTorch has
+one, else on the CPU. Python that only tensors on CUDA reach counts as text of the host in either case.
+
+--renew writes the digest of the module into each part of a certificate whose kernels are proved to be the
+same and which was of the revision's module: not a part that was stale there, nor one of a chip that the
+comparison says nothing of (PTX of another architecture, results under another instruction set).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.same_kernels.verdict import Verdict, verdict
+from benchmarks.same_kernels.versions import Pair, workers
+from fusegen.certify.certificate import DEVICES, FORMAT, Json, path_of
+from fusegen.certify.digest import kernel_digest
+
+FOLDER = Path("generated")
+HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
+REVIEWED = (
+    "Asserts that you have read how the host's text for CUDA moved, and that no result changes by it."
+)
+
+
+def committed(ref: str, path: Path) -> bytes | None:
+    """A file as it is in a revision, if it is there."""
+    done = subprocess.run(["git", "show", f"{ref}:./{path.as_posix()}"], capture_output=True)
+    return None if done.returncode else done.stdout
+
+
+def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iterator[Verdict]:
+    """A verdict for each module and device, as soon as it is known."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        both = workers()
+        for worker in both:
+            stack.enter_context(worker)
+        for name in names:
+            now, old = FOLDER / f"{name}.py", folder / f"{name}.py"
+            text = committed(ref, now)
+            old.write_bytes(text or b"")
+            for device in devices:
+                missing = Verdict(name, device, wrong=(f"{ref} has no such module",))
+                yield missing if text is None else verdict(Pair(old, now.resolve(), both), device)
+
+
+# Certificates
+
+
+def renewed(ref: str, found: Verdict) -> str:
+    """Write the digest of a module into its certificate, where it is shown to be of the same kernels.
+
+    Returns:
+        What was done, or why nothing was; empty if there is nothing to do.
+    """
+    module = FOLDER / f"{found.name}.py"
+    path = path_of(module)
+    texts = (committed(ref, module) or b"").decode(), module.read_text(encoding="utf-8")
+    old, now = (kernel_digest(text, found.device) for text in texts)
+    before, after = committed(ref, path) or b"", path.read_bytes() if path.exists() else b""
+    part = _part(before, found.device)
+    if old == now or not part or not found.same:
+        return ""
+    if part["kernel"] != old:
+        return f"its certificate was stale in {ref}"
+    if part != (held := _part(after, found.device)):
+        same = held.get("kernel") == now
+        return "its certificate is of this module" if same else f"its certificate is not that of {ref}"
+    chip = str(part["made with"]["chip"])
+    if found.chips and not any(one in chip for one in found.chips):
+        return f"its certificate is of {chip}, which this does not show"
+    entry = rf'(\n  "{found.device}": {{\n    "kernel": "){old}"'.encode()
+    new, count = re.subn(entry, rf'\g<1>{now}"'.encode(), after)
+    if count != 1:
+        return "its certificate is written otherwise"
+    path.write_bytes(new)
+    return "renewed"
+
+
+def _part(certificate: bytes, device: str) -> Json:
+    """A device's part of a certificate of this format, or an empty one."""
+    try:
+        read: Json = json.loads(certificate)
+        part: Json = read[device] if read["format"] == FORMAT else {}
+        return part
+    except (ValueError, LookupError, TypeError):
+        return {}
+
+
+# The command
+
+
+def _names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The modules that are meant.
+
+    Raises:
+        BadParameter: there is no such module.
+    """
+    known = sorted(path.stem for path in FOLDER.glob("*.py"))
+    if unknown := sorted(set(given) - set(known)):
+        raise click.BadParameter(f"{FOLDER} has no module {', '.join(unknown)}", param_hint="NAMES")
+    return tuple(name for name in known if not given or name in given)
+
+
+@click.command(help=HELP)
+@click.option("--device", "devices", multiple=True, default=DEVICES, type=click.Choice(DEVICES))
+@click.option("--renew", is_flag=True, help="Write new digests into certificates.")
+@click.option("--host-text-reviewed", is_flag=True, help=REVIEWED)
+@click.argument("ref")
+@click.argument("names", nargs=-1)
+def main(ref: str, names: tuple[str, ...], **options: Any) -> None:
+    """Compares, tells and renews."""
+    if committed(ref, Path()) is None:
+        raise click.BadParameter(f"git knows no revision {ref}", param_hint="REF")
+    counts = {"unchanged": 0, "changed": 0, "renewed": 0}
+    for found in verdicts(ref, _names(names), options["devices"]):
+        shown = found.reviewed() if options["host_text_reviewed"] else found
+        done = renewed(ref, shown) if options["renew"] else ""
+        click.echo(f"{found.name:24} {found.device:4} {'; '.join(filter(None, (str(shown), done)))}")
+        counts["unchanged" if shown.same else "changed"] += 1
+        counts["renewed"] += done == "renewed"
+    click.echo(", ".join(f"{count} {what}" for what, count in counts.items()))
+    raise SystemExit(min(1, counts["changed"]))
+
+
+if __name__ == "__main__":
+    main()

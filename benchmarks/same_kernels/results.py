@@ -1,0 +1,151 @@
+"""What a module computes on many inputs, and where two versions differ."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.same_kernels.versions import module
+from fusegen.certify import inputs, scalars
+from fusegen.certify.inputs import INTEGERS
+
+TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+SAMPLE, ORDINARY, WIDTH, THIN = 2**20, 2**16, 64, 2**12
+SPECIALS = (*inputs.SPECIALS, 1.0, -1.0)
+Label = tuple[str, ...]  # the type, the layout, the values of scalars, the output
+Computed = tuple[Label, Tensor, tuple[Tensor, ...]]  # what it is, and of which inputs
+
+
+@dataclass(frozen=True)
+class Results:
+    """A digest of each output, and the number of inputs in all types, at the default scalars."""
+
+    inputs: int
+    digests: dict[Label, str]
+
+
+def results(path: Path, device: str) -> Results:
+    """What a module computes on a device: value and gradients, by type, layout and scalars."""
+    own = module(path)
+    digests = {label: digest(found) for label, found, _ in _computed(own, device)}
+    return Results(sum(points(dtype, own.INPUTS).shape[1] for dtype in TYPES), digests)
+
+
+def result(path: Path, device: str, *label: str) -> bytes:
+    """An output and the inputs that it is of, as torch.save writes them."""
+    file = io.BytesIO()
+    torch.save(next(rest for found, *rest in _computed(module(path), device) if found == label), file)
+    return file.getvalue()
+
+
+def counted(old: bytes, now: bytes) -> str:
+    """How many results of two that `result` gives differ, and where the first does."""
+    (before, tried), (after, _) = [torch.load(io.BytesIO(one)) for one in (old, now)]
+    if (before.dtype, before.shape) != (after.dtype, after.shape):
+        return f"{after.dtype} of {tuple(after.shape)} instead of {before.dtype} of {tuple(before.shape)}"
+    wrong = (_bits(before) != _bits(after)).flatten()
+    at = ", ".join(float(t.flatten()[wrong][0]).hex() for t in tried)
+    return f"{int(wrong.sum()):,} of {len(wrong):,} differ, first at {at}"
+
+
+def patterns(dtype: torch.dtype) -> Tensor:
+    """All values of a 16-bit type, else `SAMPLE` bit patterns as far apart as an odd step allows."""
+    if dtype.itemsize == 2:
+        found: Tensor = inputs.every(dtype)
+    else:
+        step = 2 ** (8 * dtype.itemsize) // SAMPLE - 1
+        found = (torch.arange(SAMPLE) * step).to(INTEGERS[dtype]).view(dtype)  # wraps around
+    return found
+
+
+@cache
+def points(dtype: torch.dtype, count: int) -> Tensor:
+    """The inputs, of shape (count, n) with an n that `WIDTH` divides."""
+    generator = torch.Generator().manual_seed(22)
+    every = patterns(dtype)
+    shuffled = [every[torch.randperm(len(every), generator=generator)] for _ in range(count - 1)]
+    special = torch.cartesian_prod(*[torch.tensor(SPECIALS, dtype=dtype)] * count).view(-1, count).T
+    ordinary = (torch.randn(count, ORDINARY, generator=generator, dtype=torch.float64) * 4).to(dtype)
+    points = torch.cat([special, torch.stack([every, *shuffled]), ordinary], 1)
+    return points[:, : points.shape[1] // WIDTH * WIDTH]
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "dense": lambda t: t.view(-1, WIDTH),
+    "every other column": lambda t: t.view(-1, WIDTH).repeat_interleave(2, 1)[:, ::2],
+    "from the fourth on": lambda t: t[3:],
+}
+
+
+def _computed(own: Any, device: str) -> Iterator[Computed]:
+    """Each output with its label and the inputs; scalars that eager refuses are left out."""
+    defaults = _scalars(own)
+    for dtype in TYPES:
+        whole = points(dtype, own.INPUTS)
+        thin = whole[:, :: whole.shape[1] // THIN][:, :THIN].contiguous()
+        others = [values for values in scalars.combinations(defaults) if eager_takes(own, values, thin)]
+        cases = [(layout, defaults, whole) for layout in LAYOUTS]
+        cases += [("dense", values, thin) for values in others]
+        for layout, values, chosen in cases:
+            laid = tuple(LAYOUTS[layout](t.to(device)) for t in chosen)
+            numbers = {name: float(value) for name, value in values.items()}
+            label = (str(dtype).removeprefix("torch."), layout, *(f"{n}={v!r}" for n, v in numbers.items()))
+            for name, found in _outputs(own, laid, numbers):
+                yield (*label, name), found, laid
+
+
+def eager_takes(own: Any, values: dict[str, Fraction], points: Tensor) -> bool:
+    """Whether PyTorch accepts these scalars; what it refuses, no certificate tells of."""
+    try:
+        own.eager(*points[:, :1], *map(float, values.values()))
+    except (RuntimeError, ValueError, ZeroDivisionError):
+        return False
+    return True
+
+
+def _outputs(
+    own: Any, points: tuple[Tensor, ...], numbers: dict[str, float]
+) -> Iterator[tuple[str, Tensor]]:
+    """The value, with a gradient and without, and the gradients of ones and of random numbers."""
+    leaves = tuple(t.detach().requires_grad_() for t in points)
+    function = getattr(own, own.OPERATOR.name().partition("::")[2])
+    yield "value alone", function(*points, **numbers)
+    y = function(*leaves, **numbers)
+    yield "value", y.detach()
+    generator = torch.Generator().manual_seed(23)
+    random = torch.randn(math.prod(y.shape), generator=generator, dtype=torch.float64).to(y.dtype)
+    spread = random.to(y.device).repeat_interleave(2)[::2].view(y.shape)
+    for kind, incoming in (("ones", torch.ones_like(y)), ("numbers", spread)):
+        slopes = torch.autograd.grad(y, leaves, incoming, retain_graph=True)
+        yield from ((f"gradient {k} of {kind}", slope) for k, slope in enumerate(slopes))
+
+
+def _scalars(own: Any) -> dict[str, Fraction]:
+    """The parameters of a module's function that are numbers, with their defaults."""
+    arguments = own.OPERATOR._schema.arguments
+    name = own.OPERATOR.name().partition("::")[2]
+    given = inspect.signature(getattr(own, name)).parameters
+    return {one.name: Fraction(given[one.name].default) for one in arguments[own.INPUTS :]}
+
+
+def digest(found: Tensor) -> str:
+    """What tells a result from others; its type and shape included."""
+    form = f"{found.dtype} {tuple(found.shape)} "
+    return hashlib.sha256(form.encode() + _bits(found).numpy().tobytes()).hexdigest()
+
+
+def _bits(t: Tensor) -> Tensor:
+    """The bit patterns of a tensor on the CPU; every NaN is one."""
+    plain = torch.where(t.isnan(), torch.full_like(t, math.nan), t).cpu().contiguous()
+    return plain.view(INTEGERS[t.dtype])

@@ -1,0 +1,141 @@
+"""The text of modules in parts: C++ without comments, what the host of CUDA decides, and Python."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Recipe = dict[str, Any]  # what load_inline was called with
+Recipes = Mapping[str, Recipe]
+
+# C++
+
+LITERALS = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
+TOKENS = re.compile(rf"{LITERALS}|//(?:\\\n|[^\n])*|/\*.*?\*/|[(){{}};]", re.DOTALL)
+ON_DEVICE = r"__device__|__global__|__constant__"
+CLOSES = {"(": 1, "{": 1, ")": -1, "}": -1}
+# constants of a module that the host of CUDA reads, by what they decide
+NAMED = {
+    "call": "CALL_SOURCE",
+    "layout": "LAYOUT_SOURCE",
+    "binding": "BINDING_SOURCE",
+    "launch table": "LAUNCH_SOURCE",
+}
+
+
+def without_comments(text: str) -> str:
+    """C++ without comments, blank lines and blanks at the ends of lines."""
+    bare = TOKENS.sub(lambda token: " " if token[0][0] == "/" else token[0], text)
+    return "\n".join(line.rstrip() for line in bare.splitlines() if line.strip())
+
+
+def bare(recipe: Recipe) -> str:
+    """What tells a recipe from others: its sources without comments, and all else in it."""
+    sources = {key: without_comments("\n".join(recipe[key])) for key in recipe if key.endswith("_sources")}
+    return json.dumps({**recipe, **sources}, sort_keys=True)
+
+
+def host_part(text: str) -> str:
+    """CUDA text, free of comments, without the definitions that are compiled for the device alone.
+
+    What is marked ``__host__`` too, types, constants and directives of the preprocessor stay.
+    """
+    macros = re.findall(rf"^#define (\w+) (?!.*__host__).*(?:{ON_DEVICE})", text, re.MULTILINE)
+    kept, position = [], 0
+    for mark in re.finditer(
+        rf"{LITERALS}|^#.*$|\b(?:{'|'.join([ON_DEVICE, *macros])})\b", text, re.MULTILINE
+    ):
+        if mark.start() < position or mark[0][0] in "\"'#":
+            continue
+        begin = max([position, *_starts(text[position : mark.start()], position)])
+        end = _end(text, mark.end())
+        if "__host__" not in text[begin : mark.end() + len(" __host__")]:
+            kept.append(text[position:begin])
+            position = end
+    return "".join([*kept, text[position:]])
+
+
+def _starts(text: str, offset: int) -> Iterator[int]:
+    """Where a definition at the end of a text may begin: after another, a brace or a directive."""
+    yield from (offset + found.end() for found in re.finditer(r"[;{}]|^#.*$", text, re.MULTILINE))
+
+
+def _end(text: str, position: int) -> int:
+    """Where a definition ends: after its body, or at its semicolon."""
+    depth = 0
+    for token in TOKENS.finditer(text, position):
+        depth += CLOSES.get(token[0], 0)
+        if depth == 0 and token[0] in ("}", ";"):
+            return token.end()
+    return len(text)
+
+
+# Python
+
+CPP = ("_SOURCE", "_PRELUDE")  # how the names of constants that hold C++ end
+OF_CUDA = re.compile(r"(?<![.\w])\w*mask|LARGE|in_vectors|is_cuda", re.IGNORECASE)
+
+
+def python_of(module: str) -> str:
+    """The Python of a module without comments, docstrings and the constants that hold its C++."""
+    tree = ast.parse(module)
+    tree.body = [statement for statement in tree.body if not _source(statement)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            node.body = [*node.body[1:], ast.Pass()]
+    return ast.unparse(tree)
+
+
+def python_of_cuda(module: str) -> str:
+    """The Python that only tensors on CUDA reach: masks, and what asks for the device."""
+    found = []
+    for node in ast.walk(ast.parse(python_of(module))):
+        named = isinstance(node, ast.ClassDef | ast.FunctionDef) and OF_CUDA.search(node.name)
+        asks = isinstance(node, ast.If) and OF_CUDA.search(ast.unparse(node.test))
+        plain = isinstance(node, ast.Assign | ast.AugAssign | ast.Expr | ast.Return)
+        if named or asks or (plain and OF_CUDA.search(ast.unparse(node))):
+            found.append(ast.unparse(node))
+    return "\n".join(found)
+
+
+def host_texts(module: str, recipes: Recipes) -> dict[str, str]:
+    """What the host of CUDA decides, by name.
+
+    Args:
+        module: its text.
+        recipes: how it has its kernels for CUDA built.
+    """
+    constants = dict(filter(None, map(_source, ast.parse(module).body)))
+    named = {part: without_comments(constants.get(name, "")) for part, name in NAMED.items()}
+    device = without_comments("\n".join(text for one in recipes.values() for text in one["cuda_sources"]))
+    for text in filter(None, named.values()):
+        device = device.replace(text, "")
+    flags = [[one.get(key) for key in one if key.endswith("flags")] for one in recipes.values()]
+    return {
+        **named,
+        "launch code": host_part(device),
+        "flags": repr(flags),
+        "Python of CUDA": python_of_cuda(module),
+        "build": repr([bare({**one, "cuda_sources": [], **_no_flags(one)}) for one in recipes.values()]),
+    }
+
+
+def moved(old: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of what the host of CUDA decides otherwise; the build is what has no other name."""
+    found = [part for part in now if old[part] != now[part]]
+    return tuple(part for part in found if part != "build" or found == ["build"])
+
+
+def _no_flags(recipe: Recipe) -> Recipe:
+    return {key: [] for key in recipe if key.endswith("flags")}
+
+
+def _source(statement: ast.stmt) -> tuple[str, str] | None:
+    """The name and the text of a constant that holds C++."""
+    match statement:
+        case ast.Assign([ast.Name(name)], ast.Constant(str(text))) if name.endswith(CPP):
+            return name, text
+    return None

@@ -1,0 +1,124 @@
+"""Whether two versions of a module have the same kernels on a device, and what shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+
+from benchmarks.same_kernels.ptx import CHIPS, compiled, differing
+from benchmarks.same_kernels.results import counted, result, results
+from benchmarks.same_kernels.text import Recipe, bare, host_texts, moved, python_of
+from benchmarks.same_kernels.versions import Pair, recipes
+from fusegen.certify.digest import kernel_digest
+from fusegen.certify.host import machine
+
+Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is not
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of a module's kernels on one device.
+
+    Attributes:
+        name, device: whose.
+        proofs: what was compared and is the same.
+        wrong: what is not the same, or why nothing is known.
+        moved: what the host of CUDA decides by another text.
+        chips: those that the proof holds for, as certificates name them; empty for all.
+    """
+
+    name: str
+    device: str
+    proofs: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    chips: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether the kernels are proved to be the same."""
+        return not self.wrong and not self.moved
+
+    def reviewed(self) -> Verdict:
+        """The verdict after somebody has read what moved."""
+        read = (f"host text reviewed: {', '.join(self.moved)}",) * bool(self.moved)
+        return replace(self, proofs=self.proofs + read, moved=())
+
+    def __str__(self) -> str:
+        proved = f"unchanged ({'; '.join(self.proofs)})"
+        if self.same:
+            return proved
+        host = (f"host text of CUDA moved: {', '.join(self.moved)}",) * bool(self.moved)
+        rest = (f"kernels {proved}",) * bool(self.proofs)
+        return f"changed: {'; '.join((*self.wrong, *host, *rest))}"
+
+
+def verdict(pair: Pair, device: str) -> Verdict:
+    """Compare the two versions for ``cpu`` or ``cuda``; what cannot be compared counts as changed."""
+    digests = {kernel_digest(text, device) for text in pair.texts}
+    if len(digests) == 1:
+        return Verdict(pair.name, device, ("text",))
+    try:
+        return on_cpu(pair) if device == "cpu" else on_cuda(pair)
+    except Exception as error:
+        return Verdict(pair.name, device, wrong=(str(error).partition("\n")[0] or type(error).__name__,))
+
+
+def on_cpu(pair: Pair) -> Verdict:
+    """By the text, else by results under the instruction set of this computer."""
+    old, now = pair.ask(recipes, "cpu")
+    other = [key for key in now if bare(old[key]) != bare(now[key])]
+    if not other and _same_python(pair):
+        return Verdict(pair.name, "cpu", ("text",))
+    proofs, wrong = computed(pair, "cpu")
+    return Verdict(pair.name, "cpu", proofs, wrong, chips=(machine("cpu").chip,) if other else ())
+
+
+def on_cuda(pair: Pair) -> Verdict:
+    """Kernels by their text, else by PTX; the rest by the host's text; Python by results, too."""
+    old, now = pair.ask(recipes, "cuda")
+    other = [key for key in now if _for_device(old[key]) != _for_device(now[key])]
+    found: list[Found] = [(("text",), ())]
+    if other:
+        found = [by_ptx([old[key] for key in other], [now[key] for key in other])]
+    if not _same_python(pair):
+        found.append(computed(pair, "cuda" if torch.cuda.is_available() else "cpu"))
+    proofs, wrong = (tuple(one for each in part for one in each) for part in zip(*found, strict=True))
+    told = [host_texts(text, each) for text, each in zip(pair.texts, (old, now), strict=True)]
+    return Verdict(pair.name, "cuda", proofs, wrong, moved(*told), CHIPS if other else ())
+
+
+def by_ptx(old: Iterable[Recipe], now: Iterable[Recipe]) -> Found:
+    """Compare the kernels that nvcc makes by some recipes, in pairs."""
+    with ThreadPoolExecutor() as pool:
+        pairs = list(zip(pool.map(compiled, old), pool.map(compiled, now), strict=True))
+    count, wrong = sum(len(made) for _, made in pairs), sum(differing(*pair) for pair in pairs)
+    if count == 0:
+        return (), ("nvcc makes no kernels",)
+    return ((), (f"PTX of {wrong} of {count} kernels",)) if wrong else ((f"PTX of {count} kernels",), ())
+
+
+@cache
+def computed(pair: Pair, device: str) -> Found:
+    """Compare what both versions compute on a device."""
+    old, now = pair.ask(results, device)
+    labels = [one for one in old.digests | now.digests if old.digests.get(one) != now.digests.get(one)]
+    if not labels:
+        return (f"results over {now.inputs:,} inputs on {device}",), ()
+    first = next((label for label in labels if label in old.digests and label in now.digests), None)
+    told = counted(*pair.ask(result, device, *first)) if first else "only one version has it"
+    share = f"{len(labels)} of {len(now.digests)} outputs on {device}"
+    return (), (f"{share}, first {' '.join(first or labels[0])}: {told}",)
+
+
+def _same_python(pair: Pair) -> bool:
+    return len({python_of(text) for text in pair.texts}) == 1
+
+
+def _for_device(recipe: Recipe) -> str:
+    """What nvcc makes kernels of."""
+    return bare({key: recipe[key] for key in ("cuda_sources", "extra_cuda_cflags")})

@@ -1,0 +1,124 @@
+"""The two versions of a module, each in a process of its own, and what they have built.
+
+In one process they would share PyTorch's operators where their C++ is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+from unittest import mock
+
+import torch
+
+from benchmarks.same_kernels.text import Recipe
+from fusegen.built import imported
+
+KERNELS = ("forward", "backward")
+CAPABILITIES = ("DEFAULT", "AVX2", "AVX512")  # of CPUs, as PyTorch tells them apart
+Workers = tuple[ProcessPoolExecutor, ProcessPoolExecutor]
+T = TypeVar("T")
+
+
+@cache
+def module(path: Path) -> Any:
+    """A version of a module, imported once."""
+    return imported(path)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two versions of a module.
+
+    Attributes:
+        old, now: their paths.
+        workers: a process for each.
+    """
+
+    old: Path
+    now: Path
+    workers: Workers
+
+    @property
+    def name(self) -> str:
+        """The module's."""
+        return self.now.stem
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both texts."""
+        return self.old.read_text(encoding="utf-8"), self.now.read_text(encoding="utf-8")
+
+    def ask(self, function: Callable[..., T], *arguments: str) -> tuple[T, T]:
+        """What a function of a path says of both, each in its process."""
+        asked = zip(self.workers, (self.old, self.now), strict=True)
+        old, now = [worker.submit(function, path, *arguments) for worker, path in asked]
+        return old.result(), now.result()
+
+
+def workers() -> Workers:
+    """Two processes, which begin when they are first asked."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context), ProcessPoolExecutor(1, context)
+
+
+class Recorded(Exception):
+    """Ends a build that has been recorded."""
+
+
+def recipes(path: Path, device: str) -> dict[str, Recipe]:
+    """What a module gives to ``load_inline`` for each kernel, on CUDA for sm_90, on the CPU by capability.
+
+    Raises:
+        RuntimeError: it calls no ``load_inline``.
+    """
+    capabilities = CAPABILITIES if device == "cpu" else ("",)
+    return {
+        f"{kernel} {capability}": _recipe(path, kernel, device, capability)
+        for kernel in KERNELS
+        for capability in capabilities
+    }
+
+
+def _recipe(path: Path, kernel: str, device: str, capability: str) -> Recipe:
+    from torch.utils import cpp_extension
+
+    found: Recipe = {}
+    told = ""
+    own = module(path)
+    namespace = str(own.OPERATORS.name)
+
+    def record(**recipe: Any) -> NoReturn:
+        found.update(recipe)
+        raise Recorded
+
+    replaced = [
+        (cpp_extension, "load_inline", record),
+        (cpp_extension, "CUDA_HOME", "/usr/local/cuda"),
+        (torch.cuda, "device_count", lambda: 1),
+        (torch.cuda, "get_device_capability", lambda *_: (9, 0)),
+        (torch.backends.cpu, "get_cpu_capability", lambda: capability),
+        (torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda *_: False),  # it may be loaded
+    ]
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(mock.patch.dict("os.environ", TORCH_EXTENSIONS_DIR=folder))
+        for target, name, value in replaced:
+            stack.enter_context(mock.patch.object(target, name, value))
+        try:
+            own.load(kernel, device, namespace)
+        except Exception as error:
+            told = str(error)
+    if not found:
+        raise RuntimeError(f"the {kernel} kernel for {device} is built without load_inline: {told}")
+    kept = {key: value for key, value in found.items() if key not in ("name", "build_directory")}
+    recipe: Recipe = json.loads(json.dumps(kept).replace(namespace, "NAMESPACE"))
+    return recipe

@@ -1,0 +1,224 @@
+"""The tool that tells a change of text from a change of kernels, and renews certificates of the former."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import Workshop
+from kernels import extensions as extensions
+
+from benchmarks.same_kernels.__main__ import main
+from benchmarks.same_kernels.ptx import nvcc
+from fusegen.certify import certificate
+from fusegen.certify.digest import kernel_digest
+from fusegen.certify.host import machine
+
+pytestmark = pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
+
+BODY = "formula: 2 * x\ndtypes: [float16]"
+BODIES = {"wrapper": "params: {a: 2.0}\nformula: a * x\ndtypes: [float16]"}
+Edits = tuple[tuple[str, str], ...]
+EDITS: dict[str, Edits] = {
+    "helper": (  # the Python does the same otherwise
+        ('"""A tensor whose elements a kernel has written; autograd is told."""', '"""Tells autograd."""'),
+        (
+            "    if not out.is_inference():",
+            "    inference = out.is_inference()\n    if not inference:  # new",
+        ),
+    ),
+    "comment": (("constexpr int MAX_DIM = 64;", "constexpr int MAX_DIM = 64;  // of a tensor"),),
+    "stale": (("constexpr int MAX_DIM = 64;", "constexpr int MAX_DIM = 64;  // of a tensor"),),
+    "constant": (("return 2.0f * x;", "return 2.0009765625f * x;"),) * 2,  # of CUDA, and of the CPU
+    "wrapper": (("    return FORWARD(x, a)\n", "    return FORWARD(x, max(a, -0.5))\n"),),
+    "laid_out": (("constexpr int MAX_DIM = 64;", "constexpr int MAX_DIM = 63;"),),
+    "launches": (("{80, ANY, 128, 1}", "{80, ANY, 256, 1}"),),
+    "renamed": (
+        ("float renamed_forward(float x)", "float twice(float x)"),
+        ("renamed_forward(in[0])", "twice(in[0])"),
+    ),
+}
+CHIPS = {"laid_out": {"cpu": "x86_64 other"}, "launches": {"cuda": "NVIDIA A100"}}
+RESULTS = "results over 2,490,368 inputs on cpu"
+MOVED = "changed: host text of CUDA moved"
+VERDICTS = {
+    ("comment", "cpu"): "unchanged (text); renewed",
+    ("comment", "cuda"): "unchanged (text); renewed",
+    ("helper", "cpu"): f"unchanged ({RESULTS}); renewed",
+    ("helper", "cuda"): f"unchanged (text; {RESULTS}); renewed",
+    (
+        "laid_out",
+        "cpu",
+    ): f"unchanged ({RESULTS}); its certificate is of x86_64 other, which this does not show",
+    ("laid_out", "cuda"): f"{MOVED}: layout; kernels unchanged (text)",
+    ("launches", "cpu"): "unchanged (text)",
+    ("launches", "cuda"): f"{MOVED}: launch table; kernels unchanged (PTX of 6 kernels)",
+    ("renamed", "cpu"): "unchanged (text)",
+    ("renamed", "cuda"): "unchanged (PTX of 6 kernels); renewed",
+    ("stale", "cpu"): "unchanged (text); its certificate was stale in HEAD",
+    ("stale", "cuda"): "unchanged (text); renewed",
+}
+WRONG = {  # how they begin
+    ("constant", "cpu"): "changed: 6 of 48 outputs on cpu, first float16 dense value alone: ",
+    ("constant", "cuda"): "changed: PTX of 3 of 6 kernels",
+    ("wrapper", "cpu"): "changed: 1 of 112 outputs on cpu, first float16 dense a=-0.75 value alone: ",
+    ("wrapper", "cuda"): "changed: 1 of 112 outputs on cpu, first float16 dense a=-0.75 value alone: ",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run with ``--renew`` in a repository whose modules were edited."""
+
+    shop: Workshop
+    before: dict[str, str]  # the certificates
+    verdicts: dict[tuple[str, str], str]
+    summary: str
+    status: int
+    after: dict[str, str]
+
+
+def git(*arguments: str) -> None:
+    who = ("-c", "user.name=A", "-c", "user.email=a@b.c")
+    subprocess.run(["git", *who, *arguments], check=True, capture_output=True)
+
+
+def edited(module: str, edits: Edits) -> str:
+    for old, new in edits:
+        assert old in module
+        module = module.replace(old, new, 1)
+    return module
+
+
+def certified(name: str, module: str) -> str:
+    """A certificate of both devices; what it has found does not matter."""
+    chips = {"cpu": machine("cpu").chip, "cuda": "NVIDIA H100 80GB HBM3"} | CHIPS.get(name, {})
+    found = {"float16": {"inputs": 65536, "value": {"given": {"ulp": 0.5, "worst": [["0x1p+0", 0.5]]}}}}
+    parts: dict[str, Any] = {
+        device: {
+            "kernel": "0" * 16 if (name, device) == ("stale", "cpu") else kernel_digest(module, device),
+            "made with": {"chip": chip, "torch": "2.11.0", "compiler": "c++ 1.0"},
+            "dtypes": found,
+        }
+        for device, chip in chips.items()
+    }
+    return certificate.text({"format": certificate.FORMAT, "name": name, "formula": "y = 2 · x", **parts})
+
+
+def module(name: str) -> str:
+    return Path("generated", f"{name}.py").read_text(encoding="utf-8")
+
+
+def certificates() -> dict[str, str]:
+    return {name: Path("generated", f"{name}.certificate.json").read_text() for name in EDITS}
+
+
+def told(*arguments: str) -> tuple[dict[tuple[str, str], str], str, int]:
+    """The verdicts by module and device, the summary, and the exit status."""
+    result = CliRunner().invoke(main, ["HEAD", *arguments], catch_exceptions=False)
+    *lines, last = result.stdout.splitlines()
+    rows = [line.split(maxsplit=2) for line in lines]
+    return {(name, device): verdict for name, device, verdict in rows}, last, result.exit_code
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Modules are committed with their certificates, edited, and compared."""
+    with pytest.MonkeyPatch.context() as patch:
+        shop = Workshop(tmp_path_factory.mktemp("repository"))
+        patch.chdir(shop.folder)
+        for name in EDITS:
+            shop.spec(name, BODIES.get(name, BODY))
+        assert shop.run("build").exit_code == 0
+        for name in EDITS:
+            shop.file(f"generated/{name}.certificate.json", certified(name, module(name)))
+        git("init", "-q")
+        git("add", ".")
+        git("commit", "-qm", "all")
+        for name, edits in EDITS.items():
+            shop.file(f"generated/{name}.py", edited(module(name), edits))
+        before = certificates()
+        yield Run(shop, before, *told("--renew"), certificates())
+
+
+def renewed(certificate: str, name: str, *devices: str) -> str:
+    """A certificate with the digests of the module as it is now, and nothing else changed."""
+    for device in devices:
+        old = json.loads(certificate)[device]["kernel"]
+        assert certificate.count(old) == 1
+        certificate = certificate.replace(old, kernel_digest(module(name), device))
+    return certificate
+
+
+@pytest.mark.parametrize("of", VERDICTS, ids="-".join)
+def test_what_is_shown_to_be_the_same_is_told(of: tuple[str, str], run: Run) -> None:
+    assert run.verdicts[of] == VERDICTS[of]
+
+
+@pytest.mark.parametrize("of", WRONG, ids="-".join)
+def test_other_results_are_told(of: tuple[str, str], run: Run) -> None:
+    assert run.verdicts[of].startswith(WRONG[of])
+    assert "renewed" not in run.verdicts[of]
+
+
+def test_where_results_differ_first_is_told(run: Run) -> None:
+    told = run.verdicts["constant", "cpu"]
+    assert " of 131,072 differ, first at " in told
+    first = float.fromhex(told.rpartition(" ")[2])
+    assert first != 2 * first  # neither zero nor infinity, of which any multiple is the same
+    assert " of 4,096 differ, first at " in run.verdicts["wrapper", "cpu"]
+
+
+def test_the_summary_counts_all(run: Run) -> None:
+    assert run.verdicts.keys() == VERDICTS.keys() | WRONG.keys()
+    assert (run.summary, run.status) == ("10 unchanged, 6 changed, 6 renewed", 1)
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_certificates_of_the_same_kernels_are_renewed_and_no_others(name: str, run: Run) -> None:
+    devices = [device for device in ("cpu", "cuda") if run.verdicts[name, device].endswith("; renewed")]
+    assert run.after[name] == renewed(run.before[name], name, *devices)
+
+
+def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
+    """And certificates of other chips, and those that are others since, are left alone."""
+    other = run.before["renamed"].replace("0.5", "0.25")
+    run.shop.file("generated/renamed.certificate.json", other)
+    files = run.shop.files()
+    arguments = ("laid_out", "launches", "comment", "renamed", "--device", "cuda", "--host-text-reviewed")
+    proofs = {
+        "comment": ("text", "its certificate is of this module"),
+        "laid_out": ("text; host text reviewed: layout", "renewed"),
+        "launches": (
+            "PTX of 6 kernels; host text reviewed: launch table",
+            "its certificate is of NVIDIA A100, which this does not show",
+        ),
+        "renamed": ("PTX of 6 kernels", "its certificate is not that of HEAD"),
+    }
+    found = {(name, "cuda"): f"unchanged ({proof})" for name, (proof, _) in proofs.items()}
+    assert told(*arguments) == (found, "4 unchanged, 0 changed, 0 renewed", 0)
+    assert run.shop.files() == files
+    found = {(name, "cuda"): f"unchanged ({proof}); {done}" for name, (proof, done) in proofs.items()}
+    assert told(*arguments, "--renew") == (found, "4 unchanged, 0 changed, 1 renewed", 0)
+    new = renewed(run.before["laid_out"], "laid_out", "cuda").encode()
+    assert run.shop.files() == files | {"generated/laid_out.certificate.json": new}
+
+
+@pytest.mark.parametrize("arguments", [["no-such-revision"], ["HEAD", "absent"]])
+def test_what_git_or_the_folder_lacks_is_refused(arguments: list[str], run: Run) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert arguments[-1] in result.stderr
+
+
+def test_a_module_that_the_revision_lacks_is_changed(run: Run) -> None:
+    run.shop.file("generated/added.py", module("renamed"))
+    found, _, status = told("added", "--renew")
+    assert set(found.values()) == {"changed: HEAD has no such module"}
+    assert status == 1

@@ -1,0 +1,176 @@
+"""What the comparison of kernels is made of: texts, PTX without names, inputs, digests of results."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+
+import pytest
+import torch
+from kernels import INTEGERS
+from kernels import extensions as extensions
+
+from benchmarks.same_kernels import ptx, results, text
+
+# --- texts ----------------------------------------------------------------------------------------------
+
+
+def test_comments_and_nothing_else_are_left_out() -> None:
+    bare = text.without_comments('a; // b\n\n/* c\n */ d("// e", \'"\');  // f \\\n g\nh /= 2;\n')
+    assert bare == 'a;\n  d("// e", \'"\');\nh /= 2;'
+
+
+def test_the_host_part_lacks_what_is_compiled_for_the_device_alone() -> None:
+    both = "template <class T>\n__host__ __device__ T both(T x) { return x; }"
+    host = 'void host() { say("__device__ {"); }'
+    device = [
+        "template <class T>\n__global__ void __launch_bounds__(8) kernel(T* x) { if (x) { x[0] = 1; } }",
+        "#if SMALL\n__device__ float table[8];\n#endif",
+        'struct S {\n  int k;\n  INLINE void f() const { g("}"); }\n};',
+    ]
+    define = "#define INLINE __device__ inline"
+    found = text.host_part("\n".join([define, host, *device, both, "int last;"]))
+    kept = [
+        define,
+        host,
+        "#if SMALL",
+        "#endif",
+        "struct S {",
+        "int k;",
+        "};",
+        *both.split("\n"),
+        "int last;",
+    ]
+    assert [line.strip() for line in found.splitlines() if line.strip()] == kept
+
+
+def test_the_python_of_cuda_is_told_apart() -> None:
+    body = (
+        'def f(x):\n    """Doc."""\n    if x.is_cuda and x.numel() >= {}:\n        return Masked.apply(x)\n'
+    )
+    rest = "    return x.masked_fill_({})\nLARGE = {}\n"
+    whole = body + rest
+    texts = [text.python_of_cuda(whole.format(*holes)) for holes in ((1, 2, 3), (1, 9, 3))]
+    assert texts[0] == texts[1]
+    for holes in ((9, 2, 3), (1, 2, 9)):
+        assert text.python_of_cuda(whole.format(*holes)) != texts[0]
+
+
+def test_docstrings_and_cpp_are_no_python() -> None:
+    source = '"""A."""\nX_SOURCE = "int x;"\ndef f():\n    """B."""\n    return 1  # c\n'
+    same = '"""B."""\nX_SOURCE = "int y;"\ndef f():\n    """D."""\n    return 1\n'
+    assert text.python_of(source) == text.python_of(same)
+    assert text.python_of(source) != text.python_of(source.replace("return 1", "return 2"))
+
+
+# --- PTX ------------------------------------------------------------------------------------------------
+
+PTX = """.version 9.0
+.const .align 4 .b8 coefficients[8] = {0, 0, 128, 63, 0, 0, 0, 64};
+.func (.param .b32 func_retval0) _Z4halfi(
+	.param .b32 _Z4halfi_param_0
+)
+{
+	ld.const.f32 %f1, [coefficients];
+	ret;
+}
+.entry _ZN43_GLOBAL__N__0123abcd_10_kernels_cu_0123abcd3runEPf(
+	.param .u64 _ZN43_GLOBAL__N__0123abcd_10_kernels_cu_0123abcd3runEPf_param_0
+)
+{
+	.loc 1 7 3
+	ld.param.u64 %rd1, [_ZN43_GLOBAL__N__0123abcd_10_kernels_cu_0123abcd3runEPf_param_0];
+	@%p1 bra $L__BB1_2; // a comment
+	call.uni (retval0), _Z4halfi, (param0);
+$L__BB1_2:
+	ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("3runEPf", "4walkEPf"),
+        ("0123abcd", "fedc0123"),
+        ("_Z4halfi", "_Z5thirdi"),
+        (".loc 1 7 3", ".loc 1 8 3"),
+        ("// a comment", ""),
+        ("$L__BB1_2", "$L__BB4_2"),
+    ],
+)
+def test_names_and_lines_of_ptx_do_not_count(old: str, new: str) -> None:
+    one, other = ptx.kernels(PTX), ptx.kernels(PTX.replace(old, new))
+    assert list(one.values()) == list(other.values())
+    assert ptx.differing(one, other) == 0
+    assert list(one) == ["_ZN3runEPf"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("128, 63", "129, 63"), ("[coefficients]", "[coefficients+4]"), ("$L__BB1_2;", "$L__BB1_3;")],
+)
+def test_what_a_kernel_computes_and_calls_counts(old: str, new: str) -> None:
+    assert ptx.differing(ptx.kernels(PTX), ptx.kernels(PTX.replace(old, new))) == 1
+
+
+def test_kernels_of_the_same_name_have_to_be_the_same() -> None:
+    assert ptx.differing({"a": "1", "b": "2"}, {"a": "2", "b": "1"}) == 2
+    assert ptx.differing({"a": "1", "b": "2"}, {"c": "2", "d": "1"}) == 0
+    assert ptx.differing({"a": "1", "b": "1"}, {"a": "1"}) == 1
+    assert ptx.differing({"a": "1"}, {"a": "1", "c": "1"}) == 1
+
+
+# --- inputs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count", "exponents"),
+    [(torch.float16, 2**16, 40), (torch.float32, 2**20, 254), (torch.float64, 2**20, 2046)],
+)
+def test_patterns_are_spread_over_all(dtype: torch.dtype, count: int, exponents: int) -> None:
+    found = results.patterns(dtype)
+    bits = found.view(INTEGERS[dtype])
+    assert len(set(bits.tolist())) == len(bits) == count
+    numbers = found[found.isfinite() & (found != 0)].double()
+    assert len(set(numbers.frexp().exponent.tolist())) >= exponents
+    assert 0.4 < float((numbers < 0).double().mean()) < 0.6
+    assert len(set((bits & 0xFFF).tolist())) == 2**12  # the last digits vary, too
+
+
+def test_tensors_of_a_function_meet_in_many_ways_and_the_same_each_time() -> None:
+    found = results.points(torch.float32, 2)
+    assert torch.equal(
+        found.view(torch.int32), results.points.__wrapped__(torch.float32, 2).view(torch.int32)
+    )
+    pairs = found[:, : len(results.SPECIALS) ** 2].T.tolist()
+    assert len(set(map(str, pairs))) == len(results.SPECIALS) ** 2
+    both = found.isfinite().all(0)
+    assert not torch.equal(found[0, both], found[1, both])
+    assert found.shape == (2, 2**20 + 2**16)
+
+
+def test_layouts_are_dense_strided_and_off_the_alignment() -> None:
+    [row] = results.points(torch.float16, 1)
+    dense, strided, off = (results.LAYOUTS[name](row) for name in results.LAYOUTS)
+    assert dense.is_contiguous()
+    assert (strided.stride(), strided.shape) == ((2 * results.WIDTH, 2), dense.shape)
+    assert torch.equal(strided.view(torch.int16), dense.view(torch.int16))
+    assert (off.data_ptr() % 16, len(off)) == ((row.data_ptr() + 6) % 16, len(row) - 3)
+
+
+def test_a_digest_tells_all_but_one_nan_from_another() -> None:
+    nans = torch.tensor([0x7FC00000, -1], dtype=torch.int32).view(torch.float32)
+    assert results.digest(nans) == results.digest(torch.full((2,), math.nan))
+    others = (torch.tensor([0.0]), torch.tensor([-0.0]), torch.tensor([[0.0]]), torch.zeros(1).double())
+    assert len({results.digest(one) for one in others}) == len(others)
+
+
+def test_scalars_that_eager_refuses_are_left_out() -> None:
+    [row] = results.points(torch.float16, 1)
+    celu = SimpleNamespace(eager=torch.nn.functional.celu)
+    taken = {
+        alpha: results.eager_takes(celu, {"alpha": alpha}, row[None]) for alpha in map(Fraction, (0, 1, -2))
+    }
+    assert taken == {0: False, 1: True, -2: True}
