@@ -9,7 +9,6 @@ import ast
 import os
 import re
 import signal
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,65 +17,15 @@ from pathlib import Path
 import pytest
 import torch
 from budget import HANG
-from kernels import GENERATED, NAMES, ROOT, complaints, generated
+from kernels import GENERATED, NAMES, complaints, generated
 from kernels import extensions as extensions
+from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
+from processes import cache as cache
 from torch import nn
 
 from fusegen.errors import FusegenError, Span
 from fusegen.parse.names import check_attribute
 from fusegen.spec import NAME_PATTERN
-
-MODULE = GENERATED / "hardsigmoid.py"
-USE = "import torch; from generated.hardsigmoid import hardsigmoid as f; print(f(torch.ones(3)).tolist())"
-ANSWER = "[0.6666666865348816, 0.6666666865348816, 0.6666666865348816]\n"
-
-
-def environment(folder: Path, **more: str) -> dict[str, str]:
-    """An environment in which the modules of the checkout are found, and builds go to `folder`."""
-    kept = {key: value for key, value in os.environ.items() if key not in ("CXX", "CC", "CUDA_HOME")}
-    return kept | {"TORCH_EXTENSIONS_DIR": str(folder), "PYTHONPATH": str(ROOT)} | more
-
-
-def started(code: str, folder: Path, **more: str) -> subprocess.Popen[str]:
-    """A process that runs some Python."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=environment(folder, **more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def told(code: str, folder: Path, **more: str) -> str:
-    """What a process that runs some Python prints; it has to end well and to complain of nothing."""
-    process = started(code, folder, **more)
-    out, err = process.communicate(timeout=HANG)
-    assert (process.returncode, complaints(err)) == (0, "")
-    return out
-
-
-def script(folder: Path, name: str, text: str) -> str:
-    """The path of a new executable shell script."""
-    path = folder / name
-    path.write_text("#!/bin/sh\n" + text, encoding="utf-8")
-    path.chmod(0o755)
-    return str(path)
-
-
-def built(folder: Path) -> list[str]:
-    """The names of all files below the folder of builds."""
-    return sorted(path.name for path in folder.rglob("*") if path.is_file())
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which hardsigmoid for the CPU has been built once."""
-    folder = tmp_path_factory.mktemp("cache")
-    assert told(USE, folder) == ANSWER
-    return folder
-
 
 # Import and exec
 
@@ -132,6 +81,8 @@ def test_a_model_is_copied_pickled_and_saved(cache: Path) -> None:
 CLASSES = {"Kernels", "Explained", "Forward", "Backward", "InPlace", "Split"}
 CLASSES |= {"Masked", "MaskedInPlace", "ByMask"}
 HELPERS = {
+    *("build_library", "cache_folder", "checksum", "in_ascii", "load_whole", "locked"),
+    *("new_turn", "publish", "trusted"),
     *("call", "eager", "eager_gradient", "write", "overwrite", "halves", "copied", "changed"),
     *("batched", "spread", "scalar", "transformed", "differentiable", "without_kernel", "require"),
     *("register", "first_use", "shaped_like", "vectorized", "load", "digest"),
@@ -259,17 +210,6 @@ def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> No
 
 # What cannot be built
 
-CAUGHT = """
-import torch
-from generated.hardsigmoid import hardsigmoid
-def attempt():
-    try:
-        print(hardsigmoid(torch.ones(3)).tolist())
-    except RuntimeError as error:
-        print(type(error).__name__, error, error.__cause__, error.__suppress_context__)
-attempt()
-"""
-
 
 def test_no_compiler_is_one_sentence(tmp_path: Path) -> None:
     for path, compiler, named in (
@@ -293,7 +233,8 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     [line] = told(CAUGHT, tmp_path / "file").splitlines()
     folder = tmp_path / "file" / "fusegen"
-    sentence = f"{folder} cannot be written; set TORCH_EXTENSIONS_DIR to a folder that can"
+    hint = "set TORCH_EXTENSIONS_DIR to a folder that can be written"
+    sentence = f"cannot build in {folder}: Not a directory; {hint}"
     assert line == f"RuntimeError hardsigmoid: {sentence} None True"
 
 
@@ -317,7 +258,8 @@ def test_a_compiler_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None
 def test_what_a_crash_left_is_not_taken_for_a_library(tmp_path: Path) -> None:
     """Only a whole library has a library's name; a half-built folder beside it changes nothing."""
     half = tmp_path / "fusegen" / "tmpabandoned" / "hardsigmoid.so"
-    half.parent.mkdir(parents=True)
+    half.parent.parent.mkdir(mode=0o755)
+    half.parent.mkdir()
     half.write_bytes(b"half")
     assert told(USE, tmp_path) == ANSWER
     assert half.exists()

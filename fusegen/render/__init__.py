@@ -135,6 +135,7 @@ def module(spec: Spec, texts: Texts, binding: Binding) -> str:
         "build_options": binding.options,
         "classic": binding is Binding.PYBIND,
         "large": LARGE,
+        "build_source": _part("build.py.j2", {"name": spec.name, "classic": binding is Binding.PYBIND}),
         "summary": spec.summary,
         "source": spec.source,
         "notation": texts.notation,
