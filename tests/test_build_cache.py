@@ -20,6 +20,8 @@ from kernels import extensions as extensions
 from processes import ANSWER, CAUGHT, USE, built, environment, script, started, told
 from processes import cache as cache
 
+from fusegen.certify.screen import build_folder
+
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")
 STRANGER = 12345
 NO_COMPILER = "hardsigmoid: no C++ compiler c++; install g++ or set CXX"
@@ -87,7 +89,7 @@ REFUSED = f"RuntimeError {NO_COMPILER} None False\n"  # the library is there, an
 # Where it is
 
 
-@pytest.mark.parametrize(
+PLACES = pytest.mark.parametrize(
     ("given", "place"),
     [
         ({"TORCH_EXTENSIONS_DIR": "/t"}, "t"),
@@ -98,6 +100,9 @@ REFUSED = f"RuntimeError {NO_COMPILER} None False\n"  # the library is there, an
         ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "h/.cache/torch_extensions"),
     ],
 )
+
+
+@PLACES
 def test_the_first_variable_that_is_set_says_where(
     cache: Path, tmp_path: Path, given: dict[str, str], place: str
 ) -> None:
@@ -106,6 +111,17 @@ def test_the_first_variable_that_is_set_says_where(
     env = {key: value for key, value in environment(tmp_path).items() if key not in VARIABLES}
     env |= {key: str(tmp_path) + value if value[:1] == "/" else value for key, value in given.items()}
     assert spoken(NO_PASSWD + USE, env | {"PATH": "/nonexistent"}) == ANSWER
+
+
+@PLACES
+def test_the_screens_of_certify_lie_where_modules_build(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], place: str
+) -> None:
+    for key in VARIABLES:
+        monkeypatch.delenv(key, raising=False)
+    for key, value in given.items():
+        monkeypatch.setenv(key, value)
+    assert build_folder() == Path("/", place, "fusegen")
 
 
 def test_no_variable_and_no_user_is_one_sentence(tmp_path: Path) -> None:

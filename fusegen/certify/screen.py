@@ -232,11 +232,21 @@ def _nvcc() -> Path:
     return Path(CUDA_HOME or "/usr/local/cuda") / "bin" / "nvcc"
 
 
+def build_folder() -> Path:
+    """The folder of builds, which is that of modules."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not cache.is_absolute():
+        cache = Path(os.path.expanduser("~"), ".cache")
+    given = os.environ.get("TORCH_EXTENSIONS_DIR", "")
+    return Path(given or cache / "torch_extensions").resolve() / "fusegen"
+
+
 def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> ctypes.CDLL:
-    """The library of a text, built unless the same was built before, below TORCH_EXTENSIONS_DIR."""
-    default = Path.home() / ".cache" / "torch_extensions"
-    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR", default)) / "fusegen"
-    folder.mkdir(parents=True, exist_ok=True)
+    """The library of a text, built unless the same was built before."""
+    folder = build_folder()
+    folder.mkdir(
+        0o755, parents=True, exist_ok=True
+    )  # modules load nothing from a folder that others can write
     digest = hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]
     library = folder / f"screen_{target}_{digest}.so"
     if not library.exists():
