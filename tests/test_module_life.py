@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -78,7 +79,7 @@ def test_a_model_is_copied_pickled_and_saved(cache: Path) -> None:
 
 # The text
 
-CLASSES = {"Kernels", "Explained", "Forward", "Backward", "InPlace", "Split"}
+CLASSES = {"Kernels", "Explained", "Environment", "Forward", "Backward", "InPlace", "Split"}
 CLASSES |= {"Masked", "MaskedInPlace", "ByMask"}
 HELPERS = {
     *("build_library", "cache_folder", "checksum", "in_ascii", "load_whole", "locked"),
@@ -86,7 +87,8 @@ HELPERS = {
     *("call", "eager", "eager_gradient", "write", "overwrite", "halves", "copied", "changed"),
     *("batched", "spread", "scalar", "transformed", "differentiable", "without_kernel", "require"),
     *("register", "first_use", "shaped_like", "vectorized", "load", "digest"),
-    *("in_vectors", "mask_of", "with_mask"),
+    *("in_vectors", "mask_of", "with_mask", "one_word", "accepted", "split_compile"),
+    *("find_tools", "nvcc_command"),
 }
 
 
@@ -158,7 +160,9 @@ def test_the_compiler_reads_few_of_torchs_headers(tmp_path: Path) -> None:
     """Those of its C functions: the C++ ones are thousands, and a build takes three times as long."""
     headers = tmp_path / "headers"
     compiler = script(
-        tmp_path, "listing", f'case "$*" in *-c*) exec c++ -H "$@" 2>> {headers};; esac\nexec c++ "$@"\n'
+        tmp_path,
+        "listing",
+        f'case "$*" in *main.cpp*) exec c++ -H "$@" 2>> {headers};; esac\nexec c++ "$@"\n',
     )
     assert told(USE, tmp_path / "builds", CXX=compiler) == ANSWER
     lines = headers.read_text(encoding="utf-8").splitlines()
@@ -169,7 +173,9 @@ def test_the_compiler_reads_few_of_torchs_headers(tmp_path: Path) -> None:
 def test_processes_that_start_at_once_all_succeed(tmp_path: Path) -> None:
     """They wait for the one that builds; the compiler runs once."""
     count = tmp_path / "count"
-    compiler = script(tmp_path, "counted", f'case "$*" in *-c*) echo >> {count};; esac\nexec c++ "$@"\n')
+    compiler = script(
+        tmp_path, "counted", f'case "$*" in *main.cpp*) echo >> {count};; esac\nexec c++ "$@"\n'
+    )
     processes = [started(USE, tmp_path / "builds", CXX=compiler) for _ in range(3)]
     for process in processes:
         out, err = process.communicate(timeout=HANG)
@@ -224,9 +230,80 @@ def test_no_compiler_is_one_sentence(tmp_path: Path) -> None:
 
 def test_no_ninja_is_one_sentence(tmp_path: Path) -> None:
     compiler = script(tmp_path, "c++", "exit 1\n")
-    [line] = told(CAUGHT, tmp_path / "builds", PATH=str(tmp_path), CXX=compiler).splitlines()
-    sentence = "hardsigmoid: no ninja; pip install ninja and put it on PATH"
-    assert line == f"RuntimeError {sentence} None False"
+    code = f"import sys; sys.executable = {str(tmp_path / 'python')!r}\n{CAUGHT}"
+    [line] = told(code, tmp_path / "builds", PATH=str(tmp_path), CXX=compiler).splitlines()
+    assert line == "RuntimeError hardsigmoid: no ninja; pip install ninja None False"
+
+
+# Tools
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder for PATH with what a build needs, but ninja."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in ("as", "c++", "cat", "collect2", "g++", "ld", "sh", "which"):
+        found = shutil.which(name)
+        if found:
+            (folder / name).symlink_to(found)
+    return folder
+
+
+def test_ninja_is_found_beside_the_interpreter(tools: Path, tmp_path: Path) -> None:
+    """As in an environment that is not activated; the variables are afterwards what they were."""
+    assert (Path(sys.executable).parent / "ninja").exists()
+    code = f"{USE}; import os; print(os.environ['PATH'], 'CXX' in os.environ)"
+    assert told(code, tmp_path / "builds", PATH=str(tools)) == f"{ANSWER}{tools} False\n"
+
+
+@pytest.mark.parametrize("compiler", ["", " ", "launcher g++", "launcher  'c++' -DUNUSED=1"])
+def test_a_compiler_may_be_empty_or_have_a_launcher(compiler: str, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    script(tmp_path, "launcher", f'echo "$1" >> {ran}\nexec "$@"\n')
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    code = f"{USE}; import os; print(repr(os.environ['CXX']))"
+    assert told(code, tmp_path / "builds", CXX=compiler, PATH=path) == f"{ANSWER}{compiler!r}\n"
+    assert ran.exists() == ("launcher" in compiler)
+
+
+def test_a_flag_that_the_compiler_refuses_is_left_out(tmp_path: Path) -> None:
+    """As clang does: it stops at one of GCC's flags, and warns of another. Others are never left out."""
+    compiled = tmp_path / "compiled"
+    compiler = script(
+        tmp_path,
+        "g++",
+        'case "$*" in *-O3*-Werror*) exit 1;; esac\n'
+        'case "$*" in *-fno-thread-jumps*) echo unknown argument >&2; exit 1;; esac\n'
+        'case "$*" in *-finline-limit*-Werror*) exit 1;; esac\n'
+        f'case "$*" in *main.cpp*) echo "$*" >> {compiled};; esac\nexec /usr/bin/env c++ "$@"\n',
+    )
+    assert told(USE, tmp_path / "builds", CXX=compiler) == ANSWER
+    [command] = compiled.read_text(encoding="utf-8").splitlines()
+    flags = generated("hardsigmoid").CPU_FLAGS
+    refused = {"-finline-limit=100000", "-fno-thread-jumps"}
+    assert {flag for flag in flags if flag not in command.split()} == refused
+
+
+@pytest.mark.parametrize(
+    ("release", "flags"),
+    [
+        ("release 13.0, V13.0.48", ["-Xptxas=--split-compile=0"]),
+        ("release 14.1, V14.1.2", ["-Xptxas=--split-compile=0"]),
+        ("release 12.8, V12.8.93", []),
+        ("nothing", []),
+    ],
+)
+def test_the_version_of_nvcc_decides_over_its_flags(
+    release: str, flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin", "nvcc", f"echo Cuda compilation tools, {release}\n")
+    monkeypatch.delenv("PYTORCH_NVCC", raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "12.6" if flags else "13.0")
+    assert generated("hardsigmoid").split_compile(str(tmp_path)) == flags
+    monkeypatch.setenv("PYTORCH_NVCC", script(tmp_path, "other", "echo release 13.2,\n"))
+    assert generated("hardsigmoid").split_compile("/nowhere") == ["-Xptxas=--split-compile=0"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
@@ -240,7 +317,9 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 
 def test_a_compiler_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None:
     noise = "i=0; while [ $i -lt 1000 ]; do echo error line $i; i=$((i+1)); done; exit 1\n"
-    failing = script(tmp_path, "failing", f'case "$*" in *-c*) {noise.strip()};; esac\nexec c++ "$@"\n')
+    failing = script(
+        tmp_path, "failing", f'case "$*" in *main.cpp*) {noise.strip()};; esac\nexec c++ "$@"\n'
+    )
     code = CAUGHT + "attempt()\n" + "import os; os.environ['CXX'] = 'c++'; attempt()\n"
     first, second, third = told(code, tmp_path / "builds", CXX=failing).splitlines()
     assert first == second

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import torch
 
 from fusegen.certify.certificate import Machine
+
+
+def compiler() -> tuple[str, ...]:
+    """The command of the C++ compiler: that of CXX, which may have a launcher as in "ccache g++"."""
+    return tuple(shlex.split(os.environ.get("CXX", ""))) or ("c++",)
 
 
 def machine(device: str) -> Machine:
@@ -23,8 +29,8 @@ def machine(device: str) -> Machine:
         return Machine(
             torch.cuda.get_device_name(), torch.__version__, f"nvcc {release[1] if release else ''}"
         )
-    compiler = os.environ.get("CXX", "c++")
-    told = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    command = compiler()
+    told = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
     version = re.search(r"\d+\.\d+(\.\d+)?", told)
     chip = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    return Machine(chip, torch.__version__, f"{Path(compiler).name} {version[0] if version else ''}")
+    return Machine(chip, torch.__version__, f"{Path(command[-1]).name} {version[0] if version else ''}")

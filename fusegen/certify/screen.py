@@ -19,7 +19,6 @@ import ctypes
 import hashlib
 import math
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -33,6 +32,7 @@ from torch import Tensor
 
 from fusegen import render
 from fusegen.certify.findings import Ranges
+from fusegen.certify.host import compiler
 from fusegen.term import Apply, Name, Number, Program, Term
 
 TEMPLATE, SERIES = "screen.cpp.j2", "screen_series.h.j2"
@@ -115,8 +115,7 @@ class Screen:
         Raises:
             RuntimeError: there is no C++ compiler, or it fails.
         """
-        compiler = shutil.which(os.environ.get("CXX", "c++"))
-        return _built("cpu", self.text, ".cpp", (compiler or "c++", *CPU_FLAGS, "-shared", "-fPIC"))
+        return _built("cpu", self.text, ".cpp", (*compiler(), *CPU_FLAGS, "-shared", "-fPIC"))
 
     @cached_property
     def cuda(self) -> ctypes.CDLL:
