@@ -379,7 +379,9 @@ def test_a_view_that_overlaps_itself(size: tuple[int, ...], stride: tuple[int, .
 
 def test_more_dimensions_than_a_call_holds_are_refused() -> None:
     x = torch.zeros(27).as_strided([2] * 26, [1] * 26)
-    sentence = "relu: over 25 dimensions that do not merge; call .contiguous() first"
+    sentence = (
+        "relu: a kernel walks through at most 25 dimensions that do not merge; .contiguous() merges them"
+    )
     with pytest.raises(RuntimeError) as raised:
         generated("relu").relu(x)
     assert str(raised.value) == sentence
