@@ -32,6 +32,7 @@ from fusegen.errors import (
     nearest,
 )
 from fusegen.ops import FUNCTIONS, OPS, argument_count, called
+from fusegen.signatures import argument_named
 from fusegen.spec import Spec, Step
 from fusegen.term import (
     Apply,
@@ -243,7 +244,8 @@ def _bind_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
     values: dict[str, Term] = {p.name: Number(Fraction(repr(p.default)), p.span) for p in spec.params}
     values |= zip(arguments, call.args, strict=False)
     given = set(arguments[: len(call.args)])
-    for name, value in call.keywords:
+    for written, value in call.keywords:
+        name = argument_named(written, arguments[: len(spec.inputs)])
         _check_argument(call, name, arguments, given, _signature(spec))
         values[name] = value
         given.add(name)

@@ -248,6 +248,11 @@ class UnknownArgument(FusegenError):
     hint = "it is {signature}"
 
 
+class UnknownForm(FusegenError):
+    sentence = "{argument} of {name} is {known}"
+    hint = "for example  {name}(x, {argument}={example})"
+
+
 class RepeatedArgument(FusegenError):
     sentence = "{name} is given the argument {argument!r} twice"
     hint = "it is {signature}"

@@ -18,7 +18,7 @@ from conftest import ROOT
 GROUND, ROOM, LIBRARY, PIPELINE, BUILT, RUNS, CLI = 1, 2, 3, 4, 5, 6, 7
 FLOORS = {
     "errors": 0,
-    **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten"), GROUND),
+    **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten", "signatures"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
     **dict.fromkeys(("access", "manifest", "producers", "reals", "sample", "values"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),

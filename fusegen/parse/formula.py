@@ -26,6 +26,8 @@ from fusegen.errors import (
     nearest,
 )
 from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, Op, argument_count, called
+from fusegen.parse.forms import form
+from fusegen.signatures import EXTENDED, argument_named
 from fusegen.term import Apply, Name, Number, SpecCall, Term
 
 MAX_LENGTH, MAX_PARENTHESES, MAX_DEPTH = 4096, 64, 100
@@ -136,8 +138,9 @@ def parse_parameters(text: str, at: Callable[[int], Span], scope: Collection[str
     assert isinstance(tree, ast.Call)
     assert isinstance(tree.func, ast.Name)
     reader.check_arguments(tree)
-    keywords = tuple((k.arg or "", reader.real(k.value, 1)) for k in tree.keywords)
-    return SpecCall(tree.func.id, (), keywords, place(tree))
+    name, written = form(tree.func.id, tree, place)
+    keywords = tuple((k.arg or "", reader.real(k.value, 1)) for k in written)
+    return SpecCall(name, (), keywords, place(tree))
 
 
 def _flat(text: str) -> str:
@@ -279,9 +282,10 @@ class _Reader:
     def call(self, name: str, node: ast.Call, depth: int) -> Term:
         span = self.place(node)
         self.check_arguments(node)
-        if name not in FUNCTIONS:
+        if name not in FUNCTIONS or (name in EXTENDED and len(node.args) + len(node.keywords) > 1):
+            name, written = form(name, node, self.place)
             args = tuple(self.real(arg, depth + 1) for arg in node.args)
-            keywords = tuple((k.arg or "", self.real(k.value, depth + 1)) for k in node.keywords)
+            keywords = tuple((k.arg or "", self.real(k.value, depth + 1)) for k in written)
             return SpecCall(name, args, keywords, span)
         op, values = self.bind(FUNCTIONS[name], node)
         readers = [self.condition if arg == "condition" else self.real for arg in op.args]
@@ -300,7 +304,7 @@ class _Reader:
         """The row that a call means and its arguments in that row's order."""
         given = dict(zip(op.args, node.args, strict=False))
         for keyword in node.keywords:
-            name = str(keyword.arg)
+            name = argument_named(str(keyword.arg), op.args)
             if name not in op.args or name in given:
                 mistake = RepeatedArgument if name in given else UnknownArgument
                 where = self.place(keyword)
