@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 
 from fusegen.ops import on_host
-from fusegen.term import Apply, Let, Name, Program, Term, call, names, rebuild
+from fusegen.term import Apply, Let, Name, Program, Term, call, names, rebuild, walk
 
 # powers that kernels have functions for, in what the host has
 PLAIN: dict[str, Callable[[Term], Term]] = {
@@ -15,6 +15,7 @@ PLAIN: dict[str, Callable[[Term], Term]] = {
     "reciprocal": lambda x: 1 / x,
     "rsqrt": lambda x: 1 / call("sqrt", x),
 }
+CLAMPS = frozenset({"clamp", "clamp_min", "clamp_max", "saturate"})
 
 
 def hoisted(programs: tuple[Program, ...]) -> tuple[Program, ...]:
@@ -25,6 +26,21 @@ def hoisted(programs: tuple[Program, ...]) -> tuple[Program, ...]:
     taken = {name for p in programs for name in (*p.inputs, *p.params, *(let.name for let in p.lets))}
     found: dict[Term, str] = {}
     return tuple(_Hoist(program, found, taken).program() for program in programs)
+
+
+def bounds(program: Program) -> tuple[str, ...]:
+    """The parameters that decide a bound of a clamp, in the order of the program's."""
+    decided = {name: {name} for name in program.params}
+    found: set[str] = set()
+    for let in (*program.lets, *(Let("", result) for result in program.results)):
+        for part in walk(let.term):
+            if isinstance(part, Apply) and part.op in CLAMPS:
+                found |= {
+                    p for bound in part.args[1:] for name in names(bound) for p in decided.get(name, ())
+                }
+        if all(name in decided for name in names(let.term)):
+            decided[let.name] = {p for name in names(let.term) for p in decided[name]}
+    return tuple(name for name in program.params if name in found)
 
 
 class _Hoist:

@@ -51,7 +51,7 @@ from fusegen.elements import ELEMENTS, maths
 from fusegen.errors import FusegenError, Span, SpecErrors, TooMany, TwoOfOneName, Unreadable
 from fusegen.expected import Formula, with_uniforms
 from fusegen.finite import finite
-from fusegen.hoist import hoisted
+from fusegen.hoist import bounds, hoisted
 from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import Table, beside, class_of, shipped
 from fusegen.library import Library, load
@@ -560,6 +560,7 @@ class Compilation:
             mask=self.mask,
             functions={device: support(several) for device, several in called.items()},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
+            bounds=bounds(self.composed),
             declared=tuple(literal(p.default, Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
             approximations=approximations(self.computed) if self.cheaper else (),

@@ -88,7 +88,8 @@ HELPERS = {
     *("batched", "spread", "scalar", "transformed", "differentiable", "without_kernel", "require"),
     *("register", "first_use", "shaped_like", "vectorized", "load", "digest"),
     *("in_vectors", "mask_of", "with_mask", "one_word", "accepted", "split_compile"),
-    *("find_tools", "nvcc_command"),
+    *("find_tools", "nvcc_command", "first_tensor", "other_form", "transforms", "transforming"),
+    *("recorded", "have_kernel", "by_pytorch", "warn_of", "require_writable"),
 }
 
 

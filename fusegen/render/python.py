@@ -10,6 +10,7 @@ from typing import Any
 
 from fusegen.elements import maths
 from fusegen.render.texts import Texts
+from fusegen.signatures import Choice, choice_of, refusal_of
 from fusegen.spec import Fill, Spec
 
 Context = dict[str, Any]
@@ -24,6 +25,7 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
     for name in others:
         alike += [f"{name}.__class__ not in PLAIN", f"{name}.dtype is not {first}.dtype"]
         alike += [f"{name}.device != {first}.device"]
+    alike += [f"{name} != {name}" for name in texts.bounds]  # NaN, of which PyTorch's clamp makes NaN
     return {
         "inputs": inputs,
         "first": first,
@@ -35,9 +37,13 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
         "trailing_params": "".join(f", {name}" for name in params),
         "unusual": " or ".join(alike),
         "differing_shapes": " or ".join(f"{first}.shape != {name}.shape" for name in others),
+        "nested": " or ".join(f"{name}.is_nested" for name in inputs),
         "requires_grad": f"({graded})" if others else graded,
-        "call_on_clone": ", ".join([f"{first}.clone() if graded else {first}", *params]),
-        "scalar_lines": _each(params, "if {0}.__class__ is not float:", '    {0} = scalar("{0}", {0})'),
+        "call_on_clone": ", ".join([f"{first}.clone() if graded or followed else {first}", *params]),
+        "scalar_lines": [
+            *_each(params, "if {0}.__class__ is not float:", '    {0} = scalar("{0}", {0})'),
+            *_refused(spec),
+        ],
         "autocast_lines": _each(
             inputs if texts.autocast else (),
             "if {0}.is_cuda and {0}.element_size() == 2 and torch.is_autocast_enabled():",
@@ -75,16 +81,36 @@ def function(spec: Spec, texts: Texts) -> Context:
     """The plain function: its parameters, its docstring, what it does before it calls."""
     inputs, params = input_names(spec), param_names(spec)
     first, arguments = inputs[0], ", ".join([*inputs, *params])
-    parameters, lines = [*_tensors(spec), *_defaults(spec), *_options(spec)], []
+    tensors, choice, lines = _tensors(spec), _choice(spec), []
+    parameters, words = [*_defaults(spec), *_options(spec)], []
+    if spec.inputs[-1].split is None:
+        words += ["out=None"]
+    if choice:
+        word = choice.argument
+        words += [f'{word}="{choice.word}"']
+        given = f"{first} if inplace else out" if in_place(spec) else "out"
+        lines += [
+            f'if {word} != "{choice.word}":',
+            f"    return other_form({given}, {arguments}, {word}={word})",
+        ]
     if in_place(spec):
         lines += ["if inplace:", f"    return overwrite({arguments})"]
     if spec.inputs[-1].split is None:
-        parameters += ["*", "out=None"]
         lines += ["if out is not None:", f"    return write(out, {arguments})"]
     else:
         lines += [f"if {inputs[1]} is None:", f"    return halves({', '.join([first, 'dim', *params])})"]
-    doc = _doc(spec, texts)
-    return {"function_parameters": ", ".join(parameters), "function_lines": lines, "doc": doc}
+    alias = "input" not in (*inputs, *params)
+    if alias:
+        tensors = [name if "=" in name else f"{name}=None" for name in tensors]
+        words += ["input=None"]
+    required = [name for name in _tensors(spec) if "=" not in name]
+    return {
+        "function_parameters": ", ".join([*tensors, *parameters, *(["*", *words] if words else [])]),
+        "function_lines": lines,
+        "required": required if alias else [],
+        "other_form": choice.function if choice else "",
+        "doc": _doc(spec, texts),
+    }
 
 
 def gradient(spec: Spec, texts: Texts) -> Context:
@@ -166,6 +192,21 @@ def _options(spec: Spec) -> list[str]:
     """The arguments that say how, after those that say what."""
     split = spec.inputs[-1].split
     return ["inplace=False"] if in_place(spec) else [f"dim={split}"] if split is not None else []
+
+
+def _choice(spec: Spec) -> Choice | None:
+    """The word that PyTorch's function takes, if the spec is that function of one tensor."""
+    choice = choice_of(spec.reference)
+    free = choice is not None and choice.argument != spec.inputs[0].name
+    return choice if free and len(spec.inputs) == 1 and not spec.params else None
+
+
+def _refused(spec: Spec) -> list[str]:
+    """The lines that refuse scalars as the function of PyTorch's does that the spec names."""
+    refusal = refusal_of(spec.reference, param_names(spec))
+    if refusal is None:
+        return []
+    return [f"if {refusal.condition}:", f'    raise {refusal.error}("{spec.name}: {refusal.sentence}")']
 
 
 def _each(names: Iterable[str], *lines: str) -> list[str]:

@@ -123,6 +123,7 @@ class Texts:
         mask: what large tensors have in place of the gradient's kernel on CUDA, if a bit decides it.
         functions: per device, the functions of the table that the kernels call.
         scalars: the names of the scalars that the kernels read.
+        bounds: the names of those that a clamp takes as a bound.
         declared: the values that the spec gives to its scalars, in C++.
         uniforms: C++ statements for those of them that are computed from parameters.
         approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
@@ -143,6 +144,7 @@ class Texts:
     mask: MaskText | None
     functions: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
+    bounds: tuple[str, ...]
     declared: tuple[str, ...]
     uniforms: tuple[str, ...]
     approximations: tuple[str, ...]
