@@ -83,7 +83,7 @@ CLASSES = {"Kernels", "Explained", "Environment", "Forward", "Backward", "InPlac
 CLASSES |= {"Masked", "MaskedInPlace", "ByMask"}
 HELPERS = {
     *("build_library", "cache_folder", "checksum", "in_ascii", "load_whole", "locked"),
-    *("new_turn", "publish", "trusted"),
+    *("take_turns", "new_turn", "publish", "trusted"),
     *("call", "eager", "eager_gradient", "write", "overwrite", "halves", "copied", "changed"),
     *("batched", "spread", "scalar", "transformed", "differentiable", "without_kernel", "require"),
     *("register", "first_use", "shaped_like", "vectorized", "load", "digest"),
@@ -266,6 +266,27 @@ def test_a_compiler_may_be_empty_or_have_a_launcher(compiler: str, tmp_path: Pat
     code = f"{USE}; import os; print(repr(os.environ['CXX']))"
     assert told(code, tmp_path / "builds", CXX=compiler, PATH=path) == f"{ANSWER}{compiler!r}\n"
     assert ran.exists() == ("launcher" in compiler)
+
+
+def test_threads_that_build_several_modules_take_turns(tmp_path: Path) -> None:
+    """The variables that a build sets are those of the whole process."""
+    script(tmp_path, "launcher", 'sleep 0.1\nexec "$@"\n')
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    code = """
+import os, torch
+from concurrent.futures import ThreadPoolExecutor
+from generated import hardsigmoid, hardswish, relu, relu6
+modules = hardsigmoid, hardswish, relu, relu6
+functions = [getattr(module, module.__name__.rpartition(".")[2]) for module in modules]
+before = dict(os.environ)
+with ThreadPoolExecutor(4) as pool:
+    print([y.item() for y in pool.map(lambda function: function(torch.ones(())), functions)])
+print(dict(os.environ) == before)
+"""
+    assert told(code, tmp_path / "builds", CXX="launcher g++", PATH=path).splitlines() == [
+        "[0.6666666865348816, 0.6666666865348816, 1.0, 1.0]",
+        "True",
+    ]
 
 
 def test_a_flag_that_the_compiler_refuses_is_left_out(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ _MODULE = (  # words the generated module uses itself
     "nvcc_command one_word os other_form out output overwrite pathlib plain publish pull queue re "
     "recorded register register_vmap require require_writable returned run_kernel scalar self "
     "shaped_like shlex shutil split_compile spread stat staticmethod store subprocess super sys "
-    "tempfile torch traced transformed transforming transforms trusted vectorized warn_of warnings "
-    "whole with_mask without_kernel write"
+    "take_turns tempfile torch traced transformed transforming transforms trusted vectorized warn_of "
+    "warnings whole with_mask without_kernel write"
 ).split()
 _BUILTINS = (  # functions of Python that the module calls, where a spec's name would be another
     "all any enumerate getattr hasattr isinstance issubclass len max open range repr slice sorted str "
