@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT, Workshop
 from elements import SERIAL
 from torch.utils.cpp_extension import include_paths
@@ -101,6 +102,13 @@ def test_no_spec_is_called_as_what_its_module_reads() -> None:
     read = {name for tree in trees for name in words(tree)} & set(dir(builtins))
     met = lower(defined | imported | read)
     assert {name for name in met if not refused(name, check_module)} <= GIVE_WAY
+
+
+def test_no_spec_is_called_as_what_stands_beside_its_operators() -> None:
+    held = {*dir(torch.ops.fusegen), *vars(torch.ops.fusegen)}
+    held |= {name for text in TEXTS for name in re.findall(r"\b(?:operators|holder)\.(\w+) = ", text)}
+    assert {"_turn", "_library", "name"} <= held
+    assert {name for name in held if not refused(name, check_module)} == set()
 
 
 GIVING_WAY = {  # what declares a name, in the place of NAME

@@ -42,6 +42,7 @@ _BUILTINS = (  # functions of Python that the module calls, where a spec's name 
     "all any enumerate getattr hasattr isinstance issubclass len max open range repr slice sorted str "
     "tuple type zip"
 ).split()
+_NAMESPACE = ("name",)  # what torch.ops already has where it holds a module's operators
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _MODULE_ATTRIBUTES = (  # what torch.nn.Module already has
     "add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches "
@@ -90,13 +91,13 @@ def check_variable(name: str, span: Span) -> None:
 
 
 def check_module(name: str, span: Span) -> None:
-    """Refuse what cannot be a spec's name: an attribute of a ModelNew, a function that its module calls.
+    """Refuse what cannot be a spec's name: what a ModelNew or torch.ops already has, or its module calls.
 
     Raises:
         BadName, NameTaken: what is wrong with it.
     """
     check_attribute(name, span)
-    if name in _BUILTINS:
+    if name in _BUILTINS or name in _NAMESPACE:
         raise BadName(span, name=name, why="the generated module uses it")
 
 
