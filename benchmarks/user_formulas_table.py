@@ -56,10 +56,8 @@ def counted(column: str, records: list[Record]) -> str:
         bool(r.get("outputs")) and all(o["ours"] <= 4 for o in r["outputs"].values()) for r in records
     )
     inputs = min((record.get("inputs", 0) for record in records), default=0)
-    return (
-        f"- {column}: {len(records)} formulas, {inputs:,} inputs each; {held} hold the contract, {near} are "
-        "within 4 ulp"
-    )
+    tried = f"{len(records)} formulas, {inputs:,} inputs each"
+    return f"- {column}: {tried}; {held} hold the contract, {near} are within 4 ulp"
 
 
 def entries(name: str, both: list[Record]) -> Iterator[str]:

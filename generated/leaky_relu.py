@@ -11,18 +11,29 @@
 Source: Maas, Hannun and Ng 2013, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML workshop
 """
 
+import contextlib
 import functools
 import hashlib
 import logging
+import numbers
 import os
 import pathlib
+import queue
+import re
+import shlex
 import shutil
+import stat
+import subprocess
+import sys
 import tempfile
+import warnings
 
 import torch
 from torch import nn
 from torch._C import _are_functorch_transforms_active as are_transforms_active
+from torch._C import _is_tracing as is_tracing
 from torch.autograd import forward_ad
+from torch._C._functorch import get_interpreter_stack as active_transforms
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -226,7 +237,7 @@ extern "C" const char* leaky_relu_backward_launch(const Call<3>& call) { return 
 """
 
 
-def leaky_relu(x, negative_slope=0.01, inplace=False, *, out=None):
+def leaky_relu(x=None, negative_slope=0.01, inplace=False, *, out=None, input=None):
     """y = x if x > 0 else x · negative_slope
 
     Shape: x of any shape, with any strides.
@@ -235,23 +246,29 @@ def leaky_relu(x, negative_slope=0.01, inplace=False, *, out=None):
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
+    if x is None or input is not None:
+        x = first_tensor(x, input)
+    if negative_slope.__class__ is not float:
+        negative_slope = scalar("negative_slope", negative_slope)
     if inplace:
         return overwrite(x, negative_slope)
     if out is not None:
         return write(out, x, negative_slope)
-    if negative_slope.__class__ is not float:
-        negative_slope = scalar("negative_slope", negative_slope)
     if x.__class__ not in PLAIN or x.dtype not in DTYPES:
         return without_kernel(x, negative_slope)
-    if is_dynamo_compiling():
+    if is_dynamo_compiling() or is_tracing():
         return OPERATOR(x, negative_slope)
     if are_transforms_active() or forward_ad._current_level >= 0:
-        return Forward.apply(x, negative_slope)
+        return transforming(x, negative_slope)
+    run_kernel = FORWARD
     if x.requires_grad and torch.is_grad_enabled():
+        if x.is_nested:
+            return by_pytorch(x, negative_slope)
+        run_kernel = WITH_GRADIENT
         if x.is_cuda and x.numel() >= LARGE:
-            return Masked.apply(x, negative_slope)
-        return WITH_GRADIENT(x, negative_slope)
-    return FORWARD(x, negative_slope)
+            run_kernel = Masked.apply
+    returned = run_kernel(x, negative_slope)
+    return by_pytorch(x, negative_slope) if returned is None else returned
 
 
 class Kernels:
@@ -940,13 +957,14 @@ LAYOUT_SOURCE = r"""
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <vector>
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
 
 namespace {
 
-constexpr int MAX_DIM = 64;
+constexpr int FEW = 64;  // dimensions that need no memory from the heap
 
 void check(bool holds, const char* otherwise) {
   if (!holds) throw std::runtime_error(std::string("leaky_relu: ") + otherwise);
@@ -959,9 +977,25 @@ struct View {
   const int64_t *size, *stride;
 };
 
+// A number for each dimension.
+class Dims {
+ public:
+  int64_t* resize(int64_t dim) {
+    if (dim > FEW) many.resize(dim);
+    return *this;
+  }
+  operator int64_t*() { return many.empty() ? few : many.data(); }
+  operator const int64_t*() const { return many.empty() ? few : many.data(); }
+
+ private:
+  int64_t few[FEW];
+  std::vector<int64_t> many;
+};
+
 // The shape and strides of a new output.
 struct Shape {
-  int64_t dim, size[MAX_DIM], stride[MAX_DIM];
+  int64_t dim = 0;
+  Dims size, stride;
 };
 
 // The bytes from the first element to the last, and whether the tensor fills them.
@@ -980,17 +1014,52 @@ struct Extent {
   bool filled;
 };
 
-// An output may be an input, but no two of its elements share their place, nor one with another's input.
-void check_overlap(const View& out, const View& in, int64_t bytes) {
-  const Extent a(out, bytes), b(in, bytes);
-  const bool same = out.data == in.data && out.dim == in.dim && std::equal(out.stride, out.stride + out.dim, in.stride);
-  const bool apart = a.end <= b.begin || b.end <= a.begin;
-  check(same || apart || a.numel == 0 || b.numel == 0 || !a.filled || !b.filled,
-        "some elements of an input and of the written-to tensor share their memory; clone() one of them");
+// A part of the distance between two elements: a stride, and how many times it is taken.
+struct Axis {
+  int64_t stride, from, to;
+};
+
+int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+// Whether a sum of multiples along the axes, the longest strides first, is the distance. Where that takes too many
+// trials to tell, the answer is yes.
+bool reaches(const Axis* axis, const Axis* end, int64_t distance, int& trials) {
+  if (axis == end) return distance == 0;
+  int64_t low = 0, high = 0;  // the sums along the other axes
+  for (const Axis* other = axis + 1; other < end; ++other) {
+    low += other->from * other->stride;
+    high += other->to * other->stride;
+  }
+  const int64_t first = std::max(axis->from, -floor_quotient(high - distance, axis->stride));
+  const int64_t last = std::min(axis->to, floor_quotient(distance - low, axis->stride));
+  for (int64_t step = first; step <= last; ++step)
+    if (--trials < 0 || reaches(axis + 1, end, distance - step * axis->stride, trials)) return true;
+  return false;
+}
+
+// Whether any element of one tensor lies in one of the other.
+bool overlap(const View& a, const View& b, int64_t bytes) {
+  const Extent first(a, bytes), second(b, bytes);
+  if (first.numel == 0 || second.numel == 0 || first.end <= second.begin || second.end <= first.begin) return false;
+  const int64_t distance = second.begin - first.begin;
+  if ((first.filled && second.filled) || distance % bytes != 0) return true;
+  std::vector<Axis> axes;
+  for (const View* view : {&a, &b})
+    for (int64_t d = 0; d < view->dim; ++d) {
+      const int64_t steps = view->size[d] - 1, stride = view->stride[d];
+      if (steps == 0 || stride == 0) continue;
+      const auto alike = [&](const Axis& axis) { return axis.stride == stride; };
+      auto axis = std::find_if(axes.begin(), axes.end(), alike);
+      if (axis == axes.end()) axis = axes.insert(axis, Axis{stride, 0, 0});
+      (view == &a ? axis->to : axis->from) += view == &a ? steps : -steps;
+    }
+  std::sort(axes.begin(), axes.end(), [](const Axis& p, const Axis& q) { return p.stride > q.stride; });
+  int trials = 10000;
+  return reaches(axes.data(), axes.data() + axes.size(), distance / bytes, trials);
 }
 
 void check_output(const View& out, const Shape& shape) {
-  check(out.dim == shape.dim && std::equal(out.size, out.size + out.dim, shape.size),
+  check(out.dim == shape.dim && std::equal(out.size, out.size + out.dim, static_cast<const int64_t*>(shape.size)),
         "out has another shape than the result");
   for (int64_t d = 0; d < out.dim; ++d)
     check(out.size[d] <= 1 || out.stride[d] != 0,
@@ -1002,33 +1071,42 @@ void check_output(const View& out, const Shape& shape) {
 // that are one run in every tensor are merged.
 template <int IN, int N>
 Shape plan(Call<N>& call, const View (&view)[N], bool given, int64_t bytes) {
-  Shape shape{};
-  int64_t stride[N][MAX_DIM];
-  int order[MAX_DIM];  // innermost first
   const int tensors = given ? N : IN;
+  Shape shape;
   for (int k = 0; k < IN; ++k) shape.dim = std::max(shape.dim, view[k].dim);
-  const int64_t dim = shape.dim, *size = shape.size;
+  const int64_t dim = shape.dim;
+  Dims inner_first, strides[N];
+  int64_t* const size = shape.size.resize(dim);
+  int64_t* const laid = shape.stride.resize(dim);
+  int64_t* const order = inner_first.resize(dim);
+  int64_t* stride[N];
+  for (int k = 0; k < N; ++k) stride[k] = strides[k].resize(dim);
   const auto own = [&](int k, int64_t d) { return d - (dim - view[k].dim); };
   call.numel = 1;
   for (int64_t d = 0; d < dim; ++d) {
-    order[d] = int(dim - 1 - d);
-    shape.size[d] = 1;
+    order[d] = dim - 1 - d;
+    size[d] = 1;
     for (int k = 0; k < IN; ++k) {
       const int64_t length = own(k, d) < 0 ? 1 : view[k].size[own(k, d)];
       check(length == 1 || size[d] == 1 || length == size[d], "the shapes of the tensors do not broadcast");
-      if (length != 1) shape.size[d] = length;
+      if (length != 1) size[d] = length;
     }
     call.numel *= size[d];
   }
-  if (given)
-    for (int k = IN; k < N; ++k) {
-      check_output(view[k], shape);
-      for (int j = 0; j < IN; ++j) check_overlap(view[k], view[j], bytes);
-    }
+  for (int k = IN; k < tensors; ++k) check_output(view[k], shape);
   for (int k = 0; k < tensors; ++k)
     for (int64_t d = 0; d < dim; ++d)
       stride[k][d] = own(k, d) < 0 || view[k].size[own(k, d)] != size[d] ? 0 : view[k].stride[own(k, d)];
-  const auto outside = [&](int a, int b) {  // 1: a lies outside b, -1: inside, 0: no tensor tells
+  const auto same = [&](int a, int b) {  // an output may be an input
+    bool alike = view[a].data == view[b].data;
+    for (int64_t d = 0; d < dim; ++d) alike = alike && (size[d] == 1 || stride[a][d] == stride[b][d]);
+    return alike;
+  };
+  for (int k = IN; k < tensors; ++k)
+    for (int j = 0; j < IN; ++j)
+      check(same(k, j) || !overlap(view[k], view[j], bytes),
+            "some elements of an input and of the written-to tensor share their memory; clone() one of them");
+  const auto outside = [&](int64_t a, int64_t b) {  // 1: a lies outside b, -1: inside, 0: no tensor tells
     for (int i = 0; i < tensors; ++i) {
       const int k = given ? (i + IN) % N : i;  // a given output decides before the inputs
       if (stride[k][a] == 0 || stride[k][b] == 0) continue;
@@ -1044,17 +1122,17 @@ Shape plan(Call<N>& call, const View (&view)[N], bool given, int64_t bytes) {
       if (side > 0) std::swap(order[at], order[j]), at = j;
     }
   for (int64_t j = 0, run = 1; j < dim; run *= std::max<int64_t>(size[order[j++]], 1)) {
-    shape.stride[order[j]] = run;
+    laid[order[j]] = run;
     for (int k = tensors; k < N; ++k) stride[k][order[j]] = run;
   }
   call.rank = 0;
   for (int64_t j = dim - 1; j >= 0; --j) {
-    const int d = order[j], last = call.rank - 1;
+    const int64_t d = order[j], last = call.rank - 1;
     if (size[d] == 1) continue;
     bool merges = last >= 0;
     for (int k = 0; k < N; ++k) merges = merges && call.stride[k][last] == stride[k][d] * size[d];
-    check(merges || call.rank < MAX_RANK, "over 25 dimensions that do not merge; call .contiguous() first");
-    const int at = merges ? last : call.rank++;
+    check(merges || call.rank < MAX_RANK, "a kernel walks through at most 25 dimensions that do not merge; .contiguous() merges them");
+    const int64_t at = merges ? last : call.rank++;
     call.size[at] = merges ? call.size[at] * size[d] : size[d];
     for (int k = 0; k < N; ++k) call.stride[k][at] = stride[k][d];
   }
@@ -1291,8 +1369,9 @@ const bool registered = [] {
 """
 
 CPU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
-CPU_FLAGS += ["-finline-limit=100000"]  # what a loop calls keeps it from being vectorised
-CPU_FLAGS += ["-fno-thread-jumps"]  # of selections one after the other, it makes masks of every path through them
+GCC_FLAGS = ["-finline-limit=100000"]  # what a loop calls keeps it from being vectorised
+GCC_FLAGS += ["-fno-thread-jumps"]  # of selections one after the other, it makes masks of every path through them
+CPU_FLAGS += GCC_FLAGS
 CPU_ISA = {
     "AVX2": ["-mavx2", "-mfma", "-mf16c"],
     "AVX512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],
@@ -1303,38 +1382,52 @@ CPU_TEXTS = [*BINDING_TEXTS, ARITHMETIC_SOURCE, CPU_PRELUDE, CPU_SOURCE]
 CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + LAUNCH_SOURCE + CUDA_PRELUDE + CUDA_SOURCE + MASK_SOURCE
 
 
-class Explained:
-    """Turns an error of many lines into one sentence, and keeps the lines in a log if there is one."""
-
-    def __init__(self, sentence, log=None):
-        self.sentence, self.log = sentence, log
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if error is not None and issubclass(kind, Exception):
-            if self.log:
-                self.log.write_text(str(error))
-            raise RuntimeError(f"leaky_relu: {self.sentence}") from None
-
-
 def require(holds, otherwise, error=RuntimeError):
     if not holds:
         raise error("leaky_relu: " + otherwise)
 
 
 def scalar(name, value):
-    """A parameter as the float that the operator takes; a tensor of one element is one, as in PyTorch."""
-    number = isinstance(value, (int, float, torch.SymInt, torch.SymFloat))
-    single = isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_complex()
-    require(number or single, f"{name} must be a number, not {type(value).__name__}", TypeError)
+    """A parameter as the float that the operator takes, from what PyTorch takes as a number, too."""
+    number = isinstance(value, (int, float, torch.SymInt, torch.SymFloat, numbers.Real))
+    if isinstance(value, torch.Tensor):
+        require(not value.requires_grad, f"{name} must be a number: the kernels compute no gradient of it; give {name}.item()", TypeError)
+        number = value.dim() == 0 and not value.is_complex()
+    number = number or type(value).__name__ in ("bool", "bool_")  # numpy's, which is no number to Python
+    require(number, f"{name} must be a number, not {type(value).__name__}", TypeError)
     return float(value)
+
+
+def first_tensor(x, input):
+    """The first tensor, which PyTorch calls input."""
+    require(input is not None, "the argument x is missing", TypeError)
+    require(x is None, "x and input are one argument, and both are given", TypeError)
+    return input
 
 
 def transformed():
     """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
     return are_transforms_active() or forward_ad._current_level >= 0
+
+
+def transforms():
+    """The kinds of torch.func's transforms that are at work."""
+    return {level.key() for level in active_transforms() or ()}
+
+
+def transforming(*arguments):
+    """The function under torch.func; of PyTorch's own operations where one of its transforms takes no autograd.Function."""
+    if not have_kernel(*arguments[:INPUTS]):
+        return by_pytorch(*arguments)
+    kinds = transforms()
+    if FUNCTIONALIZE not in kinds:
+        return Forward.apply(*arguments)
+    return OPERATOR(*arguments) if kinds == {FUNCTIONALIZE} else eager(*arguments)
+
+
+def recorded():
+    """Whether torch.jit.trace records what is called; dynamo, which knows no such question, does without."""
+    return not is_dynamo_compiling() and is_tracing()
 
 
 def differentiable(*tensors):
@@ -1347,31 +1440,56 @@ def without_kernel(*arguments):
     if not all(isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) for t in tensors):
         return eager(*arguments)
     dtype = tensors[0].dtype
-    return OPERATOR(*tensors, *params) if dtype in DTYPES else eager(*arguments)
+    if dtype not in DTYPES or any(p != p for p in params):
+        return eager(*arguments)
+    return OPERATOR(*tensors, *params) if have_kernel(*tensors) else by_pytorch(*arguments)
+
+
+def have_kernel(*tensors):
+    """Whether a kernel takes the tensors' layouts on their devices; an operator that lacks one returns None."""
+    devices = {t.device.type for t in tensors}
+    return devices <= DEVICES and all(t.layout == torch.strided and not t.is_nested for t in tensors)
+
+
+def by_pytorch(*arguments):
+    """PyTorch's own operations, for tensors of a layout or on a device that has no kernel."""
+    for tensor in arguments[:INPUTS]:
+        if tensor.device.type not in DEVICES:
+            warn_of(tensor.device.type)
+    return eager(*arguments)
+
+
+@functools.lru_cache(None)
+def warn_of(device):
+    warnings.warn(f"leaky_relu: no kernel for {device}; PyTorch's own operations run there instead", stacklevel=4)
 
 
 def write(out, *arguments):
     """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
     tensors = arguments[:INPUTS]
     require(not differentiable(out, *tensors), "a call with out= has no gradient; call it under no_grad()")
-    if out.numel() == 0:
+    if not recorded() and out.numel() == 0:
         out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
-    alike = all(t.dtype == out.dtype and t.__class__ in PLAIN for t in tensors)
-    if not alike or out.dtype not in DTYPES or out.__class__ not in PLAIN or transformed():
+    plain = all(t.__class__ in PLAIN and t.dtype == out.dtype and not t.is_neg() for t in (out, *tensors))
+    usual = plain and out.dtype in DTYPES and all(p == p for p in arguments[INPUTS:])
+    if not usual or recorded() or transformed():
         return copied(out, KERNELS.leaky_relu_cpu(*arguments))
+    require_writable(out)
     FORWARD_OUT(*arguments, out)
     return changed(out)
 
 
 def overwrite(x, negative_slope):
     """The kernel that writes over its input."""
-    if negative_slope.__class__ is not float:
-        negative_slope = scalar("negative_slope", negative_slope)
     graded = differentiable(x)
     leaf = graded and (x if x._base is None else x._base).is_leaf
     require(not leaf, "a leaf that requires a gradient cannot be written over; clone() it first")
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES or is_dynamo_compiling() or transformed():
-        return copied(x, KERNELS.leaky_relu_cpu(x.clone() if graded else x, negative_slope))
+    followed = is_dynamo_compiling() or is_tracing() or transformed()
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES or followed or x.is_neg():
+        return copied(x, KERNELS.leaky_relu_cpu(x.clone() if graded or followed else x, negative_slope))
+    require_writable(x)
+    if graded and not have_kernel(x):
+        return copied(x, by_pytorch(x, negative_slope))
     if graded and x.is_cuda and x.numel() >= LARGE and in_vectors(x):
         return MaskedInPlace.apply(x, x[:0].clone(), negative_slope)
     if graded:
@@ -1381,10 +1499,20 @@ def overwrite(x, negative_slope):
 
 
 def copied(out, result):
+    if out.is_nested or recorded():  # where there is no shape to compare
+        return out.copy_(result)
     require(out.shape == result.shape, f"out has the shape {tuple(out.shape)}, the result {tuple(result.shape)}")
     require(out.dtype == result.dtype, f"out is {out.dtype}, the result {result.dtype}")
     require(out.device == result.device, f"out is on {out.device}, the result on {result.device}")
+    if not is_dynamo_compiling() and FUNCTIONALIZE in transforms():  # which has no derivative of a copy
+        return out.masked_scatter_(torch.ones_like(out, dtype=torch.bool), result)
     return out.copy_(result)
+
+
+def require_writable(out):
+    """As PyTorch refuses it, which could not tell autograd of a change to such a tensor."""
+    frozen = out.is_inference() and not torch.is_inference_mode_enabled()
+    require(not frozen, "an inference tensor cannot be written over outside of inference mode; clone() it first")
 
 
 def changed(out):
@@ -1411,7 +1539,9 @@ def register(namespace):
     if hasattr(operators, "leaky_relu"):  # this text has been here before
         return operators
     library = torch.library.Library(namespace, "DEF")
-    operators.library = library  # lives as long as they do
+    operators._library = library  # lives as long as they do
+    take_turns(operators)
+    take_turns(torch.ops.fusegen)  # where every module finds it
     library.define("leaky_relu(Tensor x, float negative_slope) -> Tensor")
     library.impl("leaky_relu", lambda *arguments: Forward.apply(*arguments), "CompositeImplicitAutograd")
     library.define("leaky_relu_forward(Tensor x, float negative_slope) -> Tensor")
@@ -1422,7 +1552,9 @@ def register(namespace):
         for suffix, made in (("", outputs), ("_out", 0)):
             name = f"leaky_relu_{kernel}{suffix}"
             operator = getattr(operators, name).default
-            library.impl(name, first_use(operator, inputs, kernel, namespace), "CompositeExplicitAutograd")
+            loading = first_use(operator, inputs, kernel, namespace, made)
+            library.impl(name, loading, "CompositeExplicitAutograd")
+            library.impl(name, loading, "CompositeImplicitAutogradNestedTensor")
             torch.library.register_fake(operator, shaped_like(inputs, made, outputs - made), lib=library)
             torch.library.register_vmap(operator, vectorized(operator), lib=library)
     library.define("leaky_relu_forward_masked(Tensor x, float negative_slope) -> (Tensor, Tensor)")
@@ -1433,19 +1565,26 @@ def register(namespace):
     masked |= {"forward_masked_out": (1, mask_of), "backward_by_mask": masked["backward_masked"]}
     for which, (inputs, fake) in masked.items():
         operator, kernel = getattr(operators, f"leaky_relu_{which}").default, which.split("_")[0]
-        library.impl(operator.name(), first_use(operator, inputs, kernel, namespace), "CompositeExplicitAutograd")
+        library.impl(operator.name(), first_use(operator, inputs, kernel, namespace, 2), "CompositeExplicitAutograd")
         torch.library.register_fake(operator, fake, lib=library)
     torch.library.register_vmap(operators.leaky_relu.default, vectorized(operators.leaky_relu.default), lib=library)
     return operators
 
 
-def first_use(operator, inputs, kernel, namespace):
-    """The operator on a device whose kernel is not loaded yet: loads it and starts again."""
+def first_use(operator, inputs, kernel, namespace, made):
+    """The operator on a device whose kernel is not loaded yet: loads it and starts again.
+
+    Tensors that no kernel takes make the forward operator return None for each of the `made` tensors, so that PyTorch's
+    own operations take its place with their gradient; into a given tensor, these write here.
+    """
 
     def loading(*arguments):
         devices = {t.device.type for t in arguments[:inputs]}
-        strided = all(t.layout == torch.strided for t in arguments[:inputs])
-        require(strided and devices <= {"cpu", "cuda"}, f"no kernel for such tensors on {', '.join(devices)}")
+        if not have_kernel(*arguments[:inputs]):
+            require(kernel == "forward", f"no kernel for such tensors on {', '.join(sorted(devices))}")
+            if not made:
+                arguments[-1].copy_(by_pytorch(*arguments[:-1]))
+            return (None,) * made if made > 1 else None
         load(kernel, "cuda" if "cuda" in devices else "cpu", namespace)
         return operator(*arguments)
 
@@ -1490,13 +1629,9 @@ def vectorized(function):
 def load(kernel, device, namespace):
     """Loads a kernel, forward or backward, for a device, built unless this machine has built it before.
 
-    Builds are kept by content below TORCH_EXTENSIONS_DIR. Threads and processes wait for one another on a
-    lock that the system frees when its holder ends, and a library appears under its name only when whole.
+    Builds are kept by content. To load one takes no lock. To build one, a process takes a lock that the system frees
+    when its holder ends and that a fork does not inherit.
     """
-    import fcntl
-
-    from torch.utils import cpp_extension
-
     require(torch.__version__ >= (2, 10), f"needs PyTorch 2.10 or newer, and this is {torch.__version__}")
     cpp_flags = CPU_FLAGS + CPU_ISA.get(torch.backends.cpu.get_cpu_capability(), [])
     without = "#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
@@ -1506,42 +1641,212 @@ def load(kernel, device, namespace):
         count = torch.cuda.device_count()
         chips = sorted({"%d%d" % torch.cuda.get_device_capability(k) for k in range(count)})
         cuda_flags = CUDA_FLAGS + [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in chips]
-        if (torch.version.cuda or "") >= "13":
-            cuda_flags += ["-Xptxas=--split-compile=0"]  # on every processor at a time
-    content = repr((torch.__version__, cpp, cuda, cpp_flags, cuda_flags))
-    default = pathlib.Path.home() / ".cache" / "torch_extensions"
-    root = pathlib.Path(os.environ.get("TORCH_EXTENSIONS_DIR", default)) / "fusegen"
-    library = root / f"{namespace}_{kernel}_{device}_{digest(content)}.so"
-    log = library.with_suffix(".log")
-    with Explained(f"{root} cannot be written; set TORCH_EXTENSIONS_DIR to a folder that can"):
-        root.mkdir(parents=True, exist_ok=True)
-        lock = open(library.with_suffix(".lock"), "w")
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    cpp = [t.replace("NAMESPACE", namespace).replace("KEY", device.upper()) for t in cpp]
+    recipe = {
+        "cpp_sources": [in_ascii(t) for t in cpp],
+        "cuda_sources": [in_ascii(t) for t in cuda],
+        "extra_cflags": cpp_flags,
+        "extra_cuda_cflags": cuda_flags,
+    }
+    content = digest(repr((torch.__version__, os.uname().machine, recipe)))
+    library = cache_folder() / f"{namespace}_{kernel}_{device}_{content}.so"
+    operators = getattr(torch.ops, namespace)
+    with contextlib.ExitStack() as stack:
+        stack.callback(operators._turn.put, operators._turn.get())  # one thread at a time loads this module's kernels
         if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::leaky_relu_{kernel}", device.upper()):
             return
-        if not library.exists():
-            compiler = os.environ.get("CXX", "c++")
-            require(shutil.which(compiler.split()[0]), f"no C++ compiler {compiler}; install g++ or set CXX")
-            require(shutil.which("ninja"), "no ninja; pip install ninja and put it on PATH")
-            require(not cuda or cpp_extension.CUDA_HOME, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
-            logging.getLogger("fusegen").info("building leaky_relu_%s for %s as %s", kernel, device, library)
-            failed = Explained(f"the {kernel} kernel did not compile for {device}; the compiler's output is in {log}", log)
-            key = device.upper()
-            with tempfile.TemporaryDirectory(dir=root) as build, failed:
-                cpp_extension.load_inline(
-                    name=library.stem,
-                    cpp_sources=[t.replace("NAMESPACE", namespace).replace("KEY", key) for t in cpp],
-                    cuda_sources=cuda,
-                    extra_cflags=cpp_flags,
-                    extra_cuda_cflags=cuda_flags,
-                    build_directory=build,
-                    is_python_module=False,
-                    no_implicit_headers=True,
-                )
-                [whole] = pathlib.Path(build).glob("*.so")
-                os.replace(whole, library)
-        torch.ops.load_library(library)
+        built = load_whole(library)
+        if not built:
+            stack.enter_context(locked(library.with_suffix(".lock")))
+            stack.callback(torch.ops.fusegen._turn.put, torch.ops.fusegen._turn.get())  # builds set the process's variables
+            built = load_whole(library) or build_library(library, kernel, device, recipe)
+
+
+def take_turns(holder):
+    """Makes a turn, which one thread at a time takes; the child of a fork, which has one thread, begins anew."""
+    if not hasattr(holder, "_turn"):
+        new_turn(holder)
+        os.register_at_fork(after_in_child=functools.partial(new_turn, holder))
+
+
+def new_turn(holder):
+    holder._turn = queue.SimpleQueue()
+    holder._turn.put(None)
+
+
+def in_ascii(text):
+    """A source that can be written in any locale: comments have letters that are not ASCII."""
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def cache_folder():
+    """The folder of builds, made if there is none; only this user and root may be able to write it."""
+    given, cache = (os.environ.get(key, "") for key in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"))
+    if not os.path.isabs(cache):
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    unset = "no folder to build in: neither TORCH_EXTENSIONS_DIR, XDG_CACHE_HOME nor HOME is set; set the first"
+    require(given or os.path.isabs(cache), unset)
+    root = pathlib.Path(os.path.realpath(os.path.join(given or os.path.join(cache, "torch_extensions"), "fusegen")))
+    with Explained(root):
+        root.mkdir(0o755, parents=True, exist_ok=True)
+    mine = "make it yours alone (chown, chmod go-w), or set TORCH_EXTENSIONS_DIR to another folder"
+    require(trusted(root, stat.S_ISDIR), f"other users can write {root}; {mine}")
+    return root
+
+
+def trusted(path, kind=stat.S_ISREG):
+    """Whether a path is a plain file, not a link, that no other user but root can write."""
+    found = os.lstat(path)
+    return kind(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022
+
+
+def checksum(content):
+    return f"{len(content)} {hashlib.sha256(content).hexdigest()}\n".encode()
+
+
+def load_whole(library):
+    """Loads a library if it can be trusted and is as it was built; what is no such library is built anew."""
+    with contextlib.suppress(OSError):
+        known = library.with_suffix(".sum")
+        if trusted(library) and trusted(known) and known.read_bytes() == checksum(library.read_bytes()):
+            torch.ops.load_library(library)
+            return True
+    return False
+
+
+def locked(path):
+    """A lock, held until it is closed. Where files cannot be locked, processes may build the same at once."""
+    import fcntl
+
+    with Explained(path.parent):
+        if os.path.lexists(path) and not (trusted(path) and os.access(path, os.W_OK)):
+            path.unlink()
+        lock = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o644))
+    with contextlib.suppress(OSError):
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def build_library(library, kernel, device, recipe):
+    """Builds and loads a library, and keeps it, with its size and digest beside it."""
+    from torch.utils import cpp_extension
+
+    root, log, toolkit = library.parent, library.with_suffix(".log"), cpp_extension.CUDA_HOME
+    words, path = find_tools(device, toolkit)
+    executable = not os.statvfs(root).f_flag & os.ST_NOEXEC
+    require(executable, f"{root} is mounted noexec; set TORCH_EXTENSIONS_DIR to a folder that is not")
+    logging.getLogger("fusegen").info("building leaky_relu_%s for %s as %s", kernel, device, library)
+    place = root if re.fullmatch(r"[\w./+,=@-]+", str(root), re.ASCII) else None  # ninja takes no other path
+    explained = Explained(root, f"the {kernel} kernel did not compile for {device}; the compiler's output is in {log}", log)
+    with explained, tempfile.TemporaryDirectory(dir=place) as folder, Environment(CXX=one_word(words, folder), PATH=path):
+        for_cuda = split_compile(toolkit) if device == "cuda" else []
+        built = cpp_extension.load_inline(
+            name=library.stem,
+            cpp_sources=recipe["cpp_sources"],
+            cuda_sources=recipe["cuda_sources"],
+            extra_cflags=accepted(recipe["extra_cflags"], words, folder),
+            extra_cuda_cflags=recipe["extra_cuda_cflags"] + for_cuda,
+            build_directory=folder,
+            is_python_module=False,
+            no_implicit_headers=True,
+        )
+        [made] = pathlib.Path(folder).glob("*.so")
+        kept, content = library, made.read_bytes()
+        publish(kept, content)
+        publish(kept.with_suffix(".sum"), checksum(content))
+    return built
+
+
+def find_tools(device, toolkit):
+    """The words of the C++ compiler's command, and a PATH with ninja on it; an error says what is missing."""
+    compiler = os.environ.get("CXX", "").strip() or "c++"
+    words = shlex.split(compiler)
+    require(shutil.which(words[0]), f"no C++ compiler {compiler}; install g++ or set CXX")
+    folders = os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable or "")
+    path = os.pathsep.join(folder for folder in folders if folder)
+    require(shutil.which("ninja", path=path), "no ninja; pip install ninja")
+    found = device == "cpu" or (toolkit and shutil.which(nvcc_command(toolkit)[0]))
+    require(found, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
+    return words, path
+
+
+class Environment:
+    """Sets variables of the environment for the tools that torch starts, and then puts them back."""
+
+    def __init__(self, **values):
+        self.values = values
+
+    def __enter__(self):
+        self.before = {name: os.environ[name] for name in self.values if name in os.environ}
+        os.environ.update(self.values)
+
+    def __exit__(self, *_):
+        for name in self.values.keys() - self.before.keys():
+            del os.environ[name]
+        os.environ.update(self.before)
+
+
+def one_word(words, folder):
+    """A compiler as torch takes it: for a launcher with a compiler, as in "ccache g++", a script that runs both."""
+    if len(words) == 1:
+        return words[0]
+    script = pathlib.Path(folder, "c++")
+    script.write_bytes(os.fsencode(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'))
+    script.chmod(0o700)
+    return str(script)
+
+
+def accepted(flags, words, folder):
+    """The flags without those only for speed that the compiler refuses, as clang does."""
+    empty = pathlib.Path(folder, "empty.cpp")
+    empty.touch()
+
+    def refuses(some):
+        command = [*words, *some, "-Werror", "-c", str(empty), "-o", str(empty.with_suffix(".o"))]
+        return subprocess.run(command, capture_output=True).returncode != 0
+
+    refused = [flag for flag in GCC_FLAGS if refuses([flag])] if refuses(GCC_FLAGS) else []
+    return [flag for flag in flags if flag not in refused]
+
+
+def nvcc_command(toolkit):
+    """The words of nvcc's command, as torch finds it."""
+    return shlex.split(os.environ.get("PYTORCH_NVCC", "")) or [os.path.join(toolkit, "bin", "nvcc")]
+
+
+def split_compile(toolkit):
+    """The flag for ptxas to use every processor, if this nvcc has it."""
+    told = subprocess.run([*nvcc_command(toolkit), "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"release (\d+)\.", told)
+    return ["-Xptxas=--split-compile=0"] if release and int(release[1]) >= 13 else []
+
+
+def publish(path, content):
+    """Writes a file that is whole when it appears under its name, and takes the place of what was there."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        new = pathlib.Path(folder, path.name)
+        new.write_bytes(content)
+        new.chmod(new.stat().st_mode & ~0o022)
+        os.replace(new, path)
+
+
+class Explained:
+    """Turns an error into one sentence: of a file, about the folder of builds; of a compiler, with a log."""
+
+    def __init__(self, root, failure="", log=None):
+        self.root, self.failure, self.log = root, failure, log
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, OSError) and error.errno:
+            hint = "set TORCH_EXTENSIONS_DIR to a folder that can be written"
+            raise RuntimeError(f"leaky_relu: cannot build in {self.root}: {error.strerror}; {hint}") from None
+        if self.log and isinstance(error, Exception):
+            with Explained(self.root):
+                publish(self.log, str(error).encode(errors="backslashreplace"))
+            raise RuntimeError(f"leaky_relu: {self.failure}") from None
 
 
 def digest(text):
@@ -1550,6 +1855,8 @@ def digest(text):
 
 INPUTS, SAVED = 1, 2
 PLAIN = (torch.Tensor, nn.Parameter)
+FUNCTIONALIZE = torch._C._functorch.TransformType.Functionalize
+DEVICES = {"cpu", "cuda", "meta"}
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 OPERATORS = register(f"leaky_relu_{digest(repr((CPU_TEXTS, CUDA_TEXT)))}")
 OPERATOR = OPERATORS.leaky_relu.default
