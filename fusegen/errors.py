@@ -112,6 +112,11 @@ class BadManifest(FusegenError):
     hint = "choose another --output; or delete the file, and 'python -m fusegen build' writes it anew"
 
 
+class NotGenerated(FusegenError):
+    sentence = "fusegen did not write this file, and the module of a spec would replace it"
+    hint = "move it, give the spec another name, or choose another --output"
+
+
 class NoSuchSpec(FusegenError):
     sentence = "there is no spec {name!r}"
     hint = "{near}"

@@ -240,7 +240,7 @@ def test_the_command_builds_without_torch(workshop: Workshop) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", spy]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "new      generated/gate.py\n['mpmath', 'sympy']\n"
+    assert done.stdout == "new      generated/gate.py\n['mpmath', 'numpy', 'sympy']\n"
 
 
 def test_output_off_a_terminal_has_no_colour(built: Workshop) -> None:

@@ -272,3 +272,25 @@ def test_check_finds_a_manifest_that_lacks_a_module(built: Workshop) -> None:
     assert result.stdout.startswith(f"--- /dev/null\n+++ {MANIFEST} (regenerated)\n")
     assert built.run("build").output == "unchanged: 2 modules\n"
     assert built.run("check").exit_code == 0
+
+
+def test_a_file_that_fusegen_did_not_write_is_not_replaced(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x + 1")
+    workshop.spec("other", "formula: x + 2")
+    workshop.file("generated/gate.py", "mine = 1\n")
+    before = workshop.files()
+    result = workshop.run("build")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "generated/gate.py: fusegen did not write this file, and the module of a spec would replace it\n"
+        "  hint: move it, give the spec another name, or choose another --output\n"
+    )
+    assert workshop.files() == before
+
+
+def test_a_generated_module_without_a_manifest_is_written_anew(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x + 1")
+    assert workshop.run("build").exit_code == 0
+    Path(MANIFEST).unlink()
+    workshop.spec("gate", "formula: x + 2")
+    assert workshop.run("build").output == "changed  generated/gate.py\n"

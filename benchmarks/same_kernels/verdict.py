@@ -120,5 +120,6 @@ def _same_python(pair: Pair) -> bool:
 
 
 def _for_device(recipe: Recipe) -> str:
-    """What nvcc makes kernels of."""
-    return bare({key: recipe[key] for key in ("cuda_sources", "extra_cuda_cflags")})
+    """What nvcc makes PTX of; flags of ptxas count as text of the host."""
+    flags = [flag for flag in recipe["extra_cuda_cflags"] if not flag.startswith("-Xptxas=")]
+    return bare({"cuda_sources": recipe["cuda_sources"], "extra_cuda_cflags": flags})

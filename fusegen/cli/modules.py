@@ -53,6 +53,7 @@ def build(specs: tuple[str, ...], output: Path, binding: str, prune: bool) -> No
     access.require_writable(output / manifest.NAME)
     compilations = pipeline.compilations(paths, output, Binding(binding))
     texts = {path: compiled.module for path, compiled in compilations.items()}
+    folder.require_own(texts)
     changes = write.changes(texts)
     _make(changes)
     same = len(texts) - len(changes)

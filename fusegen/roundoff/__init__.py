@@ -311,5 +311,7 @@ def _grain(numbers: Column, node: Node) -> Column:
     if not node.is_number:
         return np.where(numbers == 0, math.inf, FLOAT.unit(numbers))
     number = float(node.leaf)
+    if not number or not math.isfinite(number):
+        return np.full(len(numbers), math.inf)
     numerator, denominator = number.as_integer_ratio()
-    return np.full(len(numbers), (numerator & -numerator) / denominator if number else math.inf)
+    return np.full(len(numbers), (numerator & -numerator) / denominator)
