@@ -71,6 +71,20 @@ def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iter
                 yield missing if text is None else verdict(Pair(old, now.resolve(), both), device)
 
 
+def revision(ref: str) -> str:
+    """The commit that a name stands for now, whatever is committed meanwhile.
+
+    Raises:
+        BadParameter: it stands for none.
+    """
+    done = subprocess.run(
+        ["git", "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"], capture_output=True
+    )
+    if done.returncode:
+        raise click.BadParameter(f"git knows no revision {ref}", param_hint="REF")
+    return done.stdout.decode().strip()
+
+
 # Certificates
 
 
@@ -137,8 +151,7 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
 @click.argument("names", nargs=-1)
 def main(ref: str, names: tuple[str, ...], **options: Any) -> None:
     """Compares, tells and renews."""
-    if committed(ref, Path()) is None:
-        raise click.BadParameter(f"git knows no revision {ref}", param_hint="REF")
+    ref = revision(ref)
     counts = {"unchanged": 0, "changed": 0, "renewed": 0}
     for found in verdicts(ref, _names(names), options["devices"]):
         shown = found.reviewed() if options["host_text_reviewed"] else found
