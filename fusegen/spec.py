@@ -20,6 +20,7 @@ _WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
 _REFERENCE = r"torch\.(nn\.functional\.|nn\.|special\.)?[A-Za-z][A-Za-z0-9_]*"
 REFERENCE_PATTERN = rf"^{_REFERENCE}(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))?$"
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
+MAX_INPUTS = 32  # each has a gradient, whose terms may be as many
 DEFAULT_SHAPE = (1024, 1024)
 
 
@@ -162,7 +163,8 @@ FIELDS = (
           "source: Howard et al. 2019, arXiv:1905.02244, section 5.2"),
     Field("inputs",
           "The tensors; the first is threaded through a chain. Shape and fill serve get_inputs only.",
-          {"type": "object", "minProperties": 1, "additionalProperties": _INPUT, **_NAMED},
+          {"type": "object", "minProperties": 1, "maxProperties": MAX_INPUTS,
+           "additionalProperties": _INPUT, **_NAMED},
           "inputs: {x: {shape: [128, 64, 126, 126], fill: randn}}"),
     Field("params", "Scalars with their defaults: keyword arguments, set at run time.",
           {"type": "object", "additionalProperties": {"type": "number"}, **_NAMED},

@@ -69,6 +69,7 @@ class _Clamped:
         self.groups = Groups(program, name)
         self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
         self.clamps: dict[Term, str] = {}
+        self.evaluations: dict[tuple[float, float], Evaluation] = {}
         self.common = limits.NONE
         units = [self.function(group.unit, limits.NONE) for group in self.groups.found]
         self.needless = not any(
@@ -140,13 +141,21 @@ class _Clamped:
                 return rebuild(term, self.outer)
         return term
 
+    def defined(self, at: float, largest: float) -> Evaluation:
+        """The values of all lets of units where the name has a value; the same for every unit."""
+        if (at, largest) not in self.evaluations:
+            lets = self.groups.factored.units
+            self.evaluations[at, largest] = Evaluation({self.name: at}, largest).define(lets)
+        return self.evaluations[at, largest]
+
     def function(self, unit: Term, own: limits.Kinds) -> limits.Function:
         """A unit as a function of the name, with the clamps that all groups share and its own."""
 
         def f(at: float, largest: float) -> tuple[float, bool]:
             shared = limits.clamped(at, self.common, largest)
-            evaluation = Evaluation({self.name: shared}, largest).define(self.groups.factored.units)
-            evaluation.known[OWN] = limits.clamped(shared, own, largest)
+            defined = self.defined(shared, largest)
+            known = {**defined.known, OWN: limits.clamped(shared, own, largest)}
+            evaluation = Evaluation(known, largest, defined.overflowed)
             return evaluation(unit), evaluation.overflowed
 
         return f

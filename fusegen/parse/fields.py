@@ -31,6 +31,7 @@ from fusegen.spec import (
     DEFAULT_SHAPE,
     DTYPES,
     MAX_DIMENSIONS,
+    MAX_INPUTS,
     MAX_ELEMENTS,
     REFERENCE_PATTERN,
     Fill,
@@ -121,6 +122,9 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
         found.append(Input(key, shape, fill, span, split))
     if not found:
         raise Empty(node.span, key="inputs", remedy="name at least one, or leave the key out")
+    if len(found) > MAX_INPUTS:
+        size, remedy = f"{len(found)} tensors", "compute it in several specs"
+        raise TooLarge(node.span, what="the list of inputs", size=size, limit=MAX_INPUTS, remedy=remedy)
     for index, place in splits.items():
         if (index, len(found)) != (1, 2):
             name_, position, total = found[index].name, index + 1, len(found)
