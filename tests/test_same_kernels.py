@@ -33,11 +33,13 @@ EDITS: dict[str, Edits] = {
             "    inference = out.is_inference()\n    if not inference:  # new",
         ),
     ),
-    "comment": (("constexpr int MAX_DIM = 64;", "constexpr int MAX_DIM = 64;  // of a tensor"),),
-    "stale": (("constexpr int MAX_DIM = 64;", "constexpr int MAX_DIM = 64;  // of a tensor"),),
+    "comment": (("#include <cmath>\n", "#include <cmath>  // of the host\n"),),
+    "stale": (("#include <cmath>\n", "#include <cmath>  // of the host\n"),),
     "constant": (("return 2.0f * x;", "return 2.0009765625f * x;"),) * 2,  # of CUDA, and of the CPU
-    "wrapper": (("    return FORWARD(x, a)\n", "    return FORWARD(x, max(a, -0.5))\n"),),
-    "laid_out": (("constexpr int MAX_DIM = 64;", "constexpr int MAX_DIM = 63;"),),
+    "wrapper": (
+        ("    run_kernel = FORWARD\n", "    run_kernel = lambda x, a: FORWARD(x, max(a, -0.5))\n"),
+    ),
+    "laid_out": (('LAYOUT_SOURCE = r"""\n', 'LAYOUT_SOURCE = r"""\nusing Moved = int;\n'),),
     "launches": (("{80, ANY, 128, 1}", "{80, ANY, 256, 1}"),),
     "renamed": (
         ("float renamed_forward(float x)", "float twice(float x)"),
@@ -61,7 +63,7 @@ VERDICTS = {
     ("launches", "cuda"): f"{MOVED}: launch table; kernels unchanged (PTX of 6 kernels)",
     ("renamed", "cpu"): "unchanged (text)",
     ("renamed", "cuda"): "unchanged (PTX of 6 kernels); renewed",
-    ("stale", "cpu"): "unchanged (text); its certificate was stale in HEAD",
+    ("stale", "cpu"): "unchanged (text); its certificate was stale in {ref}",
     ("stale", "cuda"): "unchanged (text); renewed",
 }
 WRONG = {  # how they begin
@@ -84,9 +86,15 @@ class Run:
     after: dict[str, str]
 
 
-def git(*arguments: str) -> None:
+def git(*arguments: str) -> str:
     who = ("-c", "user.name=A", "-c", "user.email=a@b.c")
-    subprocess.run(["git", *who, *arguments], check=True, capture_output=True)
+    done = subprocess.run(["git", *who, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit() -> str:
+    """The only one."""
+    return git("rev-parse", "--short=12", "HEAD")
 
 
 def edited(module: str, edits: Edits) -> str:
@@ -144,7 +152,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         for name, edits in EDITS.items():
             shop.file(f"generated/{name}.py", edited(module(name), edits))
         before = certificates()
-        yield Run(shop, before, *told("--renew"), certificates())
+        both = ("--device", "cuda", "--device", "cpu")  # kernels of the CPU are loaded for CUDA's Python
+        yield Run(shop, before, *told("--renew", *both), certificates())
 
 
 def renewed(certificate: str, name: str, *devices: str) -> str:
@@ -158,7 +167,7 @@ def renewed(certificate: str, name: str, *devices: str) -> str:
 
 @pytest.mark.parametrize("of", VERDICTS, ids="-".join)
 def test_what_is_shown_to_be_the_same_is_told(of: tuple[str, str], run: Run) -> None:
-    assert run.verdicts[of] == VERDICTS[of]
+    assert run.verdicts[of] == VERDICTS[of].format(ref=commit())
 
 
 @pytest.mark.parametrize("of", WRONG, ids="-".join)
@@ -199,7 +208,7 @@ def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
             "PTX of 6 kernels; host text reviewed: launch table",
             "its certificate is of NVIDIA A100, which this does not show",
         ),
-        "renamed": ("PTX of 6 kernels", "its certificate is not that of HEAD"),
+        "renamed": ("PTX of 6 kernels", f"its certificate is not that of {commit()}"),
     }
     found = {(name, "cuda"): f"unchanged ({proof})" for name, (proof, _) in proofs.items()}
     assert told(*arguments) == (found, "4 unchanged, 0 changed, 0 renewed", 0)
@@ -220,5 +229,5 @@ def test_what_git_or_the_folder_lacks_is_refused(arguments: list[str], run: Run)
 def test_a_module_that_the_revision_lacks_is_changed(run: Run) -> None:
     run.shop.file("generated/added.py", module("renamed"))
     found, _, status = told("added", "--renew")
-    assert set(found.values()) == {"changed: HEAD has no such module"}
+    assert set(found.values()) == {f"changed: {commit()} has no such module"}
     assert status == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -57,6 +58,34 @@ def test_the_python_of_cuda_is_told_apart() -> None:
         assert text.python_of_cuda(whole.format(*holes)) != texts[0]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("// of the host", "// of all", ()),
+        ("void kernel() { }", "void kernel() { f(); }", ()),
+        ("int table;", "long table;", ("launch table",)),
+        ("int launch;", "long launch;", ("launch code",)),
+        ("int layout;", "long layout;", ("layout",)),
+        ("-O3", "-O2", ("flags",)),
+        ("#define HERE", "#define THERE", ("build",)),
+    ],
+)
+def test_what_moved_on_the_host_of_cuda_is_named(old: str, new: str, named: tuple[str, ...]) -> None:
+    table, layout, code = (
+        "int table;",
+        "int layout;  // of the host",
+        "int launch;\n__global__ void kernel() { }",
+    )
+
+    def host(change: Callable[[str], str]) -> dict[str, str]:
+        module = f"LAUNCH_SOURCE = {change(table)!r}\nLAYOUT_SOURCE = {change(layout)!r}\n"
+        sources = {"cuda_sources": [table, code], "cpp_sources": ["#define HERE", layout]}
+        recipe = {key: list(map(change, texts)) for key, texts in sources.items()}
+        return text.host_texts(module, {"forward": {**recipe, "extra_cuda_cflags": [change("-O3")]}})
+
+    assert text.moved(host(str), host(lambda one: one.replace(old, new))) == named
+
+
 def test_docstrings_and_cpp_are_no_python() -> None:
     source = '"""A."""\nX_SOURCE = "int x;"\ndef f():\n    """B."""\n    return 1  # c\n'
     same = '"""B."""\nX_SOURCE = "int y;"\ndef f():\n    """D."""\n    return 1\n'
@@ -79,6 +108,7 @@ PTX = """.version 9.0
 	.param .u64 _ZN43_GLOBAL__N__0123abcd_10_kernels_cu_0123abcd3runEPf_param_0
 )
 {
+	.shared .align 4 .b8 _ZZN43_GLOBAL__N__0123abcd_10_kernels_cu_0123abcd3runEPfE1s[128];
 	.loc 1 7 3
 	ld.param.u64 %rd1, [_ZN43_GLOBAL__N__0123abcd_10_kernels_cu_0123abcd3runEPf_param_0];
 	@%p1 bra $L__BB1_2; // a comment

@@ -78,7 +78,7 @@ def revision(ref: str) -> str:
         BadParameter: it stands for none.
     """
     done = subprocess.run(
-        ["git", "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"], capture_output=True
+        ["git", "rev-parse", "--verify", "--quiet", "--short=12", f"{ref}^{{commit}}"], capture_output=True
     )
     if done.returncode:
         raise click.BadParameter(f"git knows no revision {ref}", param_hint="REF")
