@@ -17,12 +17,11 @@ write      texts by path         files, touched only when their bytes change
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -84,10 +83,9 @@ from fusegen.simplify.constants import check_constants, constants_folded
 from fusegen.simplify.forms import formed
 from fusegen.simplify.search import Score, improved
 from fusegen.simplify.stable import stable
-from fusegen.spec import FIELDS, Spec, json_schema
+from fusegen.spec import FIELDS, Spec
 from fusegen.term import Program, Rewrite
 from fusegen.verify import broken_law
-from fusegen.write import changes, head
 
 FRAMES = 4  # of Python's stack that a nested operation takes
 HALVES = {None: Halves.COMPUTED, TESTED: Halves.TESTED, TABLE: Halves.LOOKED_UP}
@@ -683,32 +681,30 @@ def compilation(path: Path, binding: Binding = Binding.STABLE) -> Compilation:
     return Compilation(load(path), Library(path.parent), binding, beside(path.parent))
 
 
-def modules(paths: tuple[Path, ...], output: Path, binding: Binding | None = None) -> dict[Path, str]:
+def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
     """The text of every spec's module under the path it belongs to; nothing is written.
 
     As for `compilations`.
     """
-    return {path: compiled.module for path, compiled in compilations(paths, output, binding).items()}
+    bindings = dict.fromkeys(paths, Binding.STABLE)
+    return {path: compiled.module for path, compiled in compilations(bindings, output).items()}
 
 
-def compilations(
-    paths: tuple[Path, ...], output: Path, binding: Binding | None = None
-) -> dict[Path, Compilation]:
+def compilations(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Compilation]:
     """Every spec's compilation, run to its end, under the path that its module belongs to.
 
     Args:
-        paths: the files of the specs.
+        bindings: of the modules, by the files of the specs.
         output: the folder of the modules.
-        binding: that of all modules, or None to leave each module the one that it has.
 
     Raises:
         SpecErrors: every mistake in all of the specs.
     """
     found: dict[Path, Compilation] = {}
     errors: list[FusegenError] = []
-    for path in paths:
+    for path, binding in bindings.items():
         try:
-            compiled = _compilation(path, output, binding)
+            compiled = compilation(path, binding)
             module, span = output / f"{compiled.spec.name}.py", compiled.spec.span
             if module in found:
                 first = found[module].spec.span.file
@@ -740,17 +736,6 @@ def _finish(compiled: Compilation) -> None:
         ) from None
 
 
-def _compilation(path: Path, output: Path, binding: Binding | None) -> Compilation:
-    """The compilation of one file, with the binding given or else the one that its module already has."""
-    compiled = compilation(path, binding or Binding.STABLE)
-    if binding is None:
-        said = head(output / f"{compiled.spec.name}.py")
-        for other in Binding:
-            if f"build{other.options} specs/" in said:
-                return replace(compiled, binding=other)
-    return compiled
-
-
 def stage(path: Path, name: str) -> str:
     """What one stage makes of a spec, as text.
 
@@ -759,18 +744,6 @@ def stage(path: Path, name: str) -> str:
         name: a key of `STAGES`.
     """
     return STAGES[name](compilation(path)).rstrip("\n") + "\n"
-
-
-def states(paths: tuple[Path, ...], output: Path) -> list[tuple[str, str, str, str]]:
-    """Name, formula, dtypes and state of each spec's module, in the order of the paths."""
-    rows = []
-    for path in paths:
-        compiled = _compilation(path, output, None)
-        spec = compiled.spec
-        found = changes({output / f"{spec.name}.py": compiled.module})
-        state = {"new": "not built", "changed": "out of date"}[found[0].kind] if found else "current"
-        rows.append((spec.name, notation(spec), ", ".join(spec.dtypes), state))
-    return rows
 
 
 STAGES: dict[str, Callable[[Compilation], str]] = {
@@ -805,11 +778,6 @@ def starter(name: str, path: Path) -> str:
     text = render.fill("spec.yaml.j2", {"name": name, "fields": FIELDS})
     parse_spec(text, path.as_posix())
     return text
-
-
-def schema_text() -> str:
-    """The text of the JSON Schema of specs."""
-    return json.dumps(json_schema(), indent=2) + "\n"
 
 
 def _what_gradient(inputs: tuple[str, ...], grad: str, saved: list[str]) -> str:

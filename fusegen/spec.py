@@ -6,6 +6,7 @@ parser, the schema for editors and the file that ``fusegen new`` writes all come
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,6 +195,11 @@ FIELDS = (
           'assume: {x: "[0, inf)"}'),
 )
 # fmt: on
+
+
+def schema_text() -> str:
+    """The text of the JSON Schema of specs."""
+    return json.dumps(json_schema(), indent=2) + "\n"
 
 
 def json_schema() -> dict[str, Any]:

@@ -56,6 +56,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden/")
 
 
+@pytest.fixture
+def use_cache() -> None:
+    """Ask for the cache of the compiler's results, which other tests do without."""
+
+
+@pytest.fixture(autouse=True)
+def no_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute everything, so that no test passes by what another one left."""
+    if "use_cache" not in request.fixturenames:
+        monkeypatch.setattr("fusegen.cache._folder", lambda: None)
+
+
 class Workshop:
     """An empty folder to work in, as a user would: specs in specs/, commands typed at its top."""
 

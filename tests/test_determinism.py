@@ -13,12 +13,12 @@ from conftest import ROOT
 
 SCRIPT = """
 import pathlib, sys
-from fusegen import pipeline
+from fusegen import pipeline, spec
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
     compilation = pipeline.compilation(path)
     for stage in pipeline.STAGES.values():
         print(stage(compilation))
-print(pipeline.schema_text())
+print(spec.schema_text())
 """
 RICH = """\
 name: rich

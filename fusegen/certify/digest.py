@@ -13,6 +13,8 @@ import io
 import tokenize
 from collections.abc import Iterator
 
+from fusegen import cache
+
 # Constants that only the other device's kernels are built from; the host code of CUDA takes CPU_FLAGS.
 OTHER = {
     "cpu": {"CUDA_SOURCE", "CUDA_PRELUDE", "CUDA_FLAGS", "LAUNCH_SOURCE"},
@@ -23,7 +25,13 @@ Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
 def kernel_digest(module: str, device: str) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device."""
-    return hashlib.sha256(_deciding(module, device).encode()).hexdigest()[:16]
+    key = cache.key("kernel digest", device, module)
+    match cache.recall(key):
+        case str(known):
+            return known
+    found = hashlib.sha256(_deciding(module, device).encode()).hexdigest()[:16]
+    cache.remember(key, found)
+    return found
 
 
 def _deciding(module: str, device: str) -> str:

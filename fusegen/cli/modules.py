@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,11 @@ from fusegen.cli.options import GENERATED, SPECS, WHERE
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
-    from fusegen.pipeline import Compilation
     from fusegen.write import Change
 
 SCHEMA = SPECS / "schema.json"
 BINDINGS = ("stable", "pybind")
+OUTDATED = {"new": "not built", "changed": "out of date"}  # by what a build would do
 FORMATS = ("text", "markdown", "latex")
 STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module")
 
@@ -44,15 +45,14 @@ def build(specs: tuple[str, ...], output: Path, binding: str, prune: bool) -> No
 
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
     """
-    from fusegen import access, library, manifest, outputs, pipeline, write
-    from fusegen.doubts import doubt, shadows
+    from fusegen import access, library, manifest, modules, outputs, write
     from fusegen.render import Binding
 
     paths = library.find_all(specs, SPECS)
     folder = outputs.opened(output, SPECS)
     access.require_writable(output / manifest.NAME)
-    compilations = pipeline.compilations(paths, output, Binding(binding))
-    texts = {path: compiled.module for path, compiled in compilations.items()}
+    built = modules.built(paths, output, Binding(binding))
+    texts = {path: found.text for path, found in built.items()}
     folder.require_own(texts)
     changes = write.changes(texts)
     _make(changes)
@@ -65,8 +65,8 @@ def build(specs: tuple[str, ...], output: Path, binding: str, prune: bool) -> No
     for change in folder.manifest(texts, paths):
         write.apply(change)
     _tell(folder.complaints(texts))
-    for compiled in compilations.values():
-        _tell((*dict.fromkeys(shadows(compiled)), doubt(compiled)))
+    for found in built.values():
+        _tell(found.remarks)
 
 
 def _make(changes: Iterable[Change]) -> None:
@@ -91,16 +91,17 @@ def check(output: Path) -> None:
     It also tells of stale certificates; those are no difference. With PyTorch and python-flint it compares
     references with formulas, too.
     """
-    from fusegen import library, outputs, pipeline, write
+    from fusegen import library, modules, outputs, write
+    from fusegen.agreement import needs_torch
     from fusegen.certify import state
+    from fusegen.spec import schema_text
 
     specs = library.find_all((), SPECS)
     folder = outputs.opened(output, SPECS)
-    compilations = pipeline.compilations(specs, output)
-    texts = {path: compiled.module for path, compiled in compilations.items()}
+    texts = {path: found.text for path, found in modules.built(specs, output).items()}
     differences = [*write.changes(texts), *folder.manifest(texts, specs)]
     if SCHEMA.exists():
-        differences += write.changes({SCHEMA: pipeline.schema_text()})
+        differences += write.changes({SCHEMA: schema_text()})
     for change in differences:
         click.echo(change.diff(), nl=False)
     complaints = folder.complaints(texts)
@@ -111,42 +112,58 @@ def check(output: Path) -> None:
         click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {remedy}", err=True)
     if count:
         sys.exit(1)
-    for path, claim in zip(texts, map(state.claim, map(library.load, specs)), strict=True):
+    loaded = {path: library.load(path) for path in specs}
+    for path, claim in zip(texts, map(state.claim, loaded.values()), strict=True):
         _tell(state.sentences(path, state.states(path, claim)))
     _tell(f"{path}: there is no module of this certificate; delete it" for path in folder.uncertified())
-    _compare_references(tuple(compilations.values()), output)
+    pending = {
+        path: text
+        for (path, spec), text in zip(loaded.items(), texts.values(), strict=True)
+        if needs_torch(spec)
+    }
+    _compare_references(pending, output)
     click.echo(f"{len(texts)} modules are what their specs say")
 
 
-def _compare_references(compilations: tuple[Compilation, ...], output: Path) -> None:
-    """Compare the references that only PyTorch can evaluate; say how many where it is missing."""
-    from fusegen.agreement import needs_torch
+def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
+    """Compare references that only PyTorch can evaluate, once, or say that it is missing.
 
-    pending = [compiled for compiled in compilations if needs_torch(compiled.spec)]
+    Args:
+        pending: the texts of their modules, by the files of their specs.
+        output: the folder of the modules.
+    """
+    from fusegen import cache
+
     missing = [name for name in ("torch", "flint") if find_spec(name) is None]
     if pending and missing:
         number, needed = counted(len(pending), "reference"), " and ".join(missing)
         click.echo(f"{number} not compared: this needs {needed}", err=True)
     elif pending:
-        from fusegen.certify import reference
+        key = cache.key("references", metadata.version("torch"), *pending.values())
+        if not cache.recall(key):
+            from fusegen import pipeline
+            from fusegen.certify import reference
 
-        reference.require_all(pending, output)
+            reference.require_all([pipeline.compilation(path) for path in pending], output)
+            cache.remember(key, True)
 
 
 @click.command("list")
 @WHERE
 def list_(output: Path) -> None:
     """Show every spec: its formula, dtypes, and what its module and its certificate are worth."""
-    from fusegen import library, pipeline
+    from fusegen import library, modules, write
     from fusegen.certify import state
+    from fusegen.printers.notation import notation
 
     specs = library.find_all((), SPECS)
-    rows = [
-        (*row, ", ".join(map(" ".join, state.states(output / f"{row[0]}.py", claim).items())) or "none")
-        for row, claim in zip(
-            pipeline.states(specs, output), map(state.claim, map(library.load, specs)), strict=True
-        )
-    ]
+    texts = {path: found.text for path, found in modules.built(specs, output).items()}
+    states = {change.path: OUTDATED[change.kind] for change in write.changes(texts)}
+    rows = []
+    for path, spec in zip(texts, map(library.load, specs), strict=True):
+        worth = ", ".join(map(" ".join, state.states(path, state.claim(spec)).items())) or "none"
+        told = (spec.name, notation(spec), ", ".join(spec.dtypes), states.get(path, "current"), worth)
+        rows.append(told)
     if not sys.stdout.isatty():
         for row in rows:
             click.echo("\t".join(row))
@@ -213,9 +230,10 @@ def new(name: str) -> None:
 @click.command()
 def schema() -> None:
     """Write specs/schema.json, which gives editors completion and checks."""
-    from fusegen import pipeline, write
+    from fusegen import write
+    from fusegen.spec import schema_text
 
-    for change in write.changes({SCHEMA: pipeline.schema_text()}):
+    for change in write.changes({SCHEMA: schema_text()}):
         write.apply(change)
         click.echo(f"{_painted(change.kind)} {change.path}")
 

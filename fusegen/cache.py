@@ -1,0 +1,116 @@
+"""Results that were computed before, by the digest of all that they were computed from.
+
+They are JSON files in a folder of the user's, below XDG_CACHE_HOME or ~/.cache. A folder that belongs to
+somebody else, or that others may write to, is not used; nor is any that the system refuses. Nothing fails
+for want of the cache: a result that is not in it is computed again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = ("jinja2", "mpmath", "numpy", "pyyaml", "sympy")  # which decide what the compiler makes
+DECIDING = (".py", ".j2", ".toml", ".h", ".cuh")  # the files that decide it
+DAYS = 30  # after which a result that nobody asked for is removed
+SWEPT = "swept"  # the file whose time says when results were last removed
+
+
+def key(*parts: bytes | str) -> str:
+    """The digest of what decides a result, the compiler included."""
+    digest = hashlib.sha256(compiler().encode())
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        digest.update(len(raw).to_bytes(8, "little") + raw)
+    return digest.hexdigest()
+
+
+def recall(key: str) -> Any:
+    """A result, or None where it is not known."""
+    folder = _folder()
+    if folder is None:
+        return None
+    path = folder / key
+    try:
+        found = json.loads(path.read_bytes())
+        os.utime(path)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found
+
+
+def remember(key: str, result: Any) -> None:
+    """Keep a result that JSON can express."""
+    folder = _folder()
+    if folder is None:
+        return
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
+            json.dump(result, file)
+        os.replace(file.name, folder / key)
+        _sweep(folder)
+    except OSError:
+        return
+
+
+@functools.cache
+def compiler() -> str:
+    """The digest of the compiler's own files, and of the libraries that it rests on."""
+    inside = Path(str(resources.files("fusegen")))
+    beside = [inside / "templates", inside.parent / "templates"]
+    digest = hashlib.sha256(sys.version.encode())
+    for name in LIBRARIES:
+        digest.update(metadata.version(name).encode())
+    for folder in (inside, *(each for each in beside if each.is_dir())):
+        for path in _files(folder):
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    """The files of a folder that decide results, in order."""
+    return sorted(
+        path for path in folder.rglob("*") if path.suffix in (".py", ".j2", ".toml", ".h", ".cuh")
+    )
+
+
+def _folder() -> Path | None:
+    """The folder of results, if it can be used and is the user's own."""
+    root = os.environ.get("XDG_CACHE_HOME") or (
+        os.environ.get("HOME", "") and f"{os.environ['HOME']}/.cache"
+    )
+    if not root or not os.path.isabs(root):
+        return None
+    folder = Path(root, "fusegen")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    shared = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
+    return folder if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not shared else None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove results that nobody asked for in a while, once a day.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    mark, now = folder / SWEPT, time.time()
+    if mark.exists() and now - mark.stat().st_mtime < 24 * 3600:
+        return
+    mark.touch()
+    for path in folder.iterdir():
+        if now - path.stat().st_mtime > DAYS * 24 * 3600:
+            path.unlink(missing_ok=True)

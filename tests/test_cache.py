@@ -1,0 +1,172 @@
+"""What is computed once: modules, digests, comparisons of references."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Workshop
+
+from fusegen import cache, pipeline
+
+GATE, TWICE = "generated/gate.py", "generated/twice.py"
+
+
+@pytest.fixture
+def folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, use_cache: None
+) -> Path:
+    """The folder of results, empty."""
+    place = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    return place / "fusegen"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the specs that were compiled, in order."""
+    names: list[str] = []
+    compilation = pipeline.compilation
+
+    def spy(path: Path, *others: object) -> pipeline.Compilation:
+        names.append(path.stem)
+        return compilation(path, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pipeline, "compilation", spy)
+    return names
+
+
+@pytest.fixture
+def remembered(folder: Path, built: Workshop, compiled: list[str]) -> Workshop:
+    """Two specs whose modules are built and known."""
+    assert built.run("build").output == "unchanged: 2 modules\n"
+    compiled.clear()
+    return built
+
+
+def test_an_unchanged_spec_is_not_compiled_again(remembered: Workshop, compiled: list[str]) -> None:
+    for verb in ("build", "check", "list"):
+        assert remembered.run(verb).exit_code == 0
+    Path(GATE).unlink()
+    assert remembered.run("build").output == "new      generated/gate.py\nunchanged: 1 module\n"
+    assert compiled == []
+
+
+DECIDING: dict[str, Callable[[Workshop], object]] = {
+    "the spec": lambda shop: shop.spec("gate", "formula: x * 7"),
+    "a spec that it may name": lambda shop: shop.spec("other", "formula: x + 1"),
+    "the launch table": lambda shop: shop.file("specs/launch.toml", "# none\n"),
+}
+
+
+@pytest.mark.parametrize("what", DECIDING)
+def test_what_decides_a_module_makes_it_new(what: str, remembered: Workshop, compiled: list[str]) -> None:
+    DECIDING[what](remembered)
+    assert remembered.run("build", "gate").exit_code == 0
+    assert compiled == ["gate"]
+
+
+def test_a_binding_has_modules_of_its_own(remembered: Workshop, compiled: list[str]) -> None:
+    assert remembered.run("build", "gate", "--binding", "pybind").output == "changed  generated/gate.py\n"
+    assert remembered.run("check").exit_code == 0  # by the binding that the module says
+    assert compiled == ["gate"]
+
+
+def test_another_compiler_makes_modules_new(
+    remembered: Workshop, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "compiler", lambda: "another")
+    assert remembered.run("build", "gate").exit_code == 0
+    assert compiled == ["gate"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"text": 1, "remarks": []}', '{"text": "x", "remarks": [1]}']
+)
+def test_a_result_that_is_none_is_computed_again(
+    text: str, remembered: Workshop, folder: Path, compiled: list[str]
+) -> None:
+    before = Path(GATE).read_text(encoding="utf-8")
+    for path in folder.iterdir():
+        path.write_text(text, encoding="utf-8")
+    assert remembered.run("build", "gate").exit_code == 0
+    assert compiled == ["gate"]
+    assert Path(GATE).read_text(encoding="utf-8") == before
+
+
+def shared(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+def linked(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to(folder.with_name("elsewhere"))
+
+
+def a_file(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.write_text("", encoding="utf-8")
+
+
+@pytest.mark.parametrize("spoil", [shared, linked, a_file], ids=lambda spoil: spoil.__name__)
+def test_a_folder_that_is_not_only_the_users_is_not_used(
+    spoil: Callable[[Path], None], remembered: Workshop, folder: Path, compiled: list[str]
+) -> None:
+    spoil(folder)
+    assert remembered.run("build", "gate").output == "unchanged: 1 module\n"
+    assert compiled == ["gate"]
+
+
+def test_nothing_is_remembered_without_a_home(
+    folder: Path, built: Workshop, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    for _ in range(2):
+        assert built.run("build", "gate").output == "unchanged: 1 module\n"
+    assert compiled == ["gate", "gate"]
+
+
+def test_a_mistake_is_told_every_time(remembered: Workshop) -> None:
+    remembered.spec("gate", "formula: x + missing")
+    first, second = (remembered.run("build") for _ in range(2))
+    assert (first.exit_code, first.output) == (second.exit_code, second.output)
+    assert (first.exit_code, "missing" in first.output) == (2, True)
+
+
+def test_a_remark_is_told_every_time(remembered: Workshop) -> None:
+    remembered.spec("gate", "formula: x ** 20 / (x ** 20 + 1 + abs(x))")
+    first, second = (remembered.run("build").stderr for _ in range(2))
+    assert first == second
+    assert first.startswith("gate: the gradient ")
+
+
+def test_all_processors_make_what_one_makes(folder: Path, workshop: Workshop) -> None:
+    names = [f"f{k}" for k in range(6)]
+    for k, name in enumerate(names):
+        workshop.spec(name, f"formula: x * {k + 2}")
+    assert workshop.run("build").exit_code == 0
+    together = workshop.files()
+    for name in names:
+        Path(f"generated/{name}.py").unlink()
+    for path in folder.iterdir():
+        path.unlink()
+    for name in names:
+        assert workshop.run("build", name).exit_code == 0
+    assert workshop.files() == together
+
+
+def test_results_that_nobody_asks_for_are_removed(
+    remembered: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = folder / "old", folder / "new"
+    for path, days in ((old, cache.DAYS + 1), (new, cache.DAYS - 1)):
+        path.write_text("{}", encoding="utf-8")
+        then = path.stat().st_mtime - days * 24 * 3600
+        os.utime(path, (then, then))
+    (folder / cache.SWEPT).unlink()
+    remembered.spec("gate", "formula: x * 9")
+    assert remembered.run("build").exit_code == 0
+    assert (old.exists(), new.exists()) == (False, True)
