@@ -79,4 +79,4 @@ def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_pa
     (tmp_path / "specs" / "doubled.yaml").write_text(spec, encoding="utf-8")
     run(sys.executable, "-m", "fusegen", "build", folder=tmp_path, PYTHONPATH=str(installed))
     text = (tmp_path / "generated" / "doubled.py").read_text(encoding="utf-8")
-    assert "\ndef doubled(x, inplace=False, *, out=None):\n" in text
+    assert "\ndef doubled(x=None, inplace=False, *, out=None, input=None):\n" in text
