@@ -169,7 +169,7 @@ class Compilation:
 
     @cached_property
     def derived(self) -> Program:
-        """The program of the gradients.
+        """The gradients of the composed program.
 
         Where PyTorch has one kernel for the whole, an eager spec takes its gradient too; so does a spec of
         arithmetic only, whose forward kernel already gives PyTorch's bits.
@@ -271,9 +271,11 @@ class Compilation:
 
     def lower(self, gradient: bool, device: Device, kind: Math, settled: bool) -> Kernel:
         """The same, lowered now."""
-        which, incoming = ("backward", self.derived.inputs[0]) if gradient else ("forward", None)
+        derived = self.gradient_forms.derived
+        which, incoming = ("backward", derived.inputs[0]) if gradient else ("forward", None)
         name = f"{self.spec.name}_{which}{'_short' if settled else ''}"
         program = self.programs[gradient]
+        assert not gradient or program.inputs == derived.inputs, "a gradient reads what is saved for it"
         kernel = lower(name, program, device, kind, self.precise, incoming, settled)
         law = broken_law(kernel)
         assert law is None, f"{name}: {law}"
@@ -545,7 +547,8 @@ class Compilation:
         hosted = {let.name: let for program in self.programs for let in uniforms(program)}
         called = {device: (*kernels[device], *filter(None, self.short[device])) for device in Device}
         forward, backward = (self.one_way(gradient, Device.CUDA)[0] for gradient in (False, True))
-        grad, *saved = self.derived.inputs
+        derived = self.gradient_forms.derived
+        grad, *saved = derived.inputs
         from_output = tuple(saved) != self.composed.inputs
         return render.Texts(
             notation=notation(self.spec),
@@ -568,7 +571,7 @@ class Compilation:
             or any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
-            eager_gradient=statements(self.derived, several=True) if from_output or self.arithmetic else (),
+            eager_gradient=statements(derived, several=True) if from_output or self.arithmetic else (),
             from_output=from_output,
             autocast=autocasts(self.eager),
         )  # fmt: skip
@@ -749,7 +752,7 @@ def stage(path: Path, name: str) -> str:
 STAGES: dict[str, Callable[[Compilation], str]] = {
     "parse": lambda c: dump.spec(c.spec),
     "compose": lambda c: dump.program(c.composed),
-    "derive": lambda c: dump.program(c.derived),
+    "derive": lambda c: dump.program(c.gradient_forms.derived),
     "simplify": lambda c: "\n".join(
         line
         for program, rewrites in (c.simplified, c.gradient)

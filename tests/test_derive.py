@@ -530,3 +530,14 @@ def test_an_eager_gradient_of_a_kernel_of_pytorchs_is_rounded_once() -> None:
         "return rounded(rounded(grad · t) + rounded(by_width("
         "grad_t · rounded(1 - rounded(t · t)), grad_t · fma(-t, t, 1))))",
     ]
+
+
+def test_the_gradient_of_a_better_form_reads_what_is_saved_for_it(tmp_path: Path) -> None:
+    """Exp(x) as a product whose factors overflow: its gradient is of the form, which saves the output."""
+    lets = ", ".join(["w: exp(56 * x)", *(f"u{k}: exp(-{k} * x)" for k in range(1, 11))])
+    product = " * ".join(["w", *(f"u{k}" for k in range(1, 11))])
+    path = tmp_path / "deep.yaml"
+    path.write_text(f"name: deep\nsummary: S.\nwhere: {{{lets}}}\nformula: {product}\n", encoding="utf-8")
+    compiled = compilation(path)
+    assert compiled.gradient_forms.derived.inputs[1:] == compiled.programs[1].inputs[1:] == ("output",)
+    assert "def eager_gradient(grad, output):" in compiled.module
