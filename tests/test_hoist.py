@@ -113,3 +113,11 @@ def _written_out(whole: Program, once: set[str]) -> tuple[tuple[Let, ...], tuple
         else:
             lets.append(Let(let.name, term))
     return tuple(lets), tuple(substitute(result, values) for result in whole.results)
+
+
+def test_powers_within_powers_of_parameters_are_no_longer_than_they_are_written() -> None:
+    nested = "a"
+    for _ in range(20):
+        nested = f"square({nested} + 1)"
+    [of] = hoisted((program(f"x * ({nested})"),))
+    assert len(written(of)) < 3000
