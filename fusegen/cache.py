@@ -7,10 +7,12 @@ for want of the cache: a result that is not in it is computed again.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
+import platform
 import stat
 import sys
 import tempfile
@@ -30,7 +32,7 @@ def key(*parts: bytes | str) -> str:
     """The digest of what decides a result, the compiler included."""
     digest = hashlib.sha256(compiler().encode())
     for part in parts:
-        raw = part.encode() if isinstance(part, str) else part
+        raw = os.fsencode(part)
         digest.update(len(raw).to_bytes(8, "little") + raw)
     return digest.hexdigest()
 
@@ -43,9 +45,10 @@ def recall(key: str) -> Any:
     path = folder / key
     try:
         found = json.loads(path.read_bytes())
-        os.utime(path)
     except (OSError, ValueError, RecursionError):
         return None
+    with contextlib.suppress(OSError):  # of a folder that is only to be read
+        os.utime(path)
     return found
 
 
@@ -54,13 +57,12 @@ def remember(key: str, result: Any) -> None:
     folder = _folder()
     if folder is None:
         return
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
-            json.dump(result, file)
-        os.replace(file.name, folder / key)
+    with contextlib.suppress(OSError):
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            path = Path(place, key)
+            path.write_text(json.dumps(result), encoding="utf-8")
+            path.replace(folder / key)
         _sweep(folder)
-    except OSError:
-        return
 
 
 @functools.cache
@@ -68,9 +70,10 @@ def compiler() -> str:
     """The digest of the compiler's own files, and of the libraries that it rests on."""
     inside = Path(str(resources.files("fusegen")))
     beside = [inside / "templates", inside.parent / "templates"]
-    digest = hashlib.sha256(sys.version.encode())
+    host = (sys.version, platform.machine(), *platform.libc_ver())
+    digest = hashlib.sha256(repr(host).encode())
     for name in LIBRARIES:
-        digest.update(metadata.version(name).encode())
+        digest.update(_version(name).encode())
     for folder in (inside, *(each for each in beside if each.is_dir())):
         for path in _files(folder):
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
@@ -79,9 +82,15 @@ def compiler() -> str:
 
 def _files(folder: Path) -> Iterable[Path]:
     """The files of a folder that decide results, in order."""
-    return sorted(
-        path for path in folder.rglob("*") if path.suffix in (".py", ".j2", ".toml", ".h", ".cuh")
-    )
+    return sorted(path for path in folder.rglob("*") if path.suffix in DECIDING and path.is_file())
+
+
+def _version(name: str) -> str:
+    """The version of an installed library; empty where nothing tells it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _folder() -> Path | None:
@@ -112,5 +121,6 @@ def _sweep(folder: Path) -> None:
         return
     mark.touch()
     for path in folder.iterdir():
-        if now - path.stat().st_mtime > DAYS * 24 * 3600:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if path.is_file() and now - path.stat().st_mtime > DAYS * 24 * 3600:
+                path.unlink()

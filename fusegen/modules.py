@@ -1,16 +1,17 @@
 """The modules of specs, as `build`, `check` and `list` need them: compiled once, then remembered.
 
-A module is remembered by its spec's text and path, by the specs that it names, by the launch table beside
-it, and by the compiler. What is not remembered is compiled, on all processors where that is worth it.
+A module is remembered by its spec's text and path, by all specs that it may name (those beside it, and
+fusegen's), by the launch table beside it, and by the compiler. What is not remembered is compiled, on all
+processors where that is worth it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from fusegen import cache, launch
@@ -19,6 +20,7 @@ from fusegen.library import shipped
 from fusegen.render.texts import Binding
 from fusegen.write import head
 
+LARGEST = 2**20  # bytes of a file that may decide a module; specs have fewer
 FEW = 4  # modules that one processor compiles sooner than others can be started
 
 
@@ -43,35 +45,19 @@ class Job:
         spec: the file of its spec.
         output: the folder of the modules.
         binding: its binding.
-        around: the digest of what decides it beside its spec.
     """
 
     spec: Path
     output: Path
     binding: Binding
-    around: str
 
     @property
     def module(self) -> Path:
         """The file of the module."""
         return self.output / f"{self.spec.stem}.py"
 
-    @cached_property
-    def key(self) -> str | None:
-        """What decides the module; none where a file cannot be read."""
-        try:
-            text = self.spec.read_bytes() if self.spec.is_file() else None
-        except OSError:
-            return None
-        said = ("module", self.spec.as_posix(), self.binding.name, self.around)
-        return None if text is None else cache.key(*said, text)
 
-    def recalled(self) -> Built | None:
-        """The module, if it is known."""
-        match cache.recall(self.key) if self.key else None:
-            case {"text": str(text), "remarks": [*remarks]} if all(isinstance(one, str) for one in remarks):
-                return Built(text, tuple(remarks))
-        return None
+Keys = Mapping[Job, str | None]  # what decides each module; none where that cannot be read
 
 
 def built(specs: Sequence[Path], output: Path, binding: Binding | None = None) -> dict[Path, Built]:
@@ -85,26 +71,44 @@ def built(specs: Sequence[Path], output: Path, binding: Binding | None = None) -
     Raises:
         SpecErrors: every mistake in all of the specs.
     """
-    around = {folder: _around(folder) for folder in {spec.parent for spec in specs}}
     own = [binding or _binding_of(output / f"{spec.stem}.py") for spec in specs]
-    jobs = [Job(spec, output, each, around[spec.parent]) for spec, each in zip(specs, own, strict=True)]
-    known = {job: found for job in jobs if (found := job.recalled())}
+    jobs = [Job(spec, output, each) for spec, each in zip(specs, own, strict=True)]
+    if len({job.module for job in jobs}) < len(jobs):  # which the compiler refuses
+        return {job.module: found for job, found in _one_by_one(jobs).items()}
+    keys = _keys(jobs)
+    known = {job: found for job in jobs if (found := _recalled(keys[job]))}
     due = [job for job in jobs if job not in known]
-    if len({job.module for job in jobs}) < len(jobs):
-        due = jobs  # two specs of one name are a mistake, which the compiler tells
     made = _on_all_processors(due) if len(due) > FEW else {}
     left = [job for job in due if job not in made]
     made |= _one_by_one(left) if left else {}
-    for job, found in made.items():
-        if job.key:
-            cache.remember(job.key, {"text": found.text, "remarks": found.remarks})
+    if made:
+        _remember(made, keys)
     return {job.module: (known | made)[job] for job in jobs}
 
 
+def _recalled(key: str | None) -> Built | None:
+    """A module that is known."""
+    match cache.recall(key) if key else None:
+        case {"text": str(text), "remarks": [*remarks]} if all(isinstance(one, str) for one in remarks):
+            return Built(text, tuple(remarks))
+    return None
+
+
+def _remember(made: Mapping[Job, Built], before: Keys) -> None:
+    """Keep modules, but for those whose files changed while they were made."""
+    after = _keys(list(made))
+    for job, found in made.items():
+        if (key := after[job]) and key == before[job]:
+            cache.remember(key, {"text": found.text, "remarks": found.remarks})
+
+
 def _on_all_processors(jobs: Sequence[Job]) -> dict[Job, Built]:
-    """What is made of some specs that have no mistakes."""
-    with ProcessPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
-        return {job: found for job, found in zip(jobs, pool.map(_made, jobs), strict=True) if found}
+    """What is made of some specs that have no mistakes; nothing where processes cannot be had."""
+    try:
+        with ProcessPoolExecutor(min(len(jobs), len(os.sched_getaffinity(0)))) as pool:
+            return {job: found for job, found in zip(jobs, pool.map(_made, jobs), strict=True) if found}
+    except (OSError, ImportError, BrokenProcessPool):
+        return {}
 
 
 def _made(job: Job) -> Built | None:
@@ -132,14 +136,38 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
     }
 
 
-def _around(folder: Path) -> str:
-    """The digest of what decides a module beside its spec: the specs that it may name, the launch table."""
+def _keys(jobs: Sequence[Job]) -> Keys:
+    """What decides each of some modules."""
+    beside = {folder: _beside(folder) for folder in {job.spec.parent for job in jobs}}
+    return {job: _key(job, beside[job.spec.parent]) for job in jobs}
+
+
+def _key(job: Job, beside: str | None) -> str | None:
+    """What decides a module, by what decides it beside its spec."""
+    text = _bytes(job.spec)
+    if text is None or beside is None:
+        return None
+    return cache.key("module", job.spec.as_posix(), job.binding.name, beside, text)
+
+
+def _beside(folder: Path) -> str | None:
+    """The digest of the specs that one of a folder may name, and of the launch table there."""
     specs = (path for place in dict.fromkeys((folder, shipped())) for path in sorted(place.glob("*.yaml")))
-    files = [path for path in (*specs, folder / launch.OWN) if path.is_file()]
+    own = folder / launch.OWN
+    files = {path: _bytes(path) for path in (*specs, *([own] if os.path.lexists(own) else []))}
+    if None in files.values():
+        return None
+    return cache.key(*(part for path, text in files.items() for part in (path.as_posix(), text or b"")))
+
+
+def _bytes(path: Path) -> bytes | None:
+    """What a file holds; none where that cannot be read, is no file, or is too large for a spec."""
     try:
-        return cache.key(*(part for path in files for part in (path.as_posix(), path.read_bytes())))
-    except OSError as error:
-        return f"unknown: {error}"
+        if not path.is_file() or path.stat().st_size > LARGEST:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _binding_of(module: Path) -> Binding:

@@ -62,7 +62,9 @@ def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[d
     every = [held(sign * size, Math.FLOAT) for sign in (-1.0, 1.0) for size in SIZES]
     if len(moving) == 1:
         [name] = moving
-        yield from ({name: x} for x in every if _inside(x, assume.get(name, REALS)))
+        interval = assume.get(name, REALS)
+        inside = [x for x in every if _inside(x, interval)]
+        yield from ({name: x} for x in inside or [_nearest(OTHERS, interval)])
         return
     ranges = {name: assume.get(name, Interval(-JUDGED, JUDGED)) for name in moving}
     others = {name: _nearest(OTHERS, ranges[name]) for name in moving}

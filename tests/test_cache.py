@@ -96,6 +96,42 @@ def test_a_result_that_is_none_is_computed_again(
     assert Path(GATE).read_text(encoding="utf-8") == before
 
 
+def test_what_cannot_be_read_beside_a_spec_keeps_nothing(remembered: Workshop, compiled: list[str]) -> None:
+    """Else a change of what it hides would not be seen."""
+    Path("specs/hidden.yaml").mkdir()
+    for _ in range(2):
+        assert remembered.run("build", "gate").output == "unchanged: 1 module\n"
+    assert compiled == ["gate", "gate"]
+
+
+def test_a_spec_that_changes_while_it_is_compiled_is_not_remembered(
+    remembered: Workshop, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
+) -> None:
+    old = "name: gate\nsummary: A test.\nformula: x * 3\n"
+    remembered.file("specs/gate.yaml", old)
+    compilation = pipeline.compilation
+
+    def edited(spec: Path, *others: object) -> pipeline.Compilation:
+        spec.write_text(old.replace("x * 3", "x * 4"), encoding="utf-8")
+        return compilation(spec, *others)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "compilation", edited)
+        assert remembered.run("build", "gate").exit_code == 0
+    Path("specs/gate.yaml").write_text(old, encoding="utf-8")
+    assert remembered.run("build", "gate").exit_code == 0
+    assert "y = x * 3" in Path(GATE).read_text(encoding="utf-8").replace("·", "*")
+
+
+def test_two_specs_of_one_name_are_refused_among_many(folder: Path, workshop: Workshop) -> None:
+    for k in range(4):
+        workshop.spec(f"f{k}", f"formula: x * {k + 2}")
+    workshop.file("other/f0.yaml", "name: f0\nsummary: A test.\nformula: x + 1\n")
+    result = workshop.run("build", "f0", "f1", "f2", "f3", "other/f0.yaml")
+    assert (result.exit_code, "is the name of specs/f0.yaml, too" in result.output) == (2, True)
+    assert "generated" not in {path.split("/")[0] for path in workshop.files()}
+
+
 def shared(folder: Path) -> None:
     folder.chmod(0o777)
 

@@ -237,7 +237,7 @@ def test_the_command_builds_without_torch(workshop: Workshop) -> None:
         "except SystemExit as end:\n    assert not end.code\n"
         "print(sorted({'torch', 'numpy', 'mpmath', 'sympy'} & set(sys.modules)))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(workshop.folder / "cache")}
     command = [sys.executable, "-c", spy]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "new      generated/gate.py\n['mpmath', 'numpy', 'sympy']\n"

@@ -204,3 +204,10 @@ def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:
     up, down = (call("mul", call("mul", X, Const(2.0**e)), Const(2.0**-e)) for e in (100, -100))
     assert [of(result).ulp > 1e6 for result in (up, down)] == [True, True]
     assert [of(result, ranged=False).ulp < 0.51 for result in (up, down)] == [True, True]
+
+
+def test_an_interval_between_all_sizes_is_tried_within(workshop: Workshop) -> None:
+    compiled = of_chain(workshop, "assume: {x: '[5.0001, 5.0002]'}\nformula: x * sigmoid(x)")
+    error = compiled.roundoffs[Device.CPU][0]
+    assert error.at["x"] == pytest.approx(5.0001, rel=1e-6)
+    assert error.ulp < 2
