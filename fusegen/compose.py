@@ -245,7 +245,8 @@ def _bind_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
     values |= zip(arguments, call.args, strict=False)
     given = set(arguments[: len(call.args)])
     for written, value in call.keywords:
-        name = argument_named(written, arguments[: len(spec.inputs)])
+        tensors = arguments[: len(spec.inputs)]
+        name = written if written in arguments else argument_named(written, tensors)
         _check_argument(call, name, arguments, given, _signature(spec))
         values[name] = value
         given.add(name)

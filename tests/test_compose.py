@@ -283,3 +283,8 @@ def test_the_library_finds_by_name_by_path_and_all(workshop: Workshop) -> None:
     assert library("one") is library("one")
     assert library("../specs/one") is None
     assert {"one", "two", "relu", "hardswish"} <= set(library.names())
+
+
+def test_a_parameter_may_have_the_name_that_pytorch_gives_a_tensor() -> None:
+    other = "params: {input: 2}\nformula: x * input"
+    assert lines("chain: ['other(input=3)']", other=other) == lines("chain: ['other(x, 3)']", other=other)

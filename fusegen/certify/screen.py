@@ -19,6 +19,7 @@ import ctypes
 import hashlib
 import math
 import os
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -241,14 +242,18 @@ def build_folder() -> Path:
 
 
 def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> ctypes.CDLL:
-    """The library of a text, built unless the same was built before."""
+    """The library of a text, built unless the same was built before.
+
+    Raises:
+        RuntimeError: it does not compile, or other users can write to the folder of builds.
+    """
     folder = build_folder()
-    folder.mkdir(
-        0o755, parents=True, exist_ok=True
-    )  # modules load nothing from a folder that others can write
+    folder.mkdir(0o755, parents=True, exist_ok=True)
+    if not _is_own(folder):
+        raise RuntimeError(f"other users can write {folder}, whose libraries are loaded; chmod 755 it")
     digest = hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]
     library = folder / f"screen_{target}_{digest}.so"
-    if not library.exists():
+    if not (library.exists() and _is_own(library)):
         with tempfile.TemporaryDirectory(dir=folder) as build:
             source, made = Path(build) / f"screen{suffix}", Path(build) / "screen.so"
             source.write_text(text, encoding="utf-8")
@@ -257,3 +262,10 @@ def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> cty
                 raise RuntimeError(f"the screen did not compile for {target}: {done.stderr[:2000]}")
             os.replace(made, library)
     return ctypes.CDLL(str(library))
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file or folder is the user's or root's, no link, and nobody else can write to it."""
+    found = path.lstat()
+    others = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid in (0, os.getuid()) and not others and not stat.S_ISLNK(found.st_mode)
