@@ -107,7 +107,7 @@ def _folder() -> Path | None:
     except OSError:
         return None
     shared = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not shared else None
+    return folder if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not shared else None
 
 
 def _sweep(folder: Path) -> None:

@@ -26,7 +26,7 @@ FEW = 4  # modules that one processor compiles sooner than others can be started
 
 @dataclass(frozen=True)
 class Built:
-    """What is made of a spec.
+    """The module of a spec.
 
     Attributes:
         text: of its module.
@@ -61,7 +61,7 @@ Keys = Mapping[Job, str | None]  # what decides each module; none where that can
 
 
 def built(specs: Sequence[Path], output: Path, binding: Binding | None = None) -> dict[Path, Built]:
-    """What is made of some specs, under the path that each module belongs to.
+    """The modules of some specs, under the path that each belongs to.
 
     Args:
         specs: their files.
@@ -103,7 +103,7 @@ def _remember(made: Mapping[Job, Built], before: Keys) -> None:
 
 
 def _on_all_processors(jobs: Sequence[Job]) -> dict[Job, Built]:
-    """What is made of some specs that have no mistakes; nothing where processes cannot be had."""
+    """The modules of the specs without mistakes; none where processes cannot be had."""
     try:
         with ProcessPoolExecutor(min(len(jobs), len(os.sched_getaffinity(0)))) as pool:
             return {job: found for job, found in zip(jobs, pool.map(_made, jobs), strict=True) if found}
@@ -112,7 +112,7 @@ def _on_all_processors(jobs: Sequence[Job]) -> dict[Job, Built]:
 
 
 def _made(job: Job) -> Built | None:
-    """What is made of a spec; none if it has mistakes."""
+    """The module of a spec; none if it has mistakes."""
     try:
         return next(iter(_one_by_one((job,)).values()))
     except FusegenError:
@@ -120,7 +120,7 @@ def _made(job: Job) -> Built | None:
 
 
 def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
-    """What is made of some specs of one folder.
+    """The modules of some specs, compiled in this process.
 
     Raises:
         SpecErrors: every mistake in them.
@@ -137,13 +137,13 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
 
 
 def _keys(jobs: Sequence[Job]) -> Keys:
-    """What decides each of some modules."""
+    """The keys of some modules."""
     beside = {folder: _beside(folder) for folder in {job.spec.parent for job in jobs}}
     return {job: _key(job, beside[job.spec.parent]) for job in jobs}
 
 
 def _key(job: Job, beside: str | None) -> str | None:
-    """What decides a module, by what decides it beside its spec."""
+    """The key of a module, by the digest of the files beside its spec that decide it."""
     text = _bytes(job.spec)
     if text is None or beside is None:
         return None
@@ -161,7 +161,7 @@ def _beside(folder: Path) -> str | None:
 
 
 def _bytes(path: Path) -> bytes | None:
-    """What a file holds; none where that cannot be read, is no file, or is too large for a spec."""
+    """The bytes of a file; none where it cannot be read, is no file, or is too large for a spec."""
     try:
         if not path.is_file() or path.stat().st_size > LARGEST:
             return None

@@ -77,6 +77,7 @@ from fusegen.roundoff import (
     function,
     roundoff,
 )
+from fusegen.roundoff.graph import DOUBLE, FLOAT, Range
 from fusegen.sample import Point
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import check_constants, constants_folded
@@ -298,17 +299,17 @@ class Compilation:
             return {}
         return {device: (self.roundoff(device, False), self.roundoff(device, True)) for device in Device}
 
-    def roundoff(self, device: Device, gradient: bool, ranged: bool = True) -> Roundoff:
+    def roundoff(self, device: Device, gradient: bool, within: Range = FLOAT) -> Roundoff:
         """The estimated error of forward or gradient with float's digits, and float's or double's range."""
         kernel, pieces = self.kernel(gradient, device, Math.FLOAT), self.centres[gradient]
-        by_pieces = ranged and device is Device.CUDA and pieces is not None
+        by_pieces = within is FLOAT and device is Device.CUDA and pieces is not None
         fitted = function(self.kernel(gradient, device, Math.DOUBLE), self.given) if by_pieces else None
 
         def given(point: Point) -> bool:
             return fitted is not None and pieces is not None and fits(pieces, fitted, point[self.moving])
 
         sample = self.formula.sample(kernel)
-        return roundoff(kernel, sample, self.given, given=given, ranged=ranged)
+        return roundoff(kernel, sample, self.given, given=given, within=within)
 
     @property
     def moving(self) -> str:
@@ -344,7 +345,7 @@ class Compilation:
 
     def in_double(self, device: Device, gradient: bool) -> float:
         """The estimated error of double, in ulp of a float32 result."""
-        return self.roundoff(device, gradient, ranged=False).ulp * IN_DOUBLE
+        return self.roundoff(device, gradient, DOUBLE).ulp * IN_DOUBLE
 
     @cached_property
     def trusted_in_16_bits(self) -> tuple[bool, bool]:
@@ -372,9 +373,7 @@ class Compilation:
         for gradient, trusted in enumerate(self.trusted[Device.CUDA]):
             computed = self.singles[Device.CUDA][gradient] is Singles.DOUBLE or bool(self.spec.params)
             taken = computed and not trusted
-            found.append(
-                self.roundoff(Device.CUDA, bool(gradient), ranged=False).ulp if taken else math.inf
-            )
+            found.append(self.roundoff(Device.CUDA, bool(gradient), DOUBLE).ulp if taken else math.inf)
         forward, backward = found
         return forward, backward
 

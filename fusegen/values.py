@@ -1,7 +1,7 @@
 """What each operation gives in IEEE double: a row an operation of the table, or what kernels compute with.
 
 A function of what an earlier one has rounded, or of one word in a chain, gives what the function does that
-it is one of. None is evaluated where an argument is NaN, but for what decides. `column` evaluates an
+it is one of. All but what decides give NaN where an argument is NaN. `column` evaluates an
 operation at many points: arithmetic by numpy, functions one by one, so that both give the same bits.
 """
 

@@ -13,6 +13,7 @@ from fusegen.pieces import centres, fits
 from fusegen.pipeline import Compilation, compilation
 from fusegen.render import Singles
 from fusegen.roundoff import TRUSTED, Roundoff, evaluated, function, roundoff
+from fusegen.roundoff.graph import DOUBLE, FLOAT, Range
 from fusegen.sample import Point, sampled
 
 X, A = Ref("x"), Ref("a")
@@ -23,7 +24,7 @@ def call(op: str, *args: Expr) -> Call:
 
 
 def of(
-    result: Expr, *lets: Let, double: Expr | None = None, pieced: bool = False, ranged: bool = True
+    result: Expr, *lets: Let, double: Expr | None = None, pieced: bool = False, within: Range = FLOAT
 ) -> Roundoff:
     """What a function of x and of a parameter a, which is 3, errs by."""
     single, exact = (
@@ -40,7 +41,7 @@ def of(
 
     sample = sampled(("x",), "", params, {}, reals)
     by_pieces = (lambda at: fits(pieces, fitted, at["x"])) if pieces else (lambda at: False)
-    return roundoff(single, sample, params, given=by_pieces, ranged=ranged)
+    return roundoff(single, sample, params, given=by_pieces, within=within)
 
 
 PLUS_ONE = call("add", X, Const(1.0))
@@ -203,7 +204,7 @@ def test_what_is_not_trusted_is_left_to_double(
 def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:
     up, down = (call("mul", call("mul", X, Const(2.0**e)), Const(2.0**-e)) for e in (100, -100))
     assert [of(result).ulp > 1e6 for result in (up, down)] == [True, True]
-    assert [of(result, ranged=False).ulp < 0.51 for result in (up, down)] == [True, True]
+    assert [of(result, within=DOUBLE).ulp < 0.51 for result in (up, down)] == [True, True]
 
 
 def test_an_interval_between_all_sizes_is_tried_within(workshop: Workshop) -> None:

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.same_kernels.text import Recipe
+from fusegen.certify.screen import build_folder
 
 FLAGS = ("-std=c++17", "-w", "-arch=sm_90", "-ptx")
 CHIPS = ("H100", "H200", "GH200")  # of that architecture, as certificates name them
@@ -33,7 +34,7 @@ Kernels = dict[str, str]  # digests by the name of the kernel
 
 
 def compiled(recipe: Recipe) -> Kernels:
-    """A digest of the PTX for sm_90 of each kernel, by mangled name; kept below TORCH_EXTENSIONS_DIR.
+    """A digest of the PTX for sm_90 of each kernel, by mangled name; kept where modules build.
 
     Raises:
         RuntimeError: there is no nvcc, or it fails.
@@ -41,12 +42,11 @@ def compiled(recipe: Recipe) -> Kernels:
     text = "\n".join(recipe["cuda_sources"])
     flags = [*_own_flags(), *recipe["extra_cuda_cflags"], *FLAGS]
     flags = [flag for flag in flags if not flag.startswith("-gencode")]
-    default = Path.home() / ".cache" / "torch_extensions"
-    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR", default)) / "fusegen"
+    folder = build_folder()
     content = repr((text, flags, _version(), Path(__file__).read_bytes()))
     kept = folder / f"ptx_{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
     if not kept.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as build:
             new = Path(build) / "kernels.json"
             new.write_text(json.dumps(kernels(_ptx(Path(build) / SOURCE, text, flags))), encoding="utf-8")

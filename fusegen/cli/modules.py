@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA = SPECS / "schema.json"
 BINDINGS = ("stable", "pybind")
+JUDGES = ("torch", "python-flint")  # the libraries that compare references with formulas
 OUTDATED = {"new": "not built", "changed": "out of date"}  # by what a build would do
 FORMATS = ("text", "markdown", "latex")
 STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module")
@@ -139,7 +140,7 @@ def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
         number, needed = counted(len(pending), "reference"), " and ".join(missing)
         click.echo(f"{number} not compared: this needs {needed}", err=True)
     elif pending:
-        key = cache.key("references", metadata.version("torch"), *pending.values())
+        key = cache.key("references", *map(metadata.version, JUDGES), *pending.values())
         if not cache.recall(key):
             from fusegen import pipeline
             from fusegen.certify import reference

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from fusegen.ir import Const, Device, Expr, Kernel, Ref, held
 from fusegen.ops import TRANSCENDENTAL
-from fusegen.roundoff.graph import DIGITS, DOUBLE, FLOAT, LARGEST, Graph, Node, Range
+from fusegen.roundoff.graph import DIGITS, FLOAT, LARGEST, Graph, Node, Range
 from fusegen.sample import Point, Sample
 from fusegen.values import DECIDED, Column, column, value
 
@@ -111,7 +111,7 @@ def roundoff(
     params: Mapping[str, float],
     *,
     given: Callable[[Point], bool] = lambda point: False,
-    ranged: bool = True,
+    within: Range = FLOAT,
 ) -> Roundoff:
     """The largest estimated error of a kernel's results.
 
@@ -120,9 +120,9 @@ def roundoff(
         sample: points, and the exact results there.
         params: a value for each of the kernel's parameters.
         given: whether polynomials give the result at a point instead of the kernel.
-        ranged: whether values on the way have float's range; else only its digits.
+        within: the range of values on the way, which have float's digits.
     """
-    found = errors(kernel, sample, params, FLOAT if ranged else DOUBLE).descending()
+    found = errors(kernel, sample, params, within).descending()
     return next((error for error in found if not given(error.at)), Roundoff(0.0, {}, ""))
 
 

@@ -84,7 +84,7 @@ def log_cosh(u: Term) -> Term:
 
 
 def log_cosh_in_parts(term: Term) -> Term | None:
-    """U + softplus(-2u) - log(2) as log(cosh(u))."""
+    """The sum u + softplus(-2u) - log(2) as log(cosh(u))."""
     parts = sum_of(term) if isinstance(term, Apply) and term.op in ("add", "sub") else ()
     for k, part in enumerate(parts):
         match part:
