@@ -407,7 +407,9 @@ def test_a_container_that_is_read_only_but_for_one_folder(tmp_path: Path) -> Non
         for key, value in environment(folder, PYTHONDONTWRITEBYTECODE="1").items()
         if key != "HOME"
     }
-    writable = mounted(f"mount --bind {folder} {folder}", READ_ONLY, "! touch /tmp/written 2> /dev/null")
+    writable = mounted(
+        f"mount --bind {folder} {folder}", READ_ONLY, f"! touch {tmp_path}/written 2> /dev/null"
+    )
     assert spoken(NO_PASSWD + USE, env, *writable) == ANSWER
     assert [Path(name).suffix for name in built(folder)] == [".lock", ".so", ".sum"]
     read_only = mounted(READ_ONLY, f"! touch {folder}/written 2> /dev/null")

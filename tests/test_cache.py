@@ -10,6 +10,7 @@ import pytest
 from conftest import Workshop
 
 from fusegen import cache, pipeline
+from fusegen.render import Binding
 
 GATE, TWICE = "generated/gate.py", "generated/twice.py"
 
@@ -30,9 +31,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     compilation = pipeline.compilation
 
-    def spy(path: Path, *others: object) -> pipeline.Compilation:
+    def spy(path: Path, binding: Binding = Binding.STABLE) -> pipeline.Compilation:
         names.append(path.stem)
-        return compilation(path, *others)  # type: ignore[arg-type]
+        return compilation(path, binding)
 
     monkeypatch.setattr(pipeline, "compilation", spy)
     return names
@@ -111,9 +112,9 @@ def test_a_spec_that_changes_while_it_is_compiled_is_not_remembered(
     remembered.file("specs/gate.yaml", old)
     compilation = pipeline.compilation
 
-    def edited(spec: Path, *others: object) -> pipeline.Compilation:
+    def edited(spec: Path, binding: Binding = Binding.STABLE) -> pipeline.Compilation:
         spec.write_text(old.replace("x * 3", "x * 4"), encoding="utf-8")
-        return compilation(spec, *others)  # type: ignore[arg-type]
+        return compilation(spec, binding)
 
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "compilation", edited)

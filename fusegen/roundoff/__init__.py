@@ -26,10 +26,10 @@ from fusegen.sample import Point, Sample
 from fusegen.values import DECIDED, Column, column, value
 
 # in ulp: estimates that stand for errors of at most 4, since the largest errors do not meet; on CUDA, where
-# functions are of single words, there are more of them
+# functions are single-word, there are more of them
 TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
 TRUSTED_IN_16_BITS = 2.0**8  # on CUDA; an ulp of a float16 is 2^13 of them
-# in ulp: errors up to which one word of double is enough; its functions have 20 or 15 bits more than float
+# in ulp: errors in float up to which single-word double is enough; its functions have 20 or 15 bits more
 AMPLE, BRIEF = 2.0**20, 2.0**10
 IN_DOUBLE = 2.0**-29  # of a kernel's error with float's digits, its error with double's
 FUNCTION, ROUNDING = 1.4, 0.5  # in ulp: the error of a function, and of other operations
@@ -38,8 +38,8 @@ NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a 
 SECOND, GONE = (
     2.0**-49,
     2.0**-102,
-)  # the error of two words, and the size below which there is no room for a second
-POLYNOMIAL = 2.0**-27  # the error of the polynomials in functions of two words
+)  # the relative error of double-word arithmetic; the size below which the low word underflows
+POLYNOMIAL = 2.0**-27  # the relative error of the polynomials in double-word functions
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
@@ -189,7 +189,7 @@ def _errors(end: int, run: _Run, real: Column) -> tuple[Column, Sequence[str]]:
         part = lost / ulp
         larger = (part > most) | ((part == most) & (node.op > by))
         parts, most, by = parts + part, np.where(larger, part, most), np.where(larger, node.op, by)
-    stored = ROUNDING if run.graph.nodes[end].two else 0.0
+    stored = ROUNDING if run.graph.nodes[end].double_word else 0.0
     found = np.abs(result - real) / ulp + stored + parts
     early = np.isinf(result) & (np.abs(real) > NEAR_LARGEST)
     finite = np.isfinite(result)
@@ -238,10 +238,10 @@ def _inexact(node: Node, run: _Run, result: Column, args: Sequence[Column], gone
         return _approximated(node, run, result, args, gone)
     if node.op == "product":
         return gone
-    if node.two and node.op in ("add", "sub"):
+    if node.double_word and node.op in ("add", "sub"):
         largest: Column = np.max(np.abs(args), axis=0)
         return largest * SECOND
-    if node.two:
+    if node.double_word:
         return np.abs(result) * SECOND + gone
     return OWN.get(node.op, ROUNDING) * run.range.unit(result)
 
@@ -249,7 +249,7 @@ def _inexact(node: Node, run: _Run, result: Column, args: Sequence[Column], gone
 def _is_exact(node: Node, run: _Run, result: Column, args: Sequence[Column]) -> Mask:
     """Where an operation of single words rounds nothing."""
     match node.op:
-        case "add" | "sub" if not node.two:
+        case "add" | "sub" if not node.double_word:
             grains = [_grain(arg, run.graph.nodes[k]) for arg, k in zip(args, node.args, strict=True)]
             exact: Mask = np.abs(result) <= np.ldexp(np.minimum(*grains), DIGITS)
             return exact
@@ -271,7 +271,7 @@ def _approximated(node: Node, run: _Run, result: Column, args: Sequence[Column],
     for arg in args:
         apart = np.minimum(apart, np.abs(result - arg))
     own = OWN.get(node.op, FUNCTION)
-    found = apart * POLYNOMIAL + gone if node.two else own * run.range.unit(result)
+    found = apart * POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
     return np.where(apart <= NONE * size, 0.0, found)
 
 

@@ -18,7 +18,7 @@ from fusegen.singles import SINGLES
 from fusegen.values import Column, column, value
 
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
-ALWAYS_TWO = frozenset(("words", "sum", "product"))  # give two words
+ALWAYS_DOUBLE_WORD = frozenset(("words", "sum", "product"))  # whose results are double-word
 AS_GIVEN = frozenset(("add", "sub", "mul", "neg", "where", "lifted"))  # give what they take
 
 
@@ -59,7 +59,7 @@ class Node:
     op: str
     args: tuple[int, ...]
     leaf: float | str
-    two: bool  # whether it gives two words
+    double_word: bool  # whether its result is a double-word value
 
     @property
     def is_number(self) -> bool:
@@ -100,14 +100,16 @@ class Graph:
                     raise AssertionError(f"{name} comes later")
                 case _:
                     args = tuple(map(self.index, expr.args))
-                    self.known[expr] = self.add(Node(expr.op, args, "", self.gives_two(expr.op, args)))
+                    self.known[expr] = self.add(
+                        Node(expr.op, args, "", self.gives_double_word(expr.op, args))
+                    )
         return self.known[expr]
 
-    def gives_two(self, op: str, args: Sequence[int]) -> bool:
-        """Whether an operation gives two words."""
+    def gives_double_word(self, op: str, args: Sequence[int]) -> bool:
+        """Whether the result of an operation is a double-word value."""
         if op in AS_GIVEN:
-            return any(self.nodes[arg].two for arg in args)
-        return op in ALWAYS_TWO or (ROWS[op].wide and op not in self.singles)
+            return any(self.nodes[arg].double_word for arg in args)
+        return op in ALWAYS_DOUBLE_WORD or (ROWS[op].wide and op not in self.singles)
 
     def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
         """What each node is at each point, within a range of numbers.
