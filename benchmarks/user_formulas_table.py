@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,10 @@ def counted(column: str, records: list[Record]) -> str:
     near = sum(
         bool(r.get("outputs")) and all(o["ours"] <= 4 for o in r["outputs"].values()) for r in records
     )
-    inputs = min((record.get("inputs", 0) for record in records), default=0)
-    tried = f"{len(records)} formulas, {inputs:,} inputs each"
-    return f"- {column}: {tried}; {held} hold the contract, {near} are within 4 ulp"
+    samples = sorted(Counter(record.get("inputs", 0) for record in records).items(), reverse=True)
+    tried = ", ".join(f"{count} on {inputs:,} inputs" for inputs, count in samples)
+    many = f"{len(records)} formulas ({tried})"
+    return f"- {column}: {many}; {held} hold the contract, {near} are within 4 ulp"
 
 
 def entries(name: str, both: list[Record]) -> Iterator[str]:

@@ -31,16 +31,18 @@ def test_there_are_at_least_forty_different_formulas() -> None:
 def test_the_last_result_of_a_formula_is_the_one_that_is_shown(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
 
-    def record(column: str, ours: float) -> str:
+    def record(column: str, ours: float, name: str = "gelu_erf", inputs: int = 65536) -> str:
         cell = {"ours": ours, "eager": 4.5, "holds": ours <= 4.5, "worst": []}
-        where = {"name": "gelu_erf", "device": "cpu", "dtype": "float32", "column": column}
-        return (
-            json.dumps({**where, "outputs": {"value": cell}, "holds": ours <= 4.5, "inputs": 65536}) + "\n"
-        )
+        where = {"name": name, "device": "cpu", "dtype": "float32", "column": column}
+        found = {"outputs": {"value": cell}, "holds": ours <= 4.5, "inputs": inputs}
+        return json.dumps({**where, **found}) + "\n"
 
-    results.write_text(record("before", 9.0) + record("after", 8.0) + record("after", 4.25))
+    records = (record("before", 9.0), record("after", 8.0), record("after", 4.25))
+    results.write_text("".join((*records, record("after", 3.0, "gelu_new", 1 << 20))))
     table.compact(results)
-    assert len(results.read_text().splitlines()) == 2
+    assert len(results.read_text().splitlines()) == 3
     text = table.table(results)
     assert "| value | 9 | 4.25 | 4.5 | **no** | yes |" in text
-    assert "- after: 1 formulas, 65,536 inputs each; 1 hold the contract, 0 are within 4 ulp" in text
+    assert "- before: 1 formulas (1 on 65,536 inputs); 0 hold the contract, 0 are within 4 ulp" in text
+    tried = "1 on 1,048,576 inputs, 1 on 65,536 inputs"
+    assert f"- after: 2 formulas ({tried}); 2 hold the contract, 1 are within 4 ulp" in text
