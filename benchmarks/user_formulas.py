@@ -28,13 +28,15 @@ from typing import Any
 import click
 
 from benchmarks.user_formulas_table import COLUMNS, FORMULAS, KEY, Record, compact, read, table
-from fusegen import certify, pipeline
+from fusegen import build, certify
 from fusegen.built import imported
 from fusegen.certify.campaign import prepared
 from fusegen.certify.findings import Evidence, Subject
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
 from fusegen.certify.sweep import EVERY
+from fusegen.library import Library, load
+from fusegen.stages import real, screened
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "docs" / "reports" / "user_formulas.jsonl"
@@ -69,7 +71,7 @@ class Run:
 def build_one(spec: Path, output: Path) -> str:
     """Writes the module of a spec; returns what is wrong with it, or nothing."""
     try:
-        for path, text in pipeline.modules((spec,), output).items():
+        for path, text in build.modules((spec,), output).items():
             path.write_text(text, encoding="utf-8")
     except Exception as error:
         return f"{spec.stem}: {str(error).splitlines()[0]}"
@@ -86,15 +88,15 @@ def build_all(specs: list[Path], output: Path, jobs: int) -> None:
 
 def subject_of(spec: Path, modules: Path) -> Subject:
     """The function in a ready-made module, beside the formula of its spec."""
-    compiled = pipeline.compilation(spec)
+    parsed, library = load(spec), Library(spec.parent)
     module: Any = imported(modules / f"{spec.stem}.py")
-    params = {p.name: Fraction(float(p.default)) for p in compiled.spec.params}
+    params = {p.name: Fraction(float(p.default)) for p in parsed.params}
     numbers = [float(value) for value in params.values()]
     own, eager = getattr(module, spec.stem), module.eager
     return Subject(
         name=spec.stem,
-        program=compiled.compose(False),
-        stable=compiled.stable,
+        program=real(parsed, library),
+        stable=screened(parsed, library),
         params=params,
         given=lambda *tensors: own(*tensors, *numbers),
         eager=lambda *tensors: eager(*tensors, *numbers),

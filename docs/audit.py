@@ -26,7 +26,7 @@ from fusegen.certify.screen import Screen
 from fusegen.certify.sweep import EVERY
 from fusegen.library import Library
 from fusegen.parse import parse_spec
-from fusegen.pipeline import Compilation
+from fusegen.stages import real, screened
 
 FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "F.elu": (F.elu, "where(x > 0, x, expm1(x))"),
@@ -69,8 +69,8 @@ HEADS = (
 def subject(name: str, function: Callable[[Tensor], Tensor], formula: str) -> Subject:
     """A function to be held against a formula in x."""
     text = f"name: formula\nsummary: An audit.\nformula: {json.dumps(formula)}\n"
-    compiled = Compilation(parse_spec(text, "formula"), Library(Path("specs")))
-    return Subject(name, compiled.compose(False), compiled.stable, {}, function)
+    spec, library = parse_spec(text, "formula"), Library(Path("specs"))
+    return Subject(name, real(spec, library), screened(spec, library), {}, function)
 
 
 def cells(evidence: Evidence) -> Iterator[str]:

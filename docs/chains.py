@@ -16,9 +16,9 @@ from pathlib import Path
 
 import click
 
+from fusegen import build
 from fusegen.certify.campaign import Order, campaign
 from fusegen.certify.findings import Evidence
-from fusegen.pipeline import compilation
 
 STEPS = (
     "silu", "gelu", "mish", "tanh", "sigmoid", "softplus", "elu", "selu", "celu", "gelu_tanh", "quick_gelu",
@@ -51,8 +51,8 @@ def certified(seed: int, folder: Path, device: str, sample: int) -> tuple[list[s
     chain = drawn(seed)
     spec = folder / f"chain{seed}.yaml"
     spec.write_text(f"name: chain{seed}\nsummary: A random chain.\nchain: {json.dumps(chain)}\n")
-    compiled = compilation(spec)
-    (folder / f"chain{seed}.py").write_text(compiled.module)
+    compiled = build.compiled_file(spec)
+    (folder / f"chain{seed}.py").write_text(build.module(compiled))
     order = Order(folder, (device,), DTYPES, sample)
     return chain, [verdict.evidence for verdict in campaign((compiled,), order, Unwatched())]
 

@@ -23,7 +23,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from fusegen.pipeline import compilation
+from fusegen import build
 
 ROOT = Path(__file__).resolve().parent.parent
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -39,7 +39,7 @@ def eager_modules(names: list[str], folder: Path) -> dict[str, ModuleType]:
     modules = {}
     for name in names:
         path = folder / f"{name}.py"
-        path.write_text(compilation(folder / f"{name}.yaml").module, encoding="utf-8")
+        path.write_text(build.module(build.compiled_file(folder / f"{name}.yaml")), encoding="utf-8")
         found = importlib.util.spec_from_file_location(f"eager_{name}", path)
         assert found is not None
         assert found.loader is not None

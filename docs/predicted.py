@@ -14,12 +14,13 @@ from pathlib import Path
 
 import click
 
-from fusegen import library, pipeline
+from fusegen import build, library
 from fusegen.bench.contest import COPY, EAGER, OURS
 from fusegen.bench.results import from_json
-from fusegen.cost import BUDGETS, CUBIC, TABLE, waits
+from fusegen.cost import BUDGETS, waits
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
+from fusegen.method import Pass, Variant
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """\
@@ -32,24 +33,21 @@ predicted. Where nothing stands under eager, its error was larger than `fusegen 
 
 | kernel | dtype | class | instructions | A100 | H200 | B200 | measured | eager |
 |---|---|---|---|---|---|---|---|---|"""
+NOT_COMPUTED = ("table", "cubic", "cubic_slope")
 
 
 def predicted(name: str, what: str, dtype: str) -> tuple[str, int, list[float]]:
     """The class and the instructions of a kernel, and its share of a copy's speed on each chip."""
-    compiled = pipeline.compilation(library.find_all((name,), ROOT / "specs")[0])
-    text = getattr(compiled.texts, what)
+    compiled = build.compiled_file(library.find_all((name,), ROOT / "specs")[0])
+    text = getattr(build.texts(compiled), what)
     bits = ELEMENTS[dtype].bits
     [share] = (share for share in text.shares if share.bits == bits)
-    [kernel] = (
-        kernel
-        for kernel in compiled.kernels(Device.CUDA)
-        if (kernel.name, kernel.math) == (text.name, ELEMENTS[dtype].compute)
-    )
+    kernel = compiled.kernels[Pass(what), Device.CUDA, Variant(ELEMENTS[dtype].compute)]
     whole = share.slots
-    if share.cost not in (TABLE, *CUBIC.values()) and bits == 16:
+    if share.cost not in NOT_COMPUTED and bits == 16:
         whole += waits(kernel)
     moved = needed = bits / 8 * (len(text.inputs) + len(text.outputs))
-    if what == "backward" and compiled.mask:
+    if what == "backward" and compiled.plan.bitmask:
         needed = bits / 8 * (2 + 1 / 16)  # a byte for each vector in place of the elements
     times = [max(needed, whole / budget) for budget in BUDGETS.values()]
     return share.cost, share.slots, [moved / time for time in times]

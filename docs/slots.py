@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from fusegen import library, pipeline
+from fusegen import build, library
 
 ROOT = Path(__file__).resolve().parents[1]
 BITS = {"float": 32, "__nv_bfloat16": 16}  # of an element, by its C++ type
@@ -67,10 +67,11 @@ def main(specs: tuple[str, ...]) -> None:
     """Print the table of SPECS, or of all."""
     print("| kernel | dtype | counted | predicted | class |\n|---|---|---|---|---|")
     for path in library.find_all(specs, ROOT / "specs"):
-        compiled = pipeline.compilation(path)
+        compiled = build.compiled_file(path)
         parts = ("call", "arithmetic", "launch", "cuda_prelude", "cuda")
-        found = counted("".join(compiled.sources[part] for part in parts))
-        for text in (compiled.texts.forward, compiled.texts.backward):
+        sources, texts = build.sources(compiled), build.texts(compiled)
+        found = counted("".join(sources[part] for part in parts))
+        for text in (texts.forward, texts.backward):
             shares = {share.bits: share for share in text.shares}
             for kind, share in ((kind, shares[bits]) for kind, bits in BITS.items() if bits in shares):
                 counts = f"{found[text.functor, kind]:.0f} | {share.slots}"

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from fusegen import build
 from fusegen.errors import NotBuilt, Span
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 
 NUMBERS = itertools.count()
 
 
-def built(compiled: Compilation, output: Path) -> ModuleType:
+def built(compiled: Compiled, output: Path) -> ModuleType:
     """The module of a spec.
 
     Args:
@@ -26,7 +27,7 @@ def built(compiled: Compilation, output: Path) -> ModuleType:
     """
     name = compiled.spec.name
     path = output / f"{name}.py"
-    if not path.exists() or path.read_text(encoding="utf-8") != compiled.module:
+    if not path.exists() or path.read_text(encoding="utf-8") != build.module(compiled):
         raise NotBuilt(Span(path.as_posix()), name=name)
     return imported(path)
 

@@ -10,23 +10,50 @@ beside what this table makes of them. Of sin and cos only the path of ordinary a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from fusegen.ir import Call, Expr, Kernel, Math, Ref, expressions, operations, parts
-from fusegen.launch import CLASSES
+from fusegen.launch import LaunchClass
+from fusegen.method import (
+    Arithmetic,
+    AtDefaults,
+    Formula,
+    Grid,
+    Method,
+    Piecewise,
+    Table,
+    Variant,
+    Verified,
+)
 from fusegen.ops import NESTED, WORDS
 
-LIGHT, MEDIUM, HEAVY, TESTED, TABLE, *_CUBIC, ONE_WORD = CLASSES
-# by the tensors that are read
-CUBIC, FINE_CUBIC = dict(enumerate(_CUBIC[:2], 1)), dict(enumerate(_CUBIC[2:], 1))
-MOST = {LIGHT: 4.5, MEDIUM: 6.0}  # instructions for each byte that is moved
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an element costs.
+
+    Attributes:
+        instructions: that are issued for it.
+        launch_class: the class of kernels that it is launched with.
+    """
+
+    instructions: int
+    launch_class: LaunchClass
+
+
+MOST = {LaunchClass.LIGHT: 4.5, LaunchClass.MEDIUM: 6.0}  # instructions for each byte that is moved
 # Instructions issued while a byte is moved: processors x lanes x GHz, over the TB/s of a copy. An H200's
 # copy is measured, the others' are taken to be as near to what the memory has. An A100 computes floats in
 # half its lanes.
 BUDGETS = {80: 108 * 64 * 1.41 / 1790, 90: 132 * 128 * 1.98 / 4230, 100: 148 * 128 * 1.85 / 7050}
 BUDGET = BUDGETS[90]  # which decides, so that a module is the same for every chip
-LOOK_UP = {1: 7, 2: 12}  # instructions of an element that is looked up; by the tensors that are read
-PIECE, FINE_PIECE = {1: 30, 2: 33}, {1: 40, 2: 43}  # of one that a piece gives
+# of an element that is looked up, or that a piece gives, and the class; by the tensors that are read
+LOOK_UP = {1: 7, 2: 12}
+PIECES = {
+    Grid.UNIFORM: {1: Cost(30, LaunchClass.CUBIC), 2: Cost(33, LaunchClass.CUBIC_SLOPE)},
+    Grid.OCTAVES: {1: Cost(40, LaunchClass.FINE_CUBIC), 2: Cost(43, LaunchClass.FINE_CUBIC_SLOPE)},
+}
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
 IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times what a function takes in float; as do those with erf in them
 TEST = 5  # instructions of an element whose rounding is tested
@@ -136,8 +163,33 @@ def waits(kernel: Kernel) -> int:
     return WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
 
 
-def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
-    """The class of a kernel's costs.
+def cost_of(method: Method, bits: int, kernels: Mapping[Variant, Kernel]) -> Cost:
+    """What an element costs that a method gives.
+
+    Args:
+        method: how a result is obtained, on CUDA.
+        bits: of an element in memory.
+        kernels: of the pass, on CUDA.
+    """
+    reads = len(kernels[Variant.DOUBLE].inputs)
+    match method:
+        case Table() | AtDefaults(Table()):
+            return Cost(LOOK_UP[reads], LaunchClass.TABLE)
+        case Piecewise(grid) | AtDefaults(Piecewise(grid)):
+            return PIECES[grid][reads]
+        case Verified(Formula(arithmetic)):
+            each = slots(kernels[arithmetic.variant], True) + TEST
+            return Cost(each, LaunchClass.TESTED)
+        case Formula(Arithmetic.PLAIN_DOUBLE) if bits == 32:
+            return Cost(slots_in_one_word(kernels[Variant.DOUBLE]), LaunchClass.ONE_WORD)
+        case Formula(arithmetic):
+            kernel, cheaper = kernels[arithmetic.variant], arithmetic is Arithmetic.FAST_FLOAT
+            return Cost(slots(kernel, cheaper), cost(kernel, bits // 8, cheaper))
+    raise NotImplementedError(method)
+
+
+def cost(kernel: Kernel, size: int, cheaper: bool) -> LaunchClass:
+    """The class of what a formula costs.
 
     Args:
         kernel: what is computed, on CUDA.
@@ -146,27 +198,34 @@ def cost(kernel: Kernel, size: int, cheaper: bool) -> str:
     """
     moved = size * (len(kernel.inputs) + len(kernel.results))
     a_byte = slots(kernel, cheaper) / moved
-    return next((name for name, most in MOST.items() if a_byte <= most), HEAVY)
+    return next((name for name, most in MOST.items() if a_byte <= most), LaunchClass.HEAVY)
 
 
-def in_16_bits(kernel: Kernel, double: Kernel, reads: int, cheaper: bool, errs: bool) -> str | None:
-    """How double makes 16-bit results right: it settles what is in doubt, or has computed all there are.
-
-    None where nothing errs by more than in the math library, or there is neither time nor a table: a
-    function of several elements has more results.
+def verification_hides(kernel: Kernel, double: Kernel, cheaper: bool) -> bool:
+    """Whether 16-bit results are computed and verified in less time than it takes to move them.
 
     Args:
         kernel: what is computed, on CUDA, in float.
-        double: the same in double.
-        reads: the tensors that a function of one element reads here, or its gradient.
+        double: the same in double, for results whose rounding is undecided.
         cheaper: whether its functions are those that 16-bit results take.
-        errs: whether any of them errs by more than the math library's.
     """
-    time = BUDGET * 2 * (len(kernel.inputs) + len(kernel.results))
-    each = slots(kernel, cheaper) + waits(kernel)
-    if errs and each + TEST + IN_DOUBT * slots(double, False) <= TIME * time:
-        return TESTED
-    return TABLE if alone(kernel, reads) and (errs or each > time) else None
+    verified = _busy(kernel, cheaper) + TEST + IN_DOUBT * slots(double, False)
+    return verified <= TIME * _moving_16_bits(kernel)
+
+
+def compute_bound(kernel: Kernel, cheaper: bool) -> bool:
+    """Whether 16-bit results take longer to compute than to move."""
+    return _busy(kernel, cheaper) > _moving_16_bits(kernel)
+
+
+def _busy(kernel: Kernel, cheaper: bool) -> int:
+    """The instructions of a 16-bit element, and those that could be issued while it waits."""
+    return slots(kernel, cheaper) + waits(kernel)
+
+
+def _moving_16_bits(kernel: Kernel) -> float:
+    """The instructions that are issued while a 16-bit element is moved."""
+    return BUDGET * 2 * (len(kernel.inputs) + len(kernel.results))
 
 
 def pieced(kernel: Kernel, reads: int) -> bool:

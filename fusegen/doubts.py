@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from fusegen.facts import Estimate
 from fusegen.ir import Device
-from fusegen.pipeline import Compilation
-from fusegen.render import Singles
-from fusegen.roundoff import Roundoff
+from fusegen.method import Pass
+from fusegen.pipeline import Compiled
 from fusegen.term import Name
 
-KERNELS = ("forward", "the gradient")
+KERNELS = {Pass.FORWARD: "forward", Pass.BACKWARD: "the gradient"}
 DEVICES = {Device.CPU: "the CPU", Device.CUDA: "CUDA"}
 INACCURATE = "{kernel} on {device} may be {error} at {at} (eager: {eager})"
 SLOW = (
@@ -25,7 +25,7 @@ SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
 WAYS_OUT = "narrow the inputs with 'assume', write the formula another way, or set 'numerics: eager'"
 
 
-def doubt(compiled: Compilation) -> str | None:
+def doubt(compiled: Compiled) -> str | None:
     """The sentence that `build` prints for a spec; none if its kernels are accurate and none is in double.
 
     It names the kernel with the largest error.
@@ -36,7 +36,7 @@ def doubt(compiled: Compilation) -> str | None:
     return None
 
 
-def shadows(compiled: Compilation) -> Iterator[str]:
+def shadows(compiled: Compiled) -> Iterator[str]:
     """A sentence for each step of a chain whose name means another thing than the spec of fusegen's own."""
     spec, (own, shipped) = compiled.spec, compiled.library.folders
     variables = {i.name: "input" for i in spec.inputs} | {p.name: "parameter" for p in spec.params}
@@ -51,32 +51,39 @@ def shadows(compiled: Compilation) -> Iterator[str]:
             yield SHADOWED.format(spec.name, name, here.as_posix(), name)
 
 
-def _inaccurate(compiled: Compilation) -> Iterator[tuple[float, str]]:
+def _inaccurate(compiled: Compiled) -> Iterator[tuple[float, str]]:
     """Kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
-    for device, errors in compiled.roundoffs.items():
-        for gradient, error in enumerate(errors):
-            in_float = compiled.trusted[device][gradient]
-            if in_float and not compiled.kept(device, bool(gradient), error):
-                yield error.ulp, _said(INACCURATE, compiled, device, gradient, error)
+    for which, device, found in _estimates(compiled):
+        if compiled.facts[which].float_ok[device] and not found.keeps_contract:
+            yield found.single.ulp, _said(INACCURATE, compiled, (which, device), found)
 
 
-def _slow(compiled: Compilation) -> Iterator[tuple[float, str]]:
-    """Kernels whose float32 results are all computed in double."""
-    for device, errors in compiled.roundoffs.items():
-        for gradient, error in enumerate(errors):
-            if compiled.singles[device][gradient] is Singles.DOUBLE:
-                yield error.ulp, _said(SLOW, compiled, device, gradient, error)
+def _slow(compiled: Compiled) -> Iterator[tuple[float, str]]:
+    """Kernels whose results of at most 32 bits are all computed in double, without a table or a fit."""
+    for which, device, found in _estimates(compiled):
+        if compiled.plan.falls_to_double(which, device):
+            yield found.single.ulp, _said(SLOW, compiled, (which, device), found)
 
 
-def _said(sentence: str, compiled: Compilation, device: Device, gradient: int, error: Roundoff) -> str:
-    eager = compiled.formula.eager_error(device, bool(gradient)).ulp
-    names = [name for name in compiled.composed.inputs if name in error.at]
+def _estimates(compiled: Compiled) -> Iterator[tuple[Pass, Device, Estimate]]:
+    """The estimated errors of the kernels."""
+    for device in Device:
+        for which in Pass:
+            if device in compiled.facts[which].estimates:
+                yield which, device, compiled.facts[which].estimates[device]
+
+
+def _said(sentence: str, compiled: Compiled, kernel: tuple[Pass, Device], found: Estimate) -> str:
+    which, device = kernel
+    assert found.eager is not None, "float is not accurate enough"
+    at = found.single.at
+    names = [name for name in compiled.declared.composed.inputs if name in at]
     return sentence.format(
-        kernel=KERNELS[gradient],
+        kernel=KERNELS[which],
         device=DEVICES[device],
-        error=_wrong(error.ulp),
-        eager=_wrong(eager),
-        at=", ".join(f"{name} = {error.at[name]:.9g}" for name in names),
+        error=_wrong(found.single.ulp),
+        eager=_wrong(found.eager.ulp),
+        at=", ".join(f"{name} = {at[name]:.9g}" for name in names),
     )
 
 

@@ -14,11 +14,13 @@ import numpy as np
 
 from fusegen.compose import expanded
 from fusegen.derive import aten_gradient, derive
+from fusegen.facts import Roundoff
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math, held
 from fusegen.lower import lower, uniforms
+from fusegen.method import Both, Pass
 from fusegen.reals import Reals
-from fusegen.roundoff import Roundoff, errors, evaluated, roundoff
+from fusegen.roundoff import errors, evaluated, roundoff
 from fusegen.sample import Point, Sample, sampled
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
@@ -74,26 +76,28 @@ class Formula:
         found = np.array(errors(kernel, self.sample(kernel), params).ulp)
         return int((found > LOST).sum()), float(found.max(initial=0.0))
 
-    def eager_error(self, device: Device, gradient: bool) -> Roundoff:
-        """The estimated error of eager's operations in float, forward or backward."""
-        if (device, gradient) not in self._eager_errors:
-            program = self.eager_programs[gradient]
+    def eager_error(self, device: Device, which: Pass) -> Roundoff:
+        """The estimated error of eager's operations in float."""
+        if (device, which) not in self._eager_errors:
+            program = self.eager_programs[which]
             kernel = lower("eager", program, device, Math.FLOAT)
             params = with_uniforms(self.params, program)
-            self._eager_errors[device, gradient] = roundoff(kernel, self.sample(kernel), params)
-        return self._eager_errors[device, gradient]
+            self._eager_errors[device, which] = roundoff(kernel, self.sample(kernel), params)
+        return self._eager_errors[device, which]
 
     @cached_property
-    def _eager_errors(self) -> dict[tuple[Device, bool], Roundoff]:
+    def _eager_errors(self) -> dict[tuple[Device, Pass], Roundoff]:
         """Those that were asked for already: an estimate takes long where a formula is large."""
         return {}
 
     @cached_property
-    def eager_programs(self) -> tuple[Program, Program]:
+    def eager_programs(self) -> Both[Program]:
         """Eager's operations, forward and backward."""
         backward = aten_gradient(self.eager) or derive(self.eager, True)
-        assume = dict(self.assume)
-        return simplify(expanded(self.eager), assume)[0], simplify(expanded(backward), assume)[0]
+        return Both(self.eager, backward).map(self._simplified)
+
+    def _simplified(self, program: Program) -> Program:
+        return simplify(expanded(program), dict(self.assume))[0]
 
 
 def with_uniforms(params: Point, *programs: Program) -> dict[str, float]:

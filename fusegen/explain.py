@@ -7,20 +7,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusegen.cost import BUDGETS, ONE_WORD, TABLE, TESTED, weight
+from fusegen import build
+from fusegen.budget import PROMISED
+from fusegen.cost import BUDGETS, weight
 from fusegen.elements import ELEMENTS
+from fusegen.emit.kernel import halves, singles, verifies_on_cpu
+from fusegen.emit.kernels import emitted
+from fusegen.facts import Estimate, Roundoff
 from fusegen.interval import REALS
-from fusegen.ir import Device
+from fusegen.ir import Device, Kernel
+from fusegen.launch import LaunchClass
 from fusegen.links import linked
 from fusegen.lower import notes
 from fusegen.mask import LARGE
+from fusegen.method import Pass
 from fusegen.ops import OPS
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 from fusegen.printers import latex
 from fusegen.printers.cpp import wide
 from fusegen.printers.notation import term as plain
 from fusegen.render import Halves, Singles
-from fusegen.roundoff import Roundoff
+from fusegen.stages import Derivation
 from fusegen.term import Apply, Name, Program, Rewrite, Term, applied, walk
 
 PROOF = (
@@ -57,7 +64,6 @@ BY_MASK = (
     f"On CUDA, from {LARGE:,} elements on, the forward pass keeps a bit of each for the gradient, which "
     "then need not read them again: it moves 8.25 bytes an element in float32 instead of 12."
 )
-PROMISED = 4  # ulp
 DOUBLED = {
     Singles.CUBICS: "cubic polynomials of |x|, fitted in double; where none fits, double computes",
     Singles.DECLARED: "cubic polynomials of |x|, fitted in double for the spec's scalars; with others, in "
@@ -207,9 +213,7 @@ class Explanation:
     accuracies: tuple[Accuracy, ...] = ()
 
 
-def explained(
-    compiled: Compilation, certificate: Mapping[str, Any], states: Mapping[str, str]
-) -> Explanation:
+def explained(compiled: Compiled, certificate: Mapping[str, Any], states: Mapping[str, str]) -> Explanation:
     """The explanation of a compilation.
 
     Args:
@@ -217,33 +221,27 @@ def explained(
         certificate: that of its module; empty where there is none.
         states: what the certificate is worth, by device.
     """
-    forward, rewrites = compiled.simplified
-    gradient = compiled.gradient_forms
-    parts = (
-        _part("Forward", compiled.declared, (*compiled.forms[1], *rewrites), forward),
-        _part("Gradient", gradient.derived, gradient.rewrites, gradient.program),
-    )
+    derivations = compiled.algebra.derivations
+    parts = (_part("Forward", derivations.forward), _part("Gradient", derivations.backward))
     spec = compiled.spec
     costs = tuple(_costs(compiled))
     known = {device for device in certificate if states.get(device) != "stale"}
     expected = tuple(
-        Expected(
-            shown, {kernel: _placed(error, compiled) for kernel, error in zip(KERNELS, errors, strict=True)}
-        )
+        Expected(shown, {which.value: _placed(found.single, compiled) for which, found in errors.items()})
         for device, shown in DEVICES.items()
-        if device not in known and (errors := compiled.roundoffs.get(Device(device)))
+        if device not in known and (errors := _estimates(compiled, Device(device)))
     )
     return Explanation(
         name=spec.name,
         summary=spec.summary,
         source=spec.source,
         parts=parts,
-        exact=compiled.arithmetic,
-        words=any(map(wide, compiled.kernels(Device.CUDA))),
-        linked=any(map(linked, compiled.kernels(Device.CPU))),
-        settled=any(compiled.settled_by_double),
-        pieced=Singles.PIECES in compiled.singles[Device.CUDA],
-        masked=compiled.mask is not None,
+        exact=compiled.algebra.pytorch_bits,
+        words=any(map(wide, _kernels(compiled, Device.CUDA))),
+        linked=any(map(linked, _kernels(compiled, Device.CPU))),
+        settled=any(verifies_on_cpu(compiled.plan, which) for which in Pass),
+        pieced=any(singles(compiled.plan, which, Device.CUDA) is Singles.PIECES for which in Pass),
+        masked=bool(compiled.plan.bitmask),
         costs=costs,
         expected=expected,
         doubts=tuple(_doubled(compiled)),
@@ -251,28 +249,40 @@ def explained(
     )
 
 
-def _placed(error: Roundoff, compiled: Compilation) -> Roundoff:
+def _placed(error: Roundoff, compiled: Compiled) -> Roundoff:
     """An error at the formula's own inputs."""
     return replace(
-        error, at={name: error.at[name] for name in compiled.composed.inputs if name in error.at}
+        error, at={name: error.at[name] for name in compiled.declared.composed.inputs if name in error.at}
     )
 
 
-def _part(title: str, first: Program, rewrites: tuple[Rewrite, ...], last: Program) -> Part:
+def _estimates(compiled: Compiled, device: Device) -> dict[Pass, Estimate]:
+    """The estimated errors on a device, by pass."""
+    every = {which: compiled.facts[which].estimates for which in Pass}
+    return {which: found[device] for which, found in every.items() if device in found}
+
+
+def _kernels(compiled: Compiled, device: Device) -> Iterator[Kernel]:
+    """The kernels on a device that compute float32 and float64 results."""
+    return (kernel for which in Pass for kernel in emitted(compiled, which, device).kernels)
+
+
+def _part(title: str, of: Derivation) -> Part:
     steps = tuple(
         Step(rewrite, weight(_operations(rewrite.before)) - weight(_operations(rewrite.after)))
-        for rewrite in rewrites
+        for rewrite in (*of.forms, *of.rewrites)
     )
-    return Part(title, first, steps, last, notes(last, Device.CUDA))
+    return Part(title, of.first, steps, of.program, notes(of.program, Device.CUDA))
 
 
 def _operations(term: Term) -> list[str]:
     return [part.op for part in walk(term) if isinstance(part, Apply)]
 
 
-def _costs(compiled: Compilation) -> Iterator[Cost]:
+def _costs(compiled: Compiled) -> Iterator[Cost]:
     """A row for each kernel and width of elements."""
-    for text in (compiled.texts.forward, compiled.texts.backward):
+    texts = build.texts(compiled)
+    for text in (texts.forward, texts.backward):
         tensors = len(text.inputs) + len(text.outputs)
         for share in text.shares:
             dtypes = (dtype for dtype in compiled.spec.dtypes if ELEMENTS[dtype].bits == share.bits)
@@ -280,15 +290,15 @@ def _costs(compiled: Compilation) -> Iterator[Cost]:
             yield Cost(text.functor.lower(), ", ".join(dtypes), share.slots, budgets, share.cost)
 
 
-def _doubled(compiled: Compilation) -> Iterator[str]:
+def _doubled(compiled: Compiled) -> Iterator[str]:
     """What is done where float is not enough."""
     for (device, how), where in WHERE.items():
-        also = [ALSO.get(halves, "") if device is Device.CUDA else "" for halves in compiled.halves]
-        ways = zip(KERNELS, also, compiled.singles[device], compiled.trusted[device], strict=True)
         found: dict[str, dict[str, bool]] = {}
-        for name, more, single, trusted in ways:
-            if single is how:
-                found.setdefault(where + more, {})[name] = trusted
+        for which in Pass:
+            if singles(compiled.plan, which, device) is how:
+                more = ALSO.get(halves(compiled.plan, which), "") if device is Device.CUDA else ""
+                trusted = compiled.facts[which].float_ok[device]
+                found.setdefault(where + more, {})[which.value] = trusted
         for place, several in found.items():
             lost = [name for name, trusted in several.items() if not trusted]
             told = BY_DOUBLE.format(place, _results(several), DOUBLED[how])
@@ -417,10 +427,10 @@ def written(found: Explanation, form: str) -> str:
     )
     lines += style.table(costs)
     kinds = {cost.kind for cost in found.costs}
-    lines += [style.word(BY_TEST)] if TESTED in kinds else []
-    lines += [style.word(BY_TABLE)] if TABLE in kinds else []
+    lines += [style.word(BY_TEST)] if LaunchClass.TESTED.value in kinds else []
+    lines += [style.word(BY_TABLE)] if LaunchClass.TABLE.value in kinds else []
     lines += [style.word(BY_PIECES)] if found.pieced else []
-    lines += [style.word(BY_ONE_WORD)] if ONE_WORD in kinds else []
+    lines += [style.word(BY_ONE_WORD)] if LaunchClass.ONE_WORD.value in kinds else []
     lines += [style.word(BY_MASK)] if found.masked else []
     if found.expected:
         foreseen: list[tuple[str, ...]] = [("device", *KERNELS)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,6 @@ else:
 SHIPPED = Path(__file__).with_name("launch.toml")
 OWN = "launch.toml"  # a project's own, beside its specs
 BITS = (16, 32, 64)
-# by what an element computes, or that it is tested, looked up, or a cubic polynomial, or times one; fine
-# ones are for what float would lose, and so is one word of double
-CLASSES = (
-    "light", "medium", "heavy", "tested", "table", "cubic", "cubic_slope", "fine_cubic", "fine_cubic_slope",
-    "one_word",
-)  # fmt: skip
 FEWEST_THREADS, MOST_THREADS = 32, 256
 VECTORS = (1, 2, 4)
 MOST_KIB, MOST_AHEAD = 2**40, 2**16
@@ -66,6 +61,22 @@ class Launch:
         return f"{self.threads}x{self.vectors}" + (f"+{self.ahead}" if self.ahead else "")
 
 
+class LaunchClass(Enum):
+    """The kernels that take the same rows: by what an element costs, or by the method that gives it."""
+
+    LIGHT = "light"  # few instructions for each byte that is moved
+    MEDIUM = "medium"
+    HEAVY = "heavy"  # about as many as are issued while the bytes are moved, or more
+    TESTED = "tested"  # 16-bit results whose rounding is verified
+    TABLE = "table"  # one of all 65,536 results
+    CUBIC = "cubic"  # a piecewise cubic on the uniform grid
+    CUBIC_SLOPE = "cubic_slope"  # one that the incoming gradient is multiplied with
+    FINE_CUBIC = "fine_cubic"  # a piecewise cubic on the grid of octaves
+    FINE_CUBIC_SLOPE = "fine_cubic_slope"
+    ONE_WORD = "one_word"  # single-word double
+
+
+CLASSES = frozenset(each.value for each in LaunchClass)
 Launches = tuple[Launch, ...]  # by size, the last for any
 Key = tuple[int, str, int]  # chip; class or kernel; bits
 
@@ -113,9 +124,9 @@ class Table:
         return found[max((c for c in found if c <= chip), default=min(found))]
 
 
-def class_of(cost: str, reads: int) -> str:
+def class_of(cost: LaunchClass, reads: int) -> str:
     """The class whose rows a kernel takes, by the tensors that it reads."""
-    return cost + ALONE * (reads == 1)
+    return cost.value + ALONE * (reads == 1)
 
 
 def shipped() -> Table:

@@ -125,13 +125,16 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
     Raises:
         SpecErrors: every mistake in them.
     """
-    from fusegen import pipeline  # which takes longer to import than modules that are known to be found
+    from fusegen import build  # which takes longer to import than modules that are known to be found
     from fusegen.doubts import doubt, shadows
 
-    found = pipeline.compilations({job.spec: job.binding for job in jobs}, jobs[0].output)
-    remarks = [[*dict.fromkeys(shadows(one)), *filter(None, [doubt(one)])] for one in found.values()]
+    found = build.built({job.spec: job.binding for job in jobs}, jobs[0].output)
+    remarks = [
+        [*dict.fromkeys(shadows(one.compiled)), *filter(None, [doubt(one.compiled)])]
+        for one in found.values()
+    ]
     return {
-        job: Built(one.module, tuple(said))
+        job: Built(one.text, tuple(said))
         for job, one, said in zip(jobs, found.values(), remarks, strict=True)
     }
 

@@ -124,11 +124,11 @@ def built(workshop: Workshop) -> Workshop:
 @contextmanager
 def _exact_eager() -> Iterator[None]:
     from fusegen.expected import Formula
-    from fusegen.roundoff import Roundoff
+    from fusegen.facts import Roundoff
 
     exact = Roundoff(0.0, {}, "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Formula, "eager_error", lambda formula, device, gradient: exact)
+        patch.setattr(Formula, "eager_error", lambda formula, device, which: exact)
         yield
 
 

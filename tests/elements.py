@@ -33,7 +33,8 @@ from kernels import compiled
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
 
-from fusegen.pipeline import Compilation, compilation
+from fusegen.build import compiled_file
+from fusegen.pipeline import Compiled
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", "-w")
@@ -86,14 +87,14 @@ class Elements:
         self.libraries: dict[str, ctypes.CDLL] = {}
 
     @cached_property
-    def compilation(self) -> Compilation:
+    def compilation(self) -> Compiled:
         """The stages of the formula."""
-        return compilation(self.folder / f"{self.name}.yaml")
+        return compiled_file(self.folder / f"{self.name}.yaml")
 
     def __call__(self, device: str, *inputs: Tensor) -> list[Tensor]:
         """The value and the gradient of each input, where the incoming gradient is 1."""
         (y,) = self._launch(device, "forward", *inputs)
-        _, *saved = self.compilation.derived.inputs
+        _, *saved = self.compilation.algebra.derivations.backward.first.inputs
         known = dict(zip(self.formula.inputs, inputs, strict=True))
         return [y, *self._launch(device, "backward", torch.ones_like(y), *(known.get(n, y) for n in saved))]
 

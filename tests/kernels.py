@@ -69,12 +69,12 @@ def generated(name: str) -> ModuleType:
 
 def compiled(folder: Path, name: str, body: str) -> ModuleType:
     """The module of a spec of a test's own; `body` is all but its name and its summary."""
-    from fusegen.pipeline import compilation
+    from fusegen import build
 
     spec = folder / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")
     module = folder / f"{name}.py"
-    module.write_text(compilation(spec).module, encoding="utf-8")
+    module.write_text(build.module(build.compiled_file(spec)), encoding="utf-8")
     return load(module)
 
 

@@ -20,12 +20,13 @@ from emulated import emulated, run
 from kernels import INTEGERS, compiled, differences, nearest, patterns
 from kernels import extensions as extensions
 
+from fusegen import build, emit
 from fusegen.ir import Call, Device, Kernel, Math, Ref
+from fusegen.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
 from fusegen.ops import LINKED, ROWS
-from fusegen.pipeline import compilation
 from fusegen.printers import ample
 from fusegen.printers.cpp import support
-from fusegen.render import Halves, fill
+from fusegen.render import fill
 
 DIGITS = {"ample": (ample.AMPLE, 2.0**-44), "brief": (ample.BRIEF, 2.0**-39)}  # what functions err by
 # in more digits, and between what they are tried
@@ -74,11 +75,11 @@ PRINTED = {  # to how many digits, and what
 SAME = {"chained": "forward", "softcap": "backward", "modulated": "backward", "kinked": "backward"}
 WORDS = {"Ample": 1, "double": 2}
 IN_16_BITS = {  # by what float errs by: how these results come about
-    "chained": (CHAINED, Halves.COMPUTED),  # 160 units
-    "softcap": (f"{TWO}50 * tanh(x / 50) * y", Halves.COMPUTED),
-    "update": (f"{THREE}sigmoid(x) * y + (1 - sigmoid(x)) * z", Halves.COMPUTED),
-    "overflows": (f"{TWO}x * 1e37 * y * 1e-37", Halves.DOUBLE),
-    "alone": ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", Halves.LOOKED_UP),
+    "chained": (CHAINED, (FLOAT, FAST)),  # 160 units
+    "softcap": (f"{TWO}50 * tanh(x / 50) * y", (FLOAT, FAST)),
+    "update": (f"{THREE}sigmoid(x) * y + (1 - sigmoid(x)) * z", (FLOAT, FAST)),
+    "overflows": (f"{TWO}x * 1e37 * y * 1e-37", (DOUBLE, PLAIN)),
+    "alone": ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", (Table(),)),
 }
 
 
@@ -174,11 +175,12 @@ def test_one_word_is_taken_where_it_is_ample(name: str, tmp_path: Path) -> None:
     body, words = BODIES[name]
     spec = tmp_path / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{body}\n", encoding="utf-8")
-    compiled = compilation(spec)
-    trusted = (not (how == 2 or ample) for how, ample in zip(words, compiled.ample, strict=True))
-    assert compiled.ample == tuple(how == 1 for how in words)
+    compiled = build.compiled_file(spec)
+    plain = [compiled.plan[which, Device.CUDA, "float32"] == PLAIN for which in Pass]
+    trusted = (not (how == 2 or ample) for how, ample in zip(words, plain, strict=True))
+    assert plain == [how == 1 for how in words]
     for functor, how, enough in zip(("Forward", "Backward"), words, trusted, strict=True):
-        _, text = compiled.sources["cuda"].split(f"struct {functor} {{")
+        _, text = build.sources(compiled)["cuda"].split(f"struct {functor} {{")
         head = text.partition("template")[0]
         assert ("Singles::DOUBLE" in head) is (how is not None) is not enough
         assert how is None or WORDS[head.partition("using Enough = ")[2].partition(";")[0]] == how
@@ -189,7 +191,7 @@ def test_no_function_is_printed_that_is_not_called(name: str, tmp_path: Path) ->
     spec = tmp_path / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{BODIES[name][0]}\n", encoding="utf-8")
     digits, called = PRINTED[name]
-    text = compilation(spec).one_word
+    text = emit.plain_double(build.compiled_file(spec))
     assert f"Functions err by {digits}." in text
     known = {*ample.FUNCTIONS, *ample.LIBRARY} - set(ample.ALWAYS)
     assert {name for name in known if re.search(rf"(Ample|double|Power) {name}[(\[]", text)} == called
@@ -199,11 +201,12 @@ def test_no_function_is_printed_that_is_not_called(name: str, tmp_path: Path) ->
 def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{IN_16_BITS[name][0]}\n", encoding="utf-8")
-    compiled = compilation(spec)
-    assert compiled.halves[0] is IN_16_BITS[name][1]
-    assert not compiled.trusted[Device.CUDA][0]
-    text = compiled.sources["cuda"]
-    assert (f"{name}_forward_short(" in text) is (compiled.halves[0] in (Halves.COMPUTED, Halves.TESTED))
+    compiled = build.compiled_file(spec)
+    method = compiled.plan[Pass.FORWARD, Device.CUDA, "float16"]
+    assert method in IN_16_BITS[name][1]
+    assert not compiled.facts.forward.float_ok[Device.CUDA]
+    text = build.sources(compiled)["cuda"]
+    assert (f"{name}_forward_short(" in text) is (method in (FLOAT, FAST))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +220,7 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
 def test_what_double_computes_is_told_in_the_module(body: str, told: str, tmp_path: Path) -> None:
     spec = tmp_path / "told.yaml"
     spec.write_text(f"name: told\nsummary: A test.\n{body}\n", encoding="utf-8")
-    text = compilation(spec).sources["cuda"]
+    text = build.sources(build.compiled_file(spec))["cuda"]
     assert text.count("ouble computes it") == text.count(told) == 2
 
 

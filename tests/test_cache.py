@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen import cache, pipeline
-from fusegen.render import Binding
+from fusegen import build, cache
+from fusegen.pipeline import Compiled
 
 GATE, TWICE = "generated/gate.py", "generated/twice.py"
 
@@ -29,13 +29,13 @@ def folder(
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the specs that were compiled, in order."""
     names: list[str] = []
-    compilation = pipeline.compilation
+    load = build.compiled_file
 
-    def spy(path: Path, binding: Binding = Binding.STABLE) -> pipeline.Compilation:
+    def spy(path: Path) -> Compiled:
         names.append(path.stem)
-        return compilation(path, binding)
+        return load(path)
 
-    monkeypatch.setattr(pipeline, "compilation", spy)
+    monkeypatch.setattr(build, "compiled_file", spy)
     return names
 
 
@@ -110,14 +110,14 @@ def test_a_spec_that_changes_while_it_is_compiled_is_not_remembered(
 ) -> None:
     old = "name: gate\nsummary: A test.\nformula: x * 3\n"
     remembered.file("specs/gate.yaml", old)
-    compilation = pipeline.compilation
+    load = build.compiled_file
 
-    def edited(spec: Path, binding: Binding = Binding.STABLE) -> pipeline.Compilation:
+    def edited(spec: Path) -> Compiled:
         spec.write_text(old.replace("x * 3", "x * 4"), encoding="utf-8")
-        return compilation(spec, binding)
+        return load(spec)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "compilation", edited)
+        patch.setattr(build, "compiled_file", edited)
         assert remembered.run("build", "gate").exit_code == 0
     Path("specs/gate.yaml").write_text(old, encoding="utf-8")
     assert remembered.run("build", "gate").exit_code == 0

@@ -14,13 +14,15 @@ from conftest import ROOT
 from kernels import DEVICES
 from kernels import extensions as extensions
 
+from fusegen import build
 from fusegen.certify import contract, enclosures, inputs, subject, sweep
 from fusegen.certify.findings import Evidence
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
 from fusegen.library import Library
 from fusegen.parse import parse_spec
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import compiled as compile_spec
+from fusegen.stages import real
 
 SPECS = {
     "hardsigmoid": "formula: relu6(x + 3) / 6\nreference: torch.nn.functional.hardsigmoid",
@@ -116,12 +118,12 @@ def judged(
     bits = int(torch.tensor(near).view(torch.int32)) % 2**32
     patch.setattr(sweep, "runs", lambda count, length: iter([bits // length * length]))
     spec = parse_spec(f"name: {name}\nsummary: A test.\n{SPECS[name]}\n", f"{name}.yaml")
-    compiled = Compilation(spec, Library(ROOT / "specs"))
-    text = compiled.module
+    compiled = compile_spec(spec, Library(ROOT / "specs"))
+    text = build.module(compiled)
     for old, new in {**SOONER, **texts}.items():
         assert old in text
         text = text.replace(old, new)
-    vars(compiled)["module"] = text  # so that it is what the spec says
+    patch.setattr(build, "module", lambda _: text)  # so that it is what the spec says
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     found = subject.of_spec(compiled, folder)
     judge = Judge(found, Screen(found.stable, found.params), "cpu")
@@ -160,5 +162,5 @@ def test_a_gpu_judges_wherever_a_screen_can_be_built_for_it(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr("fusegen.certify.screen._nvcc", lambda: tmp_path if nvcc else tmp_path / "none")
     spec = parse_spec("name: one\nsummary: A test.\nformula: x\n", "one.yaml")
-    found = Compilation(spec, Library(tmp_path)).compose(False)
+    found = real(spec, Library(tmp_path))
     assert Screen(found, {}).place(device) == place

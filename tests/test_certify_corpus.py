@@ -16,13 +16,13 @@ from conftest import ROOT
 from kernels import GENERATED
 from kernels import extensions as extensions
 
+from fusegen.build import compiled_file
 from fusegen.certify import certificate, state, subject
 from fusegen.certify.certificate import Claim, Json, Kernel, Machine
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
-from fusegen.pipeline import compilation
 
 ROOM = 1.001  # errors are written down to four digits
 NAME, DTYPE = "hardsigmoid", "float16"  # of the certificate that is always there
@@ -31,7 +31,7 @@ POINTS = ("0x1.0000000000000p+0", "0x1.4cc0000000000p+0", "0x1.1fc0000000000p+1"
 
 def judge(name: str) -> Judge:
     """Of a committed module."""
-    found = subject.of_spec(compilation(ROOT / "specs" / f"{name}.yaml"), GENERATED)
+    found = subject.of_spec(compiled_file(ROOT / "specs" / f"{name}.yaml"), GENERATED)
     return Judge(found, Screen(found.stable, found.params), "cpu")
 
 

@@ -21,7 +21,7 @@ from fusegen.certify.certificate import shown
 from fusegen.certify.findings import Accuracy, Evidence, Subject
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 from fusegen.simplify.stable import stable
 from fusegen.term import Name, Program, Term, call
 
@@ -227,7 +227,7 @@ def test_a_tail_that_is_too_large_is_told(
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([0xC1480000]))  # from -12.5 on
     of_spec = subject.of_spec
 
-    def planted(compiled: Compilation, output: Path) -> Subject:
+    def planted(compiled: Compiled, output: Path) -> Subject:
         return replace(of_spec(compiled, output), given=lambda x: gelu(x, tail))
 
     monkeypatch.setattr(subject, "of_spec", planted)

@@ -16,7 +16,7 @@ import yaml
 from conftest import ROOT, Workshop
 
 from fusegen.cli.modules import STAGES
-from fusegen.pipeline import STAGES as PIPELINE_STAGES
+from fusegen.show import STAGES as SHOWN
 
 
 def times(workshop: Workshop) -> dict[str, int]:
@@ -163,7 +163,7 @@ def test_list_marks_what_is_current(built: Workshop) -> None:
 
 
 def test_show_has_every_stage_of_the_pipeline() -> None:
-    assert tuple(PIPELINE_STAGES) == STAGES
+    assert tuple(SHOWN) == STAGES
 
 
 @pytest.mark.parametrize("stage", ["parse", "compose", "derive", "simplify", "ir"])

@@ -32,10 +32,10 @@ from kernels import extensions as extensions
 from test_cubics import CHAIN, PRODUCT, SCALED, SHRINKS, agree, some
 from torch import Tensor
 
+from fusegen import build as compiler
 from fusegen.ir import Device
+from fusegen.method import DOUBLE, Grid, Pass, Piecewise
 from fusegen.pieces import fits
-from fusegen.pipeline import compilation
-from fusegen.render import Singles
 
 CROSSES = "chain: [mish, x * 1.3 - 0.4, exp(-x * x), silu, x - 0.5]\n"  # 0, and so does its slope
 BENDS = "chain: [x * 1.3 - 0.4, softsign, silu, mish, quick_gelu]\n"  # where it is 0, its slope has a kink
@@ -90,7 +90,7 @@ def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Pa
 
 def test_they_are_launched_as_a_class_of_their_own(tmp_path: Path, extensions: Path) -> None:
     compiled(tmp_path, "chained", CHAIN)
-    texts = compilation(tmp_path / "chained.yaml").texts
+    texts = compiler.texts(compiler.compiled_file(tmp_path / "chained.yaml"))
     shares = (*texts.forward.shares, *texts.backward.shares)
     assert [share.cost for share in shares if share.bits == 32] == ["fine_cubic", "fine_cubic_slope"]
 
@@ -281,10 +281,12 @@ def test_a_module_has_pieces_of_one_kind(tmp_path: Path, extensions: Path) -> No
         "name: either\nsummary: A test.\nchain: [mish, x / 3, exp(-x * x), silu, softsign]\n",
         encoding="utf-8",
     )
-    compiled = compilation(spec)
-    assert compiled.trusted[Device.CUDA] != compiled.trusted[Device.CPU]
-    assert compiled.pieced == (True, True)
-    assert compiled.singles[Device.CUDA] == (Singles.CUBICS, Singles.CUBICS)
+    compiled = compiler.compiled_file(spec)
+    ok = {device: [facts.float_ok[device] for facts in compiled.facts] for device in Device}
+    assert ok[Device.CUDA] != ok[Device.CPU]
+    assert all(facts.piecewise_pays for facts in compiled.facts)
+    for which in Pass:
+        assert compiled.plan[which, Device.CUDA, "float32"] == Piecewise(Grid.OCTAVES, DOUBLE)
 
 
 # chains drawn by lot that erred by 94 units to all digits in float, overflowed or gave NaN
@@ -321,7 +323,7 @@ def test_where_a_piece_fits_is_known_before(name: str, tmp_path: Path) -> None:
         return found
 
     [y] = looked_up_by(kernel, *[torch.ones_like(x)] * (kernel.inputs - 1), x)
-    of = compilation(ROOT / "specs" / f"{name}.yaml").centres[kernel.inputs - 1]
+    of = getattr(compiler.compiled_file(ROOT / "specs" / f"{name}.yaml").facts, GIVEN[name]).grid
     assert of is not None
     known = torch.tensor([fits(of, function, float(at)) for at in x])
     assert known.float().mean() > 0.4

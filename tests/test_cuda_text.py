@@ -13,11 +13,10 @@ import pytest
 from conftest import ROOT
 from kernels import LIBRARY, NAMES, generated
 
-from fusegen import pipeline
+from fusegen import budget, build
 from fusegen.certify.screen import CUDA_FLAGS, Screen
 from fusegen.certify.subject import of_spec
 from fusegen.ir import Device
-from fusegen.pipeline import compilation
 
 
 def _compiler() -> str | None:
@@ -230,7 +229,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gelu", "relu6", "silu", "snake", "tanh_exp"])
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
-    subject = of_spec(compilation(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
+    subject = of_spec(build.compiled_file(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
     text = Screen(subject.stable, subject.params).text
     told = nvcc(tmp_path, name, text, *CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c")
     assert name in SLOW_SINE or set(FRAME.findall(told)) == {("0", "0", "0")}
@@ -239,13 +238,13 @@ def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: P
 def in_float(spec: Path) -> str:
     """The CUDA text of a spec whose floats are computed in float, whatever that errs by."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "TRUSTED", dict.fromkeys(Device, math.inf))
+        patch.setattr(budget, "FLOAT_ENOUGH", dict.fromkeys(Device, math.inf))
         return whole_text(spec)
 
 
 def whole_text(spec: Path) -> str:
     """All that nvcc is given of a spec's module."""
-    sources = compilation(spec).sources
+    sources = build.sources(build.compiled_file(spec))
     return "".join(sources[part] for part in ("call", "arithmetic", "launch", "cuda_prelude", "cuda"))
 
 

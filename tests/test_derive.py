@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from conftest import ROOT
 from torch import Tensor
 
+from fusegen import build
 from fusegen.compose import compose, expanded
 from fusegen.derive import aten_gradient, derive, is_arithmetic, unrounded
 from fusegen.errors import Span
@@ -23,8 +24,8 @@ from fusegen.gradients import GRADIENTS
 from fusegen.ops import OPS
 from fusegen.parse import parse_spec
 from fusegen.parse.formula import parse_formula
-from fusegen.pipeline import compilation
 from fusegen.printers.dump import program as written
+from fusegen.stages import differentiated
 from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term, call
 
 Function = Callable[..., Tensor]
@@ -311,24 +312,24 @@ SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
 @pytest.mark.parametrize("name", SPECS)
 def test_the_gradient_of_every_committed_spec_is_that_of_its_eager_form(name: str) -> None:
     """At kinks too; the eager form is the one in the module, of PyTorch's own operations."""
-    compiled = compilation(Path(ROOT / "specs" / f"{name}.yaml"))
+    compiled = build.compiled_file(Path(ROOT / "specs" / f"{name}.yaml"))
     spec = compiled.spec
     inputs, params = [i.name for i in spec.inputs], [p.name for p in spec.params]
-    body = "\n    ".join(compiled.texts.eager)
+    body = "\n    ".join(build.texts(compiled).eager)
     scope: dict[str, Any] = {"torch": torch, "nn": torch.nn}
     exec(f"def eager({', '.join([*inputs, *params])}):\n    {body}", scope)
     scalars = [float(p.default) for p in spec.params]
     tensors = points(len(inputs), special=False)
     g = torch.linspace(-2, 3, tensors[0].numel(), dtype=torch.float64)
     expected = autograd(scope["eager"], g, tensors, *scalars)
-    derived = expanded(compiled.derived)
+    derived = expanded(differentiated(compiled.declared))
     saved = tensors
     if derived.inputs[1:] != tuple(inputs):
         saved = [scope["eager"](*tensors, *scalars)]
     values = dict(zip(derived.inputs, [g, *saved], strict=True))
     values |= {p: torch.tensor(v, dtype=torch.float64) for p, v in zip(params, scalars, strict=True)}
     near = 1e-6 if name in ("softplus", "logsigmoid", "serf", "mish", "hardsigmoid") else 1e-9
-    for whole in (derived, compiled.programs[1]):
+    for whole in (derived, compiled.programs.backward):
         for actual, exact in zip(Interpreter().results(whole, values), expected, strict=True):
             torch.testing.assert_close(actual, exact, rtol=near, atol=1e-8)
 
@@ -538,6 +539,7 @@ def test_the_gradient_of_a_better_form_reads_what_is_saved_for_it(tmp_path: Path
     product = " * ".join(["w", *(f"u{k}" for k in range(1, 11))])
     path = tmp_path / "deep.yaml"
     path.write_text(f"name: deep\nsummary: S.\nwhere: {{{lets}}}\nformula: {product}\n", encoding="utf-8")
-    compiled = compilation(path)
-    assert compiled.gradient_forms.derived.inputs[1:] == compiled.programs[1].inputs[1:] == ("output",)
-    assert "def eager_gradient(grad, output):" in compiled.module
+    compiled = build.compiled_file(path)
+    assert compiled.algebra.derivations.backward.first.inputs[1:] == ("output",)
+    assert compiled.programs.backward.inputs[1:] == ("output",)
+    assert "def eager_gradient(grad, output):" in build.module(compiled)

@@ -13,11 +13,11 @@ from conftest import ROOT
 
 SCRIPT = """
 import pathlib, sys
-from fusegen import pipeline, spec
+from fusegen import build, show, spec
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
-    compilation = pipeline.compilation(path)
-    for stage in pipeline.STAGES.values():
-        print(stage(compilation))
+    compiled = build.compiled_file(path)
+    for stage in show.STAGES.values():
+        print(stage(compiled))
 print(spec.schema_text())
 """
 RICH = """\

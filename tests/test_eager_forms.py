@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.parse import parse_spec
-from fusegen.pipeline import Compilation
 from fusegen.printers.pytorch import statements
 from fusegen.simplify.constants import constants_folded
+from fusegen.stages import Declared, declared, derived, differentiated
 from fusegen.term import Program
 
 COUNT = int(os.environ.get("FUSEGEN_EAGER", "150"))
@@ -58,18 +58,18 @@ KNOWN = (  # each had an eager form that raised or changed the dtype
 Function = Callable[..., Any]
 
 
-def compiled(formula: str) -> Compilation:
-    """The compilation of a formula of x and two scalars; those that it does not read are left out."""
+def compiled(formula: str) -> Declared:
+    """The programs of a formula of x and two scalars; those that it does not read are left out."""
     params = ", ".join(
         f"{name}: {value}"
         for name, value in {"alpha": 0.5, "beta": -0.25}.items()
         if re.search(rf"\b{name}\b", formula)
     )
     text = f"name: it\nsummary: A test.\nparams: {{{params}}}\nformula: {formula}\n"
-    return Compilation(parse_spec(text, "it.yaml"), SPECS)
+    return declared(parse_spec(text, "it.yaml"), SPECS)
 
 
-def random_case(number: int) -> Compilation:
+def random_case(number: int) -> Declared:
     """The case of a number: the first formula from its seed that is valid."""
     chance = random.Random(f"eager {number}")
     while True:
@@ -82,7 +82,7 @@ def random_case(number: int) -> Compilation:
         return found
 
 
-def function(program: Program, found: Compilation) -> Function:
+def function(program: Program, found: Declared) -> Function:
     """A program, as it is printed, as a function of its tensors."""
     lines = "\n    ".join(statements(program))
     scope: dict[str, Any] = {"torch": torch, "nn": nn}
@@ -91,7 +91,7 @@ def function(program: Program, found: Compilation) -> Function:
     return lambda *tensors: scope["eager"](*tensors, *params)
 
 
-def eager(found: Compilation) -> Function:
+def eager(found: Declared) -> Function:
     """The eager form as a function of the tensor."""
     return function(constants_folded(found.eager), found)
 
@@ -107,16 +107,17 @@ def pulled(of: Function) -> Function:
     return pull
 
 
-def gradient(found: Compilation) -> Function:
+def gradient(found: Declared) -> Function:
     """The eager form of the gradient: its own where the module has one, or the gradient of the value's."""
-    if not found.arithmetic:
+    if not derived(found).pytorch_bits:
         return pulled(eager(found))
-    own, saved = function(found.derived, found), len(found.derived.inputs)
+    program = differentiated(found)
+    own, saved = function(program, found), len(program.inputs)
     assert saved == 2
     return lambda x: own(torch.ones_like(x), x)
 
 
-def check(found: Compilation) -> None:
+def check(found: Declared) -> None:
     """Run the eager form and two derivatives in each dtype and shape."""
     forward = eager(found)
     for dtype in DTYPES:
@@ -125,7 +126,7 @@ def check(found: Compilation) -> None:
             for of in (forward, gradient(found), pulled(gradient(found))):
                 y = of(x)
                 assert (y.dtype, y.shape) == (dtype, x.shape)
-    if found.arithmetic:  # then the kernel has a rule of its own for vmap
+    if derived(found).pytorch_bits:  # then the kernel has a rule of its own for vmap
         return
     xs = torch.linspace(-2, 2.5, 5)
     torch.testing.assert_close(torch.func.vmap(forward)(xs), forward(xs), equal_nan=True)

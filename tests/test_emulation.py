@@ -53,8 +53,8 @@ from kernels import (
 from kernels import extensions as extensions
 from torch import Tensor
 
+from fusegen import build
 from fusegen.launch import shipped
-from fusegen.pipeline import compilation
 
 NORESERVE = 0x4000  # MAP_NORESERVE, which Python names from 3.13 on
 SIXTH = 1 / 6
@@ -549,7 +549,8 @@ def test_a_launch_is_as_the_table_says(own: Emulated, dtype: torch.dtype, chip: 
     state.first_block = 0
     fill_table(kernel, dtype, 0)
     x = torch.zeros(4096, dtype=torch.uint8)
-    n, compiled_spec = kib * 1024 // dtype.itemsize, compilation(ROOT / "specs" / "gelu.yaml")
+    n = kib * 1024 // dtype.itemsize
+    texts = build.texts(build.compiled_file(ROOT / "specs" / "gelu.yaml"))
     call = kernel.call()
     call.data[:], call.numel, call.rank = (x.data_ptr(), x.data_ptr()), n, 1
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[dtype], True, True
@@ -557,7 +558,7 @@ def test_a_launch_is_as_the_table_says(own: Emulated, dtype: torch.dtype, chip: 
     state.chip, state.first_block = chip, 2**62  # no block is run
     launched(kernel, call)
     bits = 8 * dtype.itemsize
-    [share] = [share for share in compiled_spec.texts.forward.shares if share.bits == bits]
+    [share] = [share for share in texts.forward.shares if share.bits == bits]
     rows = shipped().at(chip, "gelu_forward", share.rows, bits)
     row = next(row for row in rows if row.kib is None or kib <= row.kib)
     assert state.threads == row.threads

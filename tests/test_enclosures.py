@@ -6,7 +6,6 @@ import itertools
 import math
 from array import array
 from fractions import Fraction
-from pathlib import Path
 
 import flint
 import mpmath
@@ -18,12 +17,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kernels import LIBRARY, load, smooth
 
+from fusegen import library
 from fusegen.certify.enclosures import CHUNK, PRECISIONS, ROWS, Enclosure, Real, values
 from fusegen.errors import Span
 from fusegen.gradients import GRADIENTS
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
-from fusegen.pipeline import compilation
+from fusegen.stages import real
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call
 
 oracle = load(ROOT / "docs" / "oracle.py", "oracle")
@@ -236,9 +236,9 @@ def test_names_are_inputs_parameters_and_steps() -> None:
 
 @pytest.mark.parametrize("name", sorted(LIBRARY))
 def test_a_spec_is_what_pytorch_computes_in_double(name: str) -> None:
-    compiled = compilation(Path(ROOT / "specs" / f"{name}.yaml"))
-    whole = compiled.compose(False)
-    enclosure = Enclosure(whole, {param.name: Fraction(param.default) for param in compiled.spec.params})
+    spec = library.load(ROOT / "specs" / f"{name}.yaml")
+    whole = real(spec, library.Library(ROOT / "specs"))
+    enclosure = Enclosure(whole, {param.name: Fraction(param.default) for param in spec.params})
     tensors = [t.requires_grad_() for t in smooth(name, 12)]
     y = LIBRARY[name].eager(*tensors)
     expected = [y, *torch.autograd.grad(y.sum(), tensors)]

@@ -13,10 +13,11 @@ from conftest import GOLDEN, ROOT, Workshop
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fusegen import build
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import compiled
 from fusegen.spec import Spec, json_schema
 
 MISTAKES = GOLDEN / "mistakes.txt"
@@ -326,7 +327,7 @@ def compiled_or_refused(text: str) -> None:
     try:
         with budget(CALLS):
             spec = parse_spec(text, "specs/gate.yaml")
-            module = Compilation(spec, Library(ROOT / "specs")).module
+            module = build.module(compiled(spec, Library(ROOT / "specs")))
     except (SpecErrors, FusegenError) as error:
         told = str(error)
     else:

@@ -12,6 +12,7 @@ from conftest import ROOT, Workshop
 from kernels import NAMES
 from kernels import extensions as extensions
 
+from fusegen.build import compiled_file, module
 from fusegen.certify import portrait
 from fusegen.cost import SLOTS
 from fusegen.errors import NoPicture, Span
@@ -28,7 +29,6 @@ from fusegen.explain import (
 )
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
-from fusegen.pipeline import compilation
 from fusegen.printers import latex
 from fusegen.term import Name, call
 
@@ -50,7 +50,7 @@ CERTIFICATE: dict[str, Any] = {
 
 
 def explanation(name: str, **certificate: Any) -> Explanation:
-    return explained(compilation(ROOT / "specs" / f"{name}.yaml"), certificate, {})
+    return explained(compiled_file(ROOT / "specs" / f"{name}.yaml"), certificate, {})
 
 
 def test_the_whole_text() -> None:
@@ -76,7 +76,7 @@ def test_polynomials_are_told_of_where_there_are_any() -> None:
 def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> None:
     formula = "sigmoid(x) * y + (1 - sigmoid(x)) * z"
     path = workshop.spec("update", f"inputs: {{x: {{}}, y: {{}}, z: {{}}}}\nformula: {formula}")
-    told = written(explained(compilation(path), {}, {}), "text")
+    told = written(explained(compiled_file(path), {}, {}), "text")
     assert BY_ONE_WORD in told
     assert BY_ONE_WORD not in written(explanation("mish_mish"), "text")
     assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("128", "one_word")]
@@ -92,7 +92,7 @@ def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
 
 
 def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Workshop) -> None:
-    compiled = compilation(workshop.spec("hard", HARD))
+    compiled = compiled_file(workshop.spec("hard", HARD))
     text = written(explained(compiled, {}, {}), "text")
     for device in ("CPU", "CUDA"):
         [(value, there, slope, where)] = foreseen(text, device)
@@ -137,7 +137,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
     ],
 )
 def test_why_float_is_not_enough_is_told(body: str, told: str, workshop: Workshop) -> None:
-    assert told in written(explained(compilation(workshop.spec("hard", body)), {}, {}), "text")
+    assert told in written(explained(compiled_file(workshop.spec("hard", body)), {}, {}), "text")
 
 
 def test_a_step_saves_what_its_functions_cost() -> None:
@@ -156,7 +156,7 @@ def test_what_a_certificate_holds_is_told() -> None:
     part = CERTIFICATE["cuda"]["dtypes"]["float32"]
     less = {"cuda": {"dtypes": {"float32": part, "float64": {"value": part["value"]}}}}
     assert "\n  CUDA    float64  2.968 / 52.01  -\n" in written(explanation("mish", **less), "text")
-    stale = explained(compilation(ROOT / "specs" / "mish.yaml"), CERTIFICATE, {"cuda": "stale"})
+    stale = explained(compiled_file(ROOT / "specs" / "mish.yaml"), CERTIFICATE, {"cuda": "stale"})
     assert "\n  CUDA (an earlier kernel)  float32  2.968 / 52.01  3.5 / inf\n" in written(stale, "text")
 
 
@@ -278,8 +278,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> portrait.Portrait:
         "formula: (a - tanh(a)) * b\n",
         encoding="utf-8",
     )
-    compiled = compilation(folder / "gate.yaml")
-    (folder / "gate.py").write_text(compiled.module, encoding="utf-8")
+    compiled = compiled_file(folder / "gate.yaml")
+    (folder / "gate.py").write_text(module(compiled), encoding="utf-8")
     return portrait.portrait(compiled, folder)
 
 

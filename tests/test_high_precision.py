@@ -14,9 +14,9 @@ from kernels import load
 from mpmath import mpf
 from primitives_in_intervals import SLOPES, VALUES
 
+from fusegen import stages
 from fusegen.library import Library
 from fusegen.parse import parse_spec
-from fusegen.pipeline import Compilation
 from fusegen.term import Program
 
 oracle = load(ROOT / "docs" / "oracle.py", "oracle")
@@ -26,7 +26,7 @@ def program(formula: str, *inputs: str) -> Program:
     """A formula as declared."""
     named = ", ".join(f"{name}: {{}}" for name in inputs or ("x",))
     text = f"name: it\nsummary: A test.\ninputs: {{{named}}}\nformula: {formula}\n"
-    return Compilation(parse_spec(text, "it"), Library(Path("specs"))).compose(False)
+    return stages.real(parse_spec(text, "it"), Library(Path("specs")))
 
 
 @pytest.mark.parametrize("op", [op for op in VALUES if op not in ("pi", "e")])

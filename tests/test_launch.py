@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen import launch
-from fusegen.cost import HEAVY, LIGHT, MEDIUM, SLOTS, SPECIAL, TABLE, TESTED, cost, slots, slots_in_one_word
+from fusegen import build, launch
+from fusegen.cost import SLOTS, SPECIAL, cost, slots, slots_in_one_word
 from fusegen.errors import BadLaunches
 from fusegen.ir import Call, Device, Kernel, Let, Math, Ref
-from fusegen.launch import Launch, Table
+from fusegen.launch import Launch, LaunchClass, Table
+from fusegen.method import AtDefaults, Method, Pass, Verified
+from fusegen.method import Table as Tabulated
 from fusegen.ops import LINKED, ROWS
-from fusegen.pipeline import compilation
 from fusegen.printers.approximations import BODIES
 
 ONE, TWO = Launch(None, 128, 1), Launch(None, 128, 2)
@@ -26,7 +27,7 @@ HEAD = "[sm_90]\nsource = 'here'\n[sm_90.light]\n"
 
 def test_the_shipped_table_has_every_class_for_its_oldest_chip_and_what_was_measured() -> None:
     table = launch.shipped()
-    for name in (LIGHT, MEDIUM, HEAVY):
+    for name in ("light", "medium", "heavy"):
         for bits in launch.BITS:
             assert (min(table.chips), name, bits) in table.rows
     assert sorted(table.chips) == [80, 89, 90, 100]
@@ -139,26 +140,27 @@ def test_a_project_has_its_own_rows_over_the_shipped_ones(tmp_path: Path) -> Non
 def test_a_module_launches_as_the_table_beside_its_spec_says(tmp_path: Path) -> None:
     spec = tmp_path / "gate.yaml"
     spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
-    before = compilation(spec)
+    before = build.sources(build.compiled_file(spec))
     own = Table({90: ""}, {(90, "gate_forward", 32): (Launch(64, 256, 1), Launch(None, 96, 4))})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
-    after = compilation(spec)
-    assert "{90, 64, 256, 1},\n    {90, ANY, 96, 4}," in after.sources["launch"]
-    assert "256, 1" not in before.sources["launch"]
-    assert after.sources["cuda"] == before.sources["cuda"]
+    after = build.sources(build.compiled_file(spec))
+    assert "{90, 64, 256, 1},\n    {90, ANY, 96, 4}," in after["launch"]
+    assert "256, 1" not in before["launch"]
+    assert after["cuda"] == before["cuda"]
 
 
 def test_a_module_asks_ahead_where_the_table_says_so(tmp_path: Path) -> None:
     spec = tmp_path / "gate.yaml"
     spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
-    before = compilation(spec)
+    before = build.sources(build.compiled_file(spec))
     own = Table({90: ""}, {(90, "light_alone", 32): (Launch(None, 128, 2, ahead=7),)})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
-    after = compilation(spec)
-    assert "{90, ANY, 128, 2, 7}," in after.sources["launch"]
-    assert "prefetch" in after.sources["cuda_prelude"]
-    assert "ahead" not in before.module
-    [forward], [backward] = after.texts.forward.shares, after.texts.backward.shares
+    compiled = build.compiled_file(spec)
+    after, texts = build.sources(compiled), build.texts(compiled)
+    assert "{90, ANY, 128, 2, 7}," in after["launch"]
+    assert "prefetch" in after["cuda_prelude"]
+    assert "ahead" not in "".join(before.values())
+    [forward], [backward] = texts.forward.shares, texts.backward.shares
     assert (forward.rows, backward.rows) == ("light_alone", "light")
 
 
@@ -167,11 +169,11 @@ def test_what_reads_one_tensor_has_rows_of_its_own() -> None:
     table = Table(
         {80: ""}, {(80, "heavy", 32): rows, (80, "heavy_alone", 32): own, (80, "light", 32): rows}
     )
-    assert table.at(90, "x", launch.class_of("heavy", 1), 32) == own
-    assert table.at(90, "x", launch.class_of("heavy", 2), 32) == rows
-    assert table.at(90, "x", launch.class_of("light", 1), 32) == rows
+    assert table.at(90, "x", launch.class_of(LaunchClass.HEAVY, 1), 32) == own
+    assert table.at(90, "x", launch.class_of(LaunchClass.HEAVY, 2), 32) == rows
+    assert table.at(90, "x", launch.class_of(LaunchClass.LIGHT, 1), 32) == rows
     project = Table({80: ""}, {(80, "heavy", 32): (TWO,)})
-    assert project.over(table).at(90, "x", launch.class_of("heavy", 1), 32) == (TWO,)
+    assert project.over(table).at(90, "x", launch.class_of(LaunchClass.HEAVY, 1), 32) == (TWO,)
 
 
 # --- costs ----------------------------------------------------------------------------------------------
@@ -228,12 +230,12 @@ def test_functions_of_an_argument_share_instructions_in_one_word(result: Call, e
 @pytest.mark.parametrize(
     ("kernels", "bits", "expected"),
     [  # whose best launches on an H200 are of one vector, two, and four
-        ("hardsigmoid_forward silu_forward silu_backward", 32, LIGHT),
-        ("geglu_forward hardswish_backward tanhshrink_backward", 16, LIGHT),
-        ("mish_forward elu_forward selu_forward gelu_tanh_backward", 32, MEDIUM),
-        ("tanh_forward subtract_tanh_subtract_forward softsign_forward", 16, MEDIUM),
-        ("gelu_forward gelu_tanh_forward softplus_forward tanhshrink_backward", 32, HEAVY),
-        ("gelu_forward", 64, HEAVY),
+        ("hardsigmoid_forward silu_forward silu_backward", 32, "light"),
+        ("geglu_forward hardswish_backward tanhshrink_backward", 16, "light"),
+        ("mish_forward elu_forward selu_forward gelu_tanh_backward", 32, "medium"),
+        ("tanh_forward subtract_tanh_subtract_forward softsign_forward", 16, "medium"),
+        ("gelu_forward gelu_tanh_forward softplus_forward tanhshrink_backward", 32, "heavy"),
+        ("gelu_forward", 64, "heavy"),
         ("silu_forward silu_backward glu_backward softplus_backward", 16, "tested"),
         ("serf_forward mish_mish_forward gelu_forward gelu_backward softplus_forward", 16, "table"),
         ("serf_forward mish_mish_forward subtract_mish_forward", 32, "cubic"),
@@ -255,6 +257,19 @@ def test_the_chips_own_functions_are_counted_in_the_cheaper_forms() -> None:
 SLOW = "x * tanh(softplus(x * tanh(softplus(x * tanh(softplus(x))))))"
 
 
+VERIFIED, TABLE = "Verified", "Table"
+
+
+def method_name(method: Method | None) -> str | None:
+    """What double does for a method's results: it verifies or tabulates them, or nothing."""
+    match method:
+        case Verified():
+            return VERIFIED
+        case Tabulated() | AtDefaults(Tabulated()):
+            return TABLE
+    return None
+
+
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [
@@ -262,24 +277,26 @@ SLOW = "x * tanh(softplus(x * tanh(softplus(x * tanh(softplus(x))))))"
         (f"formula: {SLOW}\ndtypes: [bfloat16, float64]", TABLE, TABLE),
         (f"formula: {SLOW}\ndtypes: [float32, float64]", None, None),  # no 16 bits
         (f"formula: {SLOW}\ndtypes: [bfloat16, float32]", TABLE, TABLE),
-        ("formula: x * sigmoid(x)\ndtypes: [bfloat16, float32]", TESTED, TESTED),
+        ("formula: x * sigmoid(x)\ndtypes: [bfloat16, float32]", VERIFIED, VERIFIED),
         (f"formula: {SLOW}\nnumerics: eager", None, None),  # rounded between operations
         (f"params: {{a: 2.0}}\nformula: {SLOW} * a", TABLE, TABLE),
         (f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SLOW} * y", None, None),  # too many results
-        ("formula: x * sigmoid(x)", TESTED, TESTED),
-        ("formula: x * sigmoid(x)\ndtypes: [float16]", TESTED, TESTED),
+        ("formula: x * sigmoid(x)", VERIFIED, VERIFIED),
+        ("formula: x * sigmoid(x)\ndtypes: [float16]", VERIFIED, VERIFIED),
         ("formula: x * sigmoid(x)\nnumerics: eager", None, None),
-        ("inputs: {x: {}, y: {}}\nformula: y * sigmoid(x)", TESTED, TESTED),
+        ("inputs: {x: {}, y: {}}\nformula: y * sigmoid(x)", VERIFIED, VERIFIED),
         ("inputs: {x: {}, y: {}}\nformula: y * gelu(x)", None, None),  # takes too long in double
         ("formula: gelu(x)", TABLE, TABLE),  # there is no time for the test
-        ("formula: tanh(x)", None, TESTED),  # the math library's; its slope is not
+        ("formula: tanh(x)", None, VERIFIED),  # the math library's; its slope is not
         ("formula: relu(x) + 0.3", None, None),
     ],
 )
 def test_what_double_does_for_16_bits(
     workshop: Workshop, body: str, forward: str | None, backward: str | None
 ) -> None:
-    assert compilation(workshop.spec("some", body)).in_16_bits == (forward, backward)
+    plan = build.compiled_file(workshop.spec("some", body)).plan
+    found = [method_name(plan.in_bits(which, Device.CUDA, 16)) for which in Pass]
+    assert found == [forward, backward]
 
 
 @pytest.mark.parametrize(
@@ -296,15 +313,20 @@ def test_what_double_does_for_16_bits(
     ],
 )
 def test_what_is_a_polynomial(workshop: Workshop, body: str, forward: bool, backward: bool) -> None:
-    assert compilation(workshop.spec("some", body)).pieced == (forward, backward)
+    facts = build.compiled_file(workshop.spec("some", body)).facts
+    assert [each.piecewise_pays for each in facts] == [forward, backward]
 
 
 def class_of(name: str, which: str, bits: int) -> str:
-    texts = compilation(ROOT / "specs" / f"{name}.yaml").texts
+    texts = build.texts(build.compiled_file(ROOT / "specs" / f"{name}.yaml"))
     shares: dict[int, str] = {share.bits: share.cost for share in getattr(texts, which).shares}
     return shares[bits]
 
 
 def test_the_same_instructions_weigh_more_where_fewer_bytes_are_moved() -> None:
     sigmoid = kernel("sigmoid")
-    assert [cost(sigmoid, size, False) for size in (2, 4, 8)] == [HEAVY, LIGHT, LIGHT]
+    assert [cost(sigmoid, size, False) for size in (2, 4, 8)] == [
+        LaunchClass.HEAVY,
+        LaunchClass.LIGHT,
+        LaunchClass.LIGHT,
+    ]

@@ -1,6 +1,7 @@
 """The house: who may import whom, and which file is the door to which library.
 
-    cli > certify, bench, modules > built > pipeline > library, expected > rooms > ground > errors
+    cli > certify, bench, modules > built, show > build > emit > pipeline > stages, candidates, measure
+        > library, expected > rooms > ground > errors
 
 A module imports only from floors below its own. Rooms never import each other; the files of one room may.
 """
@@ -15,17 +16,22 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-GROUND, ROOM, LIBRARY, PIPELINE, BUILT, RUNS, CLI = 1, 2, 3, 4, 5, 6, 7
+GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, CLI = range(1, 12)
 FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten", "signatures"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
+    **dict.fromkeys(("budget", "facts", "method"), GROUND),
     **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),
-    **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost"), ROOM),
+    **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
+    **dict.fromkeys(("candidates", "new", "stages"), STAGES),
+    "measure": MEASURE,
     "pipeline": PIPELINE,
-    **dict.fromkeys(("built", "doubts", "explain", "outputs"), BUILT),
+    "emit": EMIT,
+    "build": BUILD,
+    **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules"), RUNS),
     "cli": CLI,
 }

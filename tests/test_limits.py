@@ -16,7 +16,8 @@ from fusegen.finite import finite
 from fusegen.finite.factored import Evaluation
 from fusegen.finite.limits import FLOAT
 from fusegen.library import Library, load
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
+from fusegen.pipeline import compiled as compile_spec
 from fusegen.term import Apply, Let, Name, Program, Term, applied, call
 
 INFINITY, NAN = math.inf, math.nan
@@ -68,11 +69,11 @@ SPECS = {
 }
 
 
-def compiled(name: str, folder: Path) -> Compilation:
-    """The compilation of a spec of a test's own, which may call those of the library."""
+def compiled(name: str, folder: Path) -> Compiled:
+    """The stages of a spec of a test's own, which may call those of the library."""
     spec = folder / "tried.yaml"
     spec.write_text(f"name: tried\nsummary: A test.\n{SPECS[name]}", encoding="utf-8")
-    return Compilation(load(spec), Library(ROOT / "specs"))
+    return compile_spec(load(spec), Library(ROOT / "specs"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -142,7 +143,7 @@ def compiled(name: str, folder: Path) -> Compilation:
 def test_values_and_limits(
     name: str, x: float, y: float, expected: float, dtype: str, tmp_path: Path
 ) -> None:
-    [found] = results(compiled(name, tmp_path).settled[0], {"x": x, "y": y}, dtype)
+    [found] = results(compiled(name, tmp_path).limited.forward, {"x": x, "y": y}, dtype)
     assert found == pytest.approx(expected, rel=2e-6, nan_ok=True)
 
 
@@ -174,19 +175,19 @@ def test_values_and_limits(
 def test_gradients(
     name: str, x: float, y: float, expected: tuple[float, ...], dtype: str, tmp_path: Path
 ) -> None:
-    program = compiled(name, tmp_path).settled[1]
+    program = compiled(name, tmp_path).limited.backward
     found = results(program, {program.inputs[0]: 1.0, "x": x, "y": y}, dtype)
     assert found == pytest.approx(list(expected), rel=2e-6, nan_ok=True)
 
 
 @pytest.mark.parametrize("name", ["capped", "reglu"])
 def test_a_program_that_needs_no_guard_has_none(name: str, tmp_path: Path) -> None:
-    compilation = compiled(name, tmp_path)
-    assert compilation.settled == (compilation.simplified[0], compilation.gradient[0])
+    found = compiled(name, tmp_path)
+    assert found.limited == found.algebra.derivations.map(lambda each: each.program)
 
 
 def test_a_function_of_a_sum_has_a_clamp_and_no_selection(tmp_path: Path) -> None:
-    programs = compiled("biased_gelu", tmp_path).settled
+    programs = compiled("biased_gelu", tmp_path).limited
     operations = {op for program in programs for op in applied(program.terms)}
     assert {"finite_below", "finite_above"} < operations
     assert "where" not in operations

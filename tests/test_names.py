@@ -16,13 +16,14 @@ from conftest import ROOT, Workshop
 from elements import SERIAL
 from torch.utils.cpp_extension import include_paths
 
+from fusegen import build
 from fusegen.errors import FusegenError, Span
 from fusegen.ir import Device
 from fusegen.library import Library
 from fusegen.ops import OPS
 from fusegen.parse import parse_spec
 from fusegen.parse.names import check_module, check_variable
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled, compiled
 from fusegen.render import Binding
 
 BODIES = {  # one for each shape that a module has
@@ -43,13 +44,18 @@ GIVE_WAY = {"input", "approximate"}  # arguments of a function whose spec declar
 NAMED = Span("names.yaml", 1, 1)
 
 
-def module(body: str, binding: Binding = Binding.STABLE) -> Compilation:
-    """The compilation of a spec named `zzz`."""
+def named(body: str) -> Compiled:
+    """A compiled spec named `zzz`."""
     spec = parse_spec(f"name: zzz\nsummary: A test.\n{body}\n", "zzz.yaml")
-    return Compilation(spec, Library(ROOT / "specs"), binding)
+    return compiled(spec, Library(ROOT / "specs"))
 
 
-TEXTS = [module(body, binding).module for body in BODIES.values() for binding in Binding]
+def module(body: str, binding: Binding = Binding.STABLE) -> str:
+    """The module of a spec named `zzz`."""
+    return build.module(named(body), binding)
+
+
+TEXTS = [module(body, binding) for body in BODIES.values() for binding in Binding]
 
 
 def own_scopes(tree: ast.AST) -> Iterator[ast.FunctionDef]:
@@ -126,7 +132,7 @@ def test_arguments_of_pytorchs_give_way_to_those_of_a_spec(binding: Binding, pla
     body = GIVING_WAY[place].replace("NAME", name)
     [function] = [
         node
-        for node in ast.parse(module(body, binding).module).body
+        for node in ast.parse(module(body, binding)).body
         if isinstance(node, ast.FunctionDef) and node.name == "zzz"
     ]
     taken = [arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)]
@@ -134,19 +140,17 @@ def test_arguments_of_pytorchs_give_way_to_those_of_a_spec(binding: Binding, pla
 
 
 def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -> None:
-    [text, *_] = module(
-        "inputs: {gate: {}, up: {}}\nformula: gate * sigmoid(2 * gate) + up"
-    ).texts.forward.definitions[Device.CPU]
+    texts = build.texts(named("inputs: {gate: {}, up: {}}\nformula: gate * sigmoid(2 * gate) + up"))
+    [text, *_] = texts.forward.definitions[Device.CPU]
     assert "(float gate_V, float up)" in text
-    [text, *_] = module("inputs: {gate: {}, up: {}}\nformula: gate * up + 1").texts.forward.definitions[
-        Device.CPU
-    ]
+    texts = build.texts(named("inputs: {gate: {}, up: {}}\nformula: gate * up + 1"))
+    [text, *_] = texts.forward.definitions[Device.CPU]
     assert "(float gate, float up)" in text
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_what_reads_a_kernels_scalars_declares_nothing_that_a_spec_may(body: str) -> None:
-    text = module(body).sources["call"]
+    text = build.sources(named(body))["call"]
     function = text[text.index("Params<M> params(") :]
     declared = set(re.findall(r"(?<![:.\w])[a-z]\w*", function[: function.index("\n}\n")]))
     assert {name for name in lower(declared) if not refused(name)} <= {"params", "std", "scalar1"}
@@ -168,8 +172,7 @@ def natural(first: str, second: str, third: str) -> str:
 @pytest.mark.parametrize("k", range(3))
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_natural_names_compile(k: int, tmp_path: Path) -> None:
-    compiled = module(natural(*NATURAL[3 * k : 3 * k + 3]))
-    sources = compiled.sources
+    sources = build.sources(named(natural(*NATURAL[3 * k : 3 * k + 3])))
     text = SERIAL + "".join(sources[part] for part in ("call", "arithmetic", "cpu_prelude", "cpu"))
     path = tmp_path / "kernel.cpp"
     path.write_text(
@@ -212,7 +215,7 @@ def test_no_function_of_the_language_is_a_variable() -> None:
 
 
 def test_a_model_of_layers_without_arguments_has_a_constructor() -> None:
-    text = module("layers: [lin: 'Linear(3, 4)']\nchain: [relu]").module
+    text = module("layers: [lin: 'Linear(3, 4)']\nchain: [relu]")
     assert (
         "    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(3, 4)\n" in text
     )

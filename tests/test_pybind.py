@@ -35,7 +35,7 @@ from kernels import (
 from kernels import extensions as extensions
 from torch import Tensor, nn
 
-from fusegen.pipeline import compilation
+from fusegen import build
 from fusegen.render import Binding
 
 COMPILED = ("hardtanh", "swiglu")
@@ -45,7 +45,7 @@ KINKS = (-1.0, 1.0, -0.5, 0.25)
 @functools.cache
 def text(name: str) -> str:
     """The module of one of the specs."""
-    return compilation(ROOT / "specs" / f"{name}.yaml", Binding.PYBIND).module
+    return build.module(build.compiled_file(ROOT / "specs" / f"{name}.yaml"), Binding.PYBIND)
 
 
 @pytest.fixture(scope="module")

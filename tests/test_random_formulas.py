@@ -25,7 +25,7 @@ from verdicts import Result, results
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
-from fusegen.pipeline import Compilation
+from fusegen.stages import real
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "12"))
@@ -83,7 +83,7 @@ def _accepted(candidate: Formula) -> bool:
     """Tells whether the compiler takes a formula."""
     text = f"name: {NAME}\nsummary: A test.\n{candidate.body}"
     try:
-        return bool(Compilation(parse_spec(text, NAME), Library(Path("."))).compose(False))
+        return bool(real(parse_spec(text, NAME), Library(Path("."))))
     except (FusegenError, SpecErrors):
         return False
 

@@ -8,11 +8,16 @@ import math
 import pytest
 from conftest import ROOT, Workshop
 
+from fusegen import method
+from fusegen.budget import FLOAT_ENOUGH
+from fusegen.build import compiled_file
+from fusegen.emit.kernel import singles
+from fusegen.facts import Roundoff
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.method import Grid, Pass, Piecewise
 from fusegen.pieces import centres, fits
-from fusegen.pipeline import Compilation, compilation
-from fusegen.render import Singles
-from fusegen.roundoff import TRUSTED, Roundoff, evaluated, function, roundoff
+from fusegen.pipeline import Compiled
+from fusegen.roundoff import evaluated, function, roundoff
 from fusegen.roundoff.graph import DOUBLE, FLOAT, Range
 from fusegen.sample import Point, sampled
 
@@ -156,20 +161,27 @@ def certified(name: str, device: Device) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("name", LIBRARY)
 @pytest.mark.parametrize("device", Device)
 def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: str, device: Device) -> None:
-    compiled = compilation(ROOT / "specs" / f"{name}.yaml")
-    assert {Singles.COMPUTED, Singles.PIECES}.issuperset(compiled.singles[device])
-    expected = compiled.roundoffs.get(device, ())
-    for gradient, error in enumerate(expected):
-        eager = compiled.formula.eager_error(device, bool(gradient))
-        assert error.ulp <= max(TRUSTED[device], eager.ulp + 1)
+    compiled = compiled_file(ROOT / "specs" / f"{name}.yaml")
+    for which in Pass:
+        assert compiled.plan[which, device, "float32"] in (
+            method.FLOAT,
+            Piecewise(Grid.UNIFORM, method.FLOAT),
+        )
+    expected = []
+    for which, facts in zip(Pass, compiled.facts, strict=True):
+        if device in facts.estimates:
+            error = facts.estimates[device].single
+            eager = compiled.declared.formula.eager_error(device, which)
+            assert error.ulp <= max(FLOAT_ENOUGH[device], eager.ulp + 1)
+            expected.append(error)
     if expected and (found := certified(name, device)):
         value, *gradients = found
         for (ours, eagers), error in ((value, expected[0]), *((each, expected[1]) for each in gradients)):
             assert ours <= max(error.ulp + 2.5, eagers)
 
 
-def of_chain(workshop: Workshop, body: str) -> Compilation:
-    return compilation(workshop.spec("some", body))
+def of_chain(workshop: Workshop, body: str) -> Compiled:
+    return compiled_file(workshop.spec("some", body))
 
 
 LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyond float's range on the way
@@ -194,11 +206,9 @@ LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyo
 def test_what_is_not_trusted_is_left_to_double(
     body: str, cpu: tuple[str, str], cuda: tuple[str, str], workshop: Workshop
 ) -> None:
-    singles = of_chain(workshop, body).singles
-    assert {device.value: tuple(how.value for how in ways) for device, ways in singles.items()} == {
-        "cpu": cpu,
-        "cuda": cuda,
-    }
+    plan = of_chain(workshop, body).plan
+    found = {device: tuple(singles(plan, which, device).value for which in Pass) for device in Device}
+    assert found == {Device.CPU: cpu, Device.CUDA: cuda}
 
 
 def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:
@@ -209,6 +219,6 @@ def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:
 
 def test_an_interval_between_all_sizes_is_tried_within(workshop: Workshop) -> None:
     compiled = of_chain(workshop, "assume: {x: '[5.0001, 5.0002]'}\nformula: x * sigmoid(x)")
-    error = compiled.roundoffs[Device.CPU][0]
+    error = compiled.facts.forward.estimates[Device.CPU].single
     assert error.at["x"] == pytest.approx(5.0001, rel=1e-6)
     assert error.ulp < 2

@@ -12,7 +12,7 @@ from kernels import compiled, generated, nearest
 from kernels import extensions as extensions
 from torch import Tensor
 
-from fusegen.pipeline import compilation
+from fusegen import build
 
 HALVES = (torch.float16, torch.bfloat16)
 # float rounds results of each of these wrong that are rounded again
@@ -103,7 +103,7 @@ def test_results_do_not_depend_on_where_the_tensor_lies(dtype: torch.dtype) -> N
 def test_double_settles_where_there_is_something_to_settle(
     fields: str, settles: bool, workshop: Workshop
 ) -> None:
-    module = compilation(workshop.spec("some", f"{fields}\n")).module
+    module = build.module(build.compiled_file(workshop.spec("some", f"{fields}\n")))
     assert ("SETTLED = true" in module) is settles
     assert ("void settle(" in module) is settles
 
@@ -123,7 +123,7 @@ def test_double_settles_where_there_is_something_to_settle(
 )
 def test_what_is_settled_takes_the_short_forms(formula: str, short: bool, workshop: Workshop) -> None:
     inputs = f"inputs: {{{'x: {}, y: {}' if 'y' in formula else 'x: {}'}}}"
-    found = compilation(workshop.spec("some", f"{inputs}\nformula: {formula}\n")).module
+    found = build.module(build.compiled_file(workshop.spec("some", f"{inputs}\nformula: {formula}\n")))
     assert found.count("out[0] = some_forward_short(in[0]);") == short
     assert found.count("inline float some_forward_short(float x)") == short
 

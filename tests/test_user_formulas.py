@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from kernels import load
 
-from fusegen.pipeline import compilation
+from fusegen import library
 
 SPECS = sorted((ROOT / "benchmarks" / "formulas").glob("*.yaml"))
 table: Any = load(ROOT / "benchmarks" / "user_formulas_table.py", "user_formulas_table")
@@ -18,13 +18,13 @@ table: Any = load(ROOT / "benchmarks" / "user_formulas_table.py", "user_formulas
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_a_users_formula_is_a_spec_with_a_source(path: Path) -> None:
-    spec = compilation(path).spec
+    spec = library.load(path)
     assert (spec.name, bool(spec.source), spec.numerics) == (path.stem, True, "accurate")
     assert len(spec.inputs) == 1  # so that every float32 is tried
 
 
 def test_there_are_at_least_forty_different_formulas() -> None:
-    formulas = {compilation(path).spec.formula for path in SPECS}
+    formulas = {library.load(path).formula for path in SPECS}
     assert len(formulas) == len(SPECS) >= 40
 
 

@@ -9,9 +9,9 @@ from budget import budget
 from conftest import Workshop
 from test_lower import parsed
 
+from fusegen import build
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
 from fusegen.lower import lower
-from fusegen.pipeline import compilation
 from fusegen.term import Let, Name, Number, Program, Term, call
 
 TENTH = "words(0.10000000149011612, -1.4901161415892261e-09)"
@@ -255,4 +255,4 @@ def test_the_work_does_not_double_with_every_level(form: str, workshop: Workshop
         formula = form.format(formula)
     path = workshop.spec("deep", f"formula: sigmoid({formula})\n")
     with budget(50_000_000):  # twice what is needed; one step that doubles at each level exceeds it
-        assert "sigmoid" in compilation(path).module
+        assert "sigmoid" in build.module(build.compiled_file(path))

@@ -106,7 +106,7 @@ def results(
     elements: Elements, device: str, points: tuple[tuple[float, ...], ...], dtype: torch.dtype
 ) -> Iterator[Result]:
     """What the kernels of a device give at some points, as far as the dtype holds these."""
-    program, params = elements.compilation.compose(False), elements.formula.params
+    program, params = elements.compilation.declared.program, elements.formula.params
     columns = [torch.tensor(x, dtype=torch.float64).to(dtype) for x in zip(*points, strict=True)]
     held = torch.stack([c.isinf() == torch.tensor([math.isinf(p[k]) for p in points])
                         for k, c in enumerate(columns)]).all(0)  # fmt: skip

@@ -20,7 +20,7 @@ from fusegen.bench.contest import FORWARD, Case, Contest, Function
 from fusegen.bench.results import Row
 from fusegen.built import built
 from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 
 DEFAULT = {"cuda": 2**28, "cpu": 2**24}  # elements
 SMALL = 2**20  # elements up to which calls are timed too
@@ -60,9 +60,7 @@ class Watch(Protocol):
         """A case is begun, of so many in all."""
 
 
-def measured(
-    compilations: tuple[Compilation, ...], order: Order, watch: Watch
-) -> Iterator[tuple[Row, ...]]:
+def measured(compilations: tuple[Compiled, ...], order: Order, watch: Watch) -> Iterator[tuple[Row, ...]]:
     """The rows of each case, as it is done.
 
     Raises:
@@ -83,7 +81,7 @@ def measured(
         yield rows(compiled, case, order)
 
 
-def cases(compiled: Compilation, order: Order) -> Iterator[Case]:
+def cases(compiled: Compiled, order: Order) -> Iterator[Case]:
     """What is measured of one spec."""
     spec = compiled.spec
     own = spec.inputs[0].shape if spec.layers else (DEFAULT[order.device],)
@@ -100,7 +98,7 @@ def sizes(device: str) -> tuple[tuple[int, ...], ...]:
     return tuple((count,) for count in fits)
 
 
-def rows(compiled: Compilation, case: Case, order: Order) -> tuple[Row, ...]:
+def rows(compiled: Compiled, case: Case, order: Order) -> tuple[Row, ...]:
     """The competitors of one case: the copy, then those that are timed, then those that are not."""
     check_fit(case, len(compiled.spec.inputs))
     try:

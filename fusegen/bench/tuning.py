@@ -21,13 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fusegen import build, emit, pipeline
 from fusegen.bench import clock
 from fusegen.bench.clock import Spread
 from fusegen.built import imported
 from fusegen.elements import ELEMENTS
 from fusegen.errors import NothingToTune, Span, Unequal
 from fusegen.launch import MOST_THREADS, Key, Launch, Launches, Table
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 from fusegen.render import Binding, KernelText
 from fusegen.write import apply, changes
 
@@ -93,7 +94,7 @@ def chip() -> int:
     return 10 * major + minor
 
 
-def trials(compiled: Compilation, which: int, seconds: float = SECONDS) -> Iterator[Trial]:
+def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator[Trial]:
     """Every kernel of a spec at every size that fits, in one dtype of each width.
 
     Args:
@@ -105,7 +106,7 @@ def trials(compiled: Compilation, which: int, seconds: float = SECONDS) -> Itera
         Unequal: a launch gives other bits.
     """
     dtypes = {ELEMENTS[dtype].bits: dtype for dtype in reversed(compiled.spec.dtypes)}
-    compiled = replace(compiled, spec=replace(compiled.spec, dtypes=tuple(dtypes.values())))
+    compiled = pipeline.compiled(replace(compiled.spec, dtypes=tuple(dtypes.values())), compiled.library)
     params = [param.default for param in compiled.spec.params]
     with tempfile.TemporaryDirectory() as folder:
         modules = variants(compiled, which, Path(folder))
@@ -119,24 +120,24 @@ def trials(compiled: Compilation, which: int, seconds: float = SECONDS) -> Itera
                     for launch, module in modules.items()
                 }
                 check(text.name, runs)
-                now = at(compiled.launches.at(which, text.name, share.rows, share.bits), kib)
+                now = at(build.launches(compiled).at(which, text.name, share.rows, share.bits), kib)
                 times = clock.turns(runs, "cuda", seconds)
                 yield Trial(text.name, share.rows, share.bits, kib, now, times)
 
 
-def variants(compiled: Compilation, which: int, folder: Path) -> dict[Launch, ModuleType]:
+def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, ModuleType]:
     """A module for each candidate and each launch that the table says now, built side by side."""
     kernels = [(text.name, share) for text in _kernels(compiled).values() for share in text.shares]
     current = [
         replace(row, kib=None)
         for name, share in kernels
-        for row in compiled.launches.at(which, name, share.rows, share.bits)
+        for row in build.launches(compiled).at(which, name, share.rows, share.bits)
     ]
     texts: dict[Path, str] = {}
     for launch in dict.fromkeys((*CANDIDATES, *current)):
         table = Table({0: ""}, {(0, name, share.bits): (launch,) for name, share in kernels})
         path = folder / f"{compiled.spec.name}_{launch}.py"
-        texts[path] = replace(compiled, launches=table, binding=Binding.STABLE).module
+        texts[path] = emit.module(compiled, Binding.STABLE, table)
     for change in changes(texts):
         apply(change)
     modules = {
@@ -148,7 +149,7 @@ def variants(compiled: Compilation, which: int, folder: Path) -> dict[Launch, Mo
     return modules
 
 
-def _built(compiled: Compilation, module: ModuleType) -> None:
+def _built(compiled: Compiled, module: ModuleType) -> None:
     """Use both kernels of a module once."""
     params = [param.default for param in compiled.spec.params]
     dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
@@ -158,9 +159,10 @@ def _built(compiled: Compilation, module: ModuleType) -> None:
         )
 
 
-def _kernels(compiled: Compilation) -> dict[str, KernelText]:
+def _kernels(compiled: Compiled) -> dict[str, KernelText]:
     """The kernels by what a module calls their operators."""
-    return {"FORWARD": compiled.texts.forward, "BACKWARD": compiled.texts.backward}
+    texts = build.texts(compiled)
+    return {"FORWARD": texts.forward, "BACKWARD": texts.backward}
 
 
 def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:

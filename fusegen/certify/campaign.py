@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from fusegen import build
 from fusegen.certify import certificate, contract, guard, host, reference, state, subject
 from fusegen.certify.certificate import Kernel
 from fusegen.certify.digest import kernel_digest
@@ -22,7 +23,7 @@ from fusegen.certify.sweep import EVERY, value_and_slopes
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 from fusegen.write import apply, changes
 
 Found = TypeVar("Found")
@@ -66,7 +67,7 @@ class Verdict:
     evidence: Evidence
 
 
-def campaign(compilations: tuple[Compilation, ...], order: Order, watch: Watch) -> Iterator[Verdict]:
+def campaign(compilations: tuple[Compiled, ...], order: Order, watch: Watch) -> Iterator[Verdict]:
     """Certify specs on devices; a certificate is written as soon as a dtype is done.
 
     Raises:
@@ -153,8 +154,7 @@ def audit(
         "formula": formula,
     }
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
-    compiled = Compilation(parse_spec(text, "formula"), Library(specs))
-    looked_at = subject.of_callable(function, compiled)
+    looked_at = subject.of_callable(function, parse_spec(text, "formula"), Library(specs))
     screen = Screen(looked_at.stable, looked_at.params, looked_at.assume)
     for device in order.devices:
         for dtype in order.dtypes:
@@ -162,7 +162,7 @@ def audit(
             yield Verdict(function, device, judged(judge, dtype, order.sample or EVERY, watch))
 
 
-def looked_at(compilations: tuple[Compilation, ...], order: Order, inputs: tuple[float, ...]) -> str:
+def looked_at(compilations: tuple[Compiled, ...], order: Order, inputs: tuple[float, ...]) -> str:
     """The results of specs at one input, eager's and the exact values, as lines of text."""
     check_devices(order.devices)
     lines = []
@@ -215,12 +215,12 @@ def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
 
 
 def _certified(
-    compiled: Compilation, device: str, judge: Judge, order: Order, watch: Watch
+    compiled: Compiled, device: str, judge: Judge, order: Order, watch: Watch
 ) -> Iterator[Verdict]:
     """One spec on one device, dtype after dtype."""
     name = compiled.spec.name
     path = certificate.path_of(order.output / f"{name}.py")
-    kernel = Kernel(device, kernel_digest(compiled.module, device), host.machine(device))
+    kernel = Kernel(device, kernel_digest(build.module(compiled), device), host.machine(device))
     reference.require(compiled.spec, judge.subject, device)
     for dtype in compiled.spec.dtypes:
         if order.dtypes and dtype not in order.dtypes:

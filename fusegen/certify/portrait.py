@@ -16,7 +16,7 @@ from fusegen.certify.screen import Screen
 from fusegen.certify.subject import of_spec
 from fusegen.errors import NoPicture, Span
 from fusegen.looks import BLUE, GREY, ORANGE, SAVED, STYLE, UNDATED
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 
 LOW, HIGH, POINTS = -10.0, 10.0, 2001
 REST = 1.0  # what the inputs after the first are
@@ -43,7 +43,7 @@ class Portrait:
     eager: tuple[Tensor, ...]
 
 
-def portrait(compiled: Compilation, output: Path) -> Portrait:
+def portrait(compiled: Compiled, output: Path) -> Portrait:
     """The portrait of a module.
 
     Args:

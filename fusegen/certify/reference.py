@@ -16,7 +16,7 @@ from fusegen.certify.enclosures import values
 from fusegen.certify.findings import Function, ReferenceMismatch, Subject
 from fusegen.certify.subject import of_spec
 from fusegen.errors import FusegenError, NotAReference, OtherFunction, SpecErrors, counted
-from fusegen.pipeline import Compilation
+from fusegen.pipeline import Compiled
 from fusegen.spec import Spec
 
 # of the largest of the result and the inputs; PyTorch's own kernels of float64 hold 1 / 6 as a float
@@ -33,7 +33,7 @@ class Found:
     mismatch: ReferenceMismatch
 
 
-def require_all(compilations: Iterable[Compilation], output: Path) -> None:
+def require_all(compilations: Iterable[Compiled], output: Path) -> None:
     """Compare the references of specs with their formulas on the CPU; `output` holds their modules.
 
     Raises:

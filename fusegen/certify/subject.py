@@ -9,16 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fusegen import stages
 from fusegen.aten import ATEN
 from fusegen.built import built
 from fusegen.certify import allowed
 from fusegen.certify.findings import Function, Subject
 from fusegen.errors import NoSuchCallable, NotAReference, Span
-from fusegen.pipeline import Compilation
+from fusegen.library import Library
+from fusegen.pipeline import Compiled
 from fusegen.spec import Spec
 
 
-def of_spec(compiled: Compilation, output: Path) -> Subject:
+def of_spec(compiled: Compiled, output: Path) -> Subject:
     """The module of a spec, at the defaults of its parameters.
 
     Args:
@@ -32,7 +34,9 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
     spec = compiled.spec
     module = built(compiled, output)
     own: Any = getattr(module, spec.name)
-    program, screened = compiled.compose(False), compiled.stable
+    is_eager = compiled.declared.is_eager
+    program = stages.real(spec, compiled.library) if is_eager else compiled.declared.program
+    screened = stages.screened(spec, compiled.library) if is_eager else compiled.algebra.best
 
     def at(params: dict[str, Fraction]) -> Subject:
         numbers = {name: float(value) for name, value in params.items()}
@@ -53,25 +57,26 @@ def of_spec(compiled: Compilation, output: Path) -> Subject:
     return at({p.name: Fraction(p.default) for p in spec.params})
 
 
-def of_callable(name: str, compiled: Compilation) -> Subject:
+def of_callable(name: str, spec: Spec, library: Library) -> Subject:
     """A callable by its dotted name, perhaps with words: ``torch.nn.functional.gelu(approximate='tanh')``.
 
     Args:
         name: of the callable; modules on its way are imported.
-        compiled: the formula that it is compared with.
+        spec: the formula that it is compared with.
+        library: the specs that the formula may call.
 
     Raises:
         NoSuchCallable: the name leads to nothing that can be called.
     """
-    params = {p.name: Fraction(p.default) for p in compiled.spec.params}
-    program = compiled.compose(False)
-    return Subject(name, program, compiled.stable, params, _reference(name))
+    params = {p.name: Fraction(p.default) for p in spec.params}
+    program, screened = stages.real(spec, library), stages.screened(spec, library)
+    return Subject(name, program, screened, params, _reference(name))
 
 
-def _promise(compiled: Compilation) -> str:
-    if compiled.spec.numerics == "eager":
+def _promise(compiled: Compiled) -> str:
+    if compiled.declared.is_eager:
         return "eager"
-    return "arithmetic" if compiled.arithmetic else "accurate"
+    return "arithmetic" if compiled.algebra.pytorch_bits else "accurate"
 
 
 def _eager(spec: Spec, module: Any, numbers: dict[str, float]) -> Function:

@@ -49,10 +49,10 @@ def certify(
     stratified sample. Errors are counted in ulp of the exact result. The certificate is written next to the
     module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
     """
-    from fusegen import access, library, pipeline
+    from fusegen import access, build, library
     from fusegen.certify import campaign, certificate
 
-    compiled = tuple(pipeline.compilation(path) for path in library.find_all(specs, SPECS))
+    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
     order = campaign.Order(output, devices(device), dtypes, sample, resume)
     if at:
         click.echo(campaign.looked_at(compiled, order, tuple(map(_hexadecimal, at))), nl=False)

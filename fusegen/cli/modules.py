@@ -142,10 +142,10 @@ def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
     elif pending:
         key = cache.key("references", *map(metadata.version, JUDGES), *pending.values())
         if not cache.recall(key):
-            from fusegen import pipeline
+            from fusegen import build
             from fusegen.certify import reference
 
-            reference.require_all([pipeline.compilation(path) for path in pending], output)
+            reference.require_all([build.compiled_file(path) for path in pending], output)
             cache.remember(key, True)
 
 
@@ -183,9 +183,10 @@ def list_(output: Path) -> None:
 @click.option("--stage", type=click.Choice(STAGES), default="module", help="Where to stop.")
 def show(spec: str, stage: str) -> None:
     """Print what a stage of the compiler makes of SPEC."""
-    from fusegen import library, pipeline
+    from fusegen import library
+    from fusegen.show import stage as shown
 
-    click.echo(pipeline.stage(library.find(spec, SPECS), stage), nl=False)
+    click.echo(shown(library.find(spec, SPECS), stage), nl=False)
 
 
 @click.command()
@@ -201,11 +202,11 @@ def show(spec: str, stage: str) -> None:
 )
 def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
     """Tell how SPEC became its kernels: each step, what it rests on and saves, and what is left."""
-    from fusegen import access, explain, library, pipeline
+    from fusegen import access, build, explain, library
     from fusegen.certify import certificate, state
 
     access.require_writable(*filter(None, [picture]))
-    compiled = pipeline.compilation(library.find(spec, SPECS))
+    compiled = build.compiled_file(library.find(spec, SPECS))
     module = output / f"{compiled.spec.name}.py"
     evidence = state.read(certificate.path_of(module))
     found = explain.explained(compiled, evidence, state.states(module, state.claim(compiled.spec)))
@@ -220,10 +221,11 @@ def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
 @click.argument("name")
 def new(name: str) -> None:
     """Write specs/NAME.yaml, with comments, to start from."""
-    from fusegen import pipeline, write
+    from fusegen import write
+    from fusegen.new import starter
 
     path = SPECS / f"{name}.yaml"
-    text = pipeline.starter(name, path)
+    text = starter(name, path)
     write.apply(write.Change(path, None, text))
     click.echo(f"{_painted('new')} {path}")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fusegen.bench.session import Order
     from fusegen.bench.tuning import Trial
     from fusegen.launch import Table
-    from fusegen.pipeline import Compilation
+    from fusegen.pipeline import Compiled
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -51,7 +51,7 @@ def bench(
     Every competitor is checked first, and not timed if it is wrong. Times are medians of runs that take
     turns, with the spread of the middle 80 %; small tensors are timed by the call and in a CUDA graph, too.
     """
-    from fusegen import access, library, pipeline
+    from fusegen import access, build, library
     from fusegen.bench import results, session
 
     pictures = folder / "speeds.svg" if folder else None
@@ -68,7 +68,7 @@ def bench(
         against,
         seconds,
     )
-    compiled = tuple(pipeline.compilation(path) for path in library.find_all(specs, SPECS))
+    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
     rows = _watched(compiled, order)
     report = results.Report(session.machine(where), rows)
     _print(report)
@@ -115,13 +115,13 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     SPEC. What is faster by more than the noise is written for this kernel; with --classes, what is best for
     a class's kernels on the mean, and for a kernel only where it loses much by that.
     """
-    from fusegen import access, launch, library, pipeline
+    from fusegen import access, build, launch, library
     from fusegen.bench import session, tuning
     from fusegen.cli.progress import bar
 
     access.require_writable(path)
     chip = tuning.chip()
-    compiled = tuple(pipeline.compilation(found) for found in library.find_all(specs, SPECS))
+    compiled = tuple(build.compiled_file(found) for found in library.find_all(specs, SPECS))
     found: list[Trial] = []
     with bar() as progress:
         task = progress.add_task("", total=len(compiled))
@@ -132,8 +132,9 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     base = launch.read(path) if path.is_file() else launch.Table({}, {})
     machine = session.machine("cuda")
     source = f"{machine['device']}, {machine['torch']}"
-    table = tuning.tuned(tuple(found), chip, compiled[0].launches, base, source, classes)
-    _print_trials(tuple(found), table.over(compiled[0].launches), chip)
+    in_force = build.launches(compiled[0])
+    table = tuning.tuned(tuple(found), chip, in_force, base, source, classes)
+    _print_trials(tuple(found), table.over(in_force), chip)
     _save(path, launch.text(table), "w")
     click.echo(f"wrote {path}; python -m fusegen build puts it into the modules")
 
@@ -175,7 +176,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _watched(compiled: tuple[Compilation, ...], order: Order) -> tuple[Row, ...]:
+def _watched(compiled: tuple[Compiled, ...], order: Order) -> tuple[Row, ...]:
     """What is measured, with the time left on a terminal."""
     from fusegen.bench import session
     from fusegen.cli.progress import bar

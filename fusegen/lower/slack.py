@@ -2,10 +2,10 @@
 
 What a function has rounded errs by units in the last place, and the next function magnifies a relative
 error of its argument x by |x f'(x) / f(x)|. From FROM on that is little in the functions of MAGNIFIED. A
-result has MOST units to spend: on its own rounding, on that of its argument, and so on inward, until what
+result has PROMISED ulp to spend: on its own rounding, on that of its argument, and so on inward, until what
 is left pays for no more; further in, values take two words. What gives a result does, too, unless double
-settles how that is rounded. OWN is a usual error of a function, not its largest (`links`), and the largest
-ones do not meet: it is `certify` that says what a chain errs by.
+settles how that is rounded. FUNCTION is a usual error of a function, not its largest (`links`), and the
+largest ones do not meet: it is `certify` that says what a chain errs by.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+from fusegen.budget import FUNCTION, PROMISED, ROUNDING
 from fusegen.interval import Interval, between, maximum
 from fusegen.links import FROM, SHORT, UNBOUNDED
 from fusegen.lower.ranges import Ranges
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.term import Apply, Let, Name, Number, Term
 
-MOST, OWN, ROUNDING = 4.0, 1.4, 0.5  # units: of a result, of a function, of a product
 # at most, of a relative error of an argument from FROM on, or of any argument
 MAGNIFIED = {"gate": 1.28, "sigmoid": 0.93, "times_ndtr": 1.3, "times_tanh_softplus": 1.22}
 MAGNIFIED_ANYWHERE = {"tanh": 1.0, "erf": 1.0}
@@ -53,7 +53,7 @@ class Slack(Ranges):
             self.ranges[Name(let.name)] = self.range(let.term)
         self.left: dict[Term, float] = {}
         for result in results:
-            self.spend(result, MOST)
+            self.spend(result, PROMISED)
         for let in reversed(lets):
             self.spend(let.term, self.left.get(Name(let.name), 0.0))
         taken = {term: found for term in self.left if (found := self.inner(term))}
@@ -98,7 +98,7 @@ class Slack(Ranges):
             case Apply("where", (_, *chosen)):
                 return [(arg, left) for arg in chosen]
             case Apply(op, args) if (by := self.magnifies(op, args)) is not None:
-                return [(arg, min(MOST, (left - OWN) / by)) for arg in set(args)]
+                return [(arg, min(PROMISED, (left - FUNCTION) / by)) for arg in set(args)]
             case Apply(_, args):
                 return [(arg, 0.0) for arg in args]
         return []
@@ -129,7 +129,7 @@ class Slack(Ranges):
         match term:
             case Apply(op, args) if self.magnifies(op, args) is not None:
                 found = self.source(args[0])
-                return found if found is not None and self.left[found] >= OWN else None
+                return found if found is not None and self.left[found] >= FUNCTION else None
         return None
 
     def source(self, term: Term) -> Apply | None:
@@ -151,7 +151,7 @@ class Slack(Ranges):
         """Whether a term may err by as much as computing its value in one word does."""
         left = self.left.get(term, 0.0)
         if value in self.links:
-            return left >= OWN
+            return left >= FUNCTION
         return left >= (0 if exact(scaled(value)[0]) else ROUNDING)
 
     def plain(self, term: Term) -> bool:

@@ -19,27 +19,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fusegen.ir import Const, Device, Expr, Kernel, Ref, held
+from fusegen import budget
+from fusegen.facts import Roundoff
+from fusegen.ir import Const, Expr, Kernel, Ref, held
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.roundoff.graph import DIGITS, FLOAT, LARGEST, Graph, Node, Range
 from fusegen.sample import Point, Sample
 from fusegen.values import DECIDED, Column, column, value
 
-# in ulp: estimates that stand for errors of at most 4, since the largest errors do not meet; on CUDA, where
-# functions are single-word, there are more of them
-TRUSTED = {Device.CPU: 4.75, Device.CUDA: 7.0}
-TRUSTED_IN_16_BITS = 2.0**8  # on CUDA; an ulp of a float16 is 2^13 of them
-# in ulp: errors in float up to which single-word double is enough; its functions have 20 or 15 bits more
-AMPLE, BRIEF = 2.0**20, 2.0**10
-IN_DOUBLE = 2.0**-29  # of a kernel's error with float's digits, its error with double's
-FUNCTION, ROUNDING = 1.4, 0.5  # in ulp: the error of a function, and of other operations
-OWN = {"tanh": 0.8, "erf": 0.8, "cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a little early
-SECOND, GONE = (
-    2.0**-49,
-    2.0**-102,
-)  # the relative error of double-word arithmetic; the size below which the low word underflows
-POLYNOMIAL = 2.0**-27  # the relative error of the polynomials in double-word functions
+GONE = 2.0**-102  # the size below which the low word of a double-word underflows
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
@@ -49,21 +38,6 @@ EXACT = frozenset(
 )  # fmt: skip
 
 Mask = npt.NDArray[np.bool_]  # a truth value for each point
-
-
-@dataclass(frozen=True, slots=True)
-class Roundoff:
-    """The largest estimated error.
-
-    Attributes:
-        ulp: in ulp of the exact result; infinite if a result is NaN or infinite and the exact one is not.
-        at: the inputs that have it.
-        by: the operation that contributes most; none where a value is too large.
-    """
-
-    ulp: float
-    at: Point
-    by: str
 
 
 @dataclass(frozen=True)
@@ -189,7 +163,7 @@ def _errors(end: int, run: _Run, real: Column) -> tuple[Column, Sequence[str]]:
         part = lost / ulp
         larger = (part > most) | ((part == most) & (node.op > by))
         parts, most, by = parts + part, np.where(larger, part, most), np.where(larger, node.op, by)
-    stored = ROUNDING if run.graph.nodes[end].double_word else 0.0
+    stored = budget.ROUNDING if run.graph.nodes[end].double_word else 0.0
     found = np.abs(result - real) / ulp + stored + parts
     early = np.isinf(result) & (np.abs(real) > NEAR_LARGEST)
     finite = np.isfinite(result)
@@ -240,10 +214,10 @@ def _inexact(node: Node, run: _Run, result: Column, args: Sequence[Column], gone
         return gone
     if node.double_word and node.op in ("add", "sub"):
         largest: Column = np.max(np.abs(args), axis=0)
-        return largest * SECOND
+        return largest * budget.DOUBLE_WORD
     if node.double_word:
-        return np.abs(result) * SECOND + gone
-    return OWN.get(node.op, ROUNDING) * run.range.unit(result)
+        return np.abs(result) * budget.DOUBLE_WORD + gone
+    return budget.FUNCTIONS.get(node.op, budget.ROUNDING) * run.range.unit(result)
 
 
 def _is_exact(node: Node, run: _Run, result: Column, args: Sequence[Column]) -> Mask:
@@ -270,8 +244,8 @@ def _approximated(node: Node, run: _Run, result: Column, args: Sequence[Column],
     apart = np.minimum(size, np.abs(size - 1))
     for arg in args:
         apart = np.minimum(apart, np.abs(result - arg))
-    own = OWN.get(node.op, FUNCTION)
-    found = apart * POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
+    own = budget.FUNCTIONS.get(node.op, budget.FUNCTION)
+    found = apart * budget.POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
     return np.where(apart <= NONE * size, 0.0, found)
 
 

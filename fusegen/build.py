@@ -1,0 +1,115 @@
+"""The modules of spec files: each is compiled with the specs beside it and emitted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen import emit
+from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
+from fusegen.launch import Table, beside
+from fusegen.library import Library, load
+from fusegen.pipeline import Compiled, compiled
+from fusegen.render import Binding, Texts
+
+FRAMES = 4  # of Python's stack that a nested operation takes
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module.
+
+    Attributes:
+        compiled: its spec after all stages.
+        text: of the module.
+    """
+
+    compiled: Compiled
+    text: str
+
+
+def compiled_file(path: Path) -> Compiled:
+    """The spec in a file after all stages; the specs that it names are looked up beside it.
+
+    Raises:
+        SpecErrors: every mistake in it.
+    """
+    return compiled(load(path), Library(path.parent))
+
+
+def launches(of: Compiled) -> Table:
+    """The launch table for the specs of a library's folder."""
+    return beside(of.library.folders[0])
+
+
+def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
+    """The text of a spec's module."""
+    return emit.module(of, binding, launches(of))
+
+
+def sources(of: Compiled, binding: Binding = Binding.STABLE) -> dict[str, str]:
+    """The C++ texts of a spec's module, by their part."""
+    return emit.sources(of, binding, launches(of))
+
+
+def texts(of: Compiled) -> Texts:
+    """What the printers write for a spec's module."""
+    return emit.texts(of, Binding.STABLE, launches(of))
+
+
+def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
+    """The text of every spec's module under the path it belongs to; nothing is written.
+
+    As for `built`.
+    """
+    bindings = dict.fromkeys(paths, Binding.STABLE)
+    return {path: found.text for path, found in built(bindings, output).items()}
+
+
+def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
+    """Every spec's module under the path that it belongs to; nothing is written.
+
+    Args:
+        bindings: of the modules, by the files of the specs.
+        output: the folder of the modules.
+
+    Raises:
+        SpecErrors: every mistake in all of the specs.
+    """
+    found: dict[Path, Module] = {}
+    errors: list[FusegenError] = []
+    for path, binding in bindings.items():
+        try:
+            new = _built(path, binding)
+            spec = new.compiled.spec
+            place = output / f"{spec.name}.py"
+            if place in found:
+                first = found[place].compiled.spec.span.file
+                raise TwoOfOneName(spec.span, name=spec.name, first=first, module=place.as_posix())
+            found[place] = new
+        except SpecErrors as several:
+            errors += several.errors
+        except FusegenError as error:
+            errors.append(error)
+    if errors:
+        raise SpecErrors(errors)
+    return found
+
+
+def _built(path: Path, binding: Binding) -> Module:
+    """The module of a spec.
+
+    Raises:
+        TooMany: its operations nest deeper than Python's stack allows.
+    """
+    try:
+        found = compiled_file(path)
+        return Module(found, module(found, binding))
+    except RecursionError:
+        limit = sys.getrecursionlimit() // FRAMES
+        remedy = "split it into several specs"
+        raise TooMany(
+            load(path).span, what="the spec", limit=limit, parts="nested operations", remedy=remedy
+        ) from None

@@ -1,0 +1,46 @@
+"""The kernels that a module may be made of: each program is lowered once in each variant, and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fusegen.elements import maths
+from fusegen.ir import Device, Kernel, Math
+from fusegen.lower import lower
+from fusegen.method import Both, Pass, Variant
+from fusegen.spec import Spec
+from fusegen.term import Program
+from fusegen.verify import broken_law
+
+Kernels = Mapping[tuple[Pass, Device, Variant], Kernel]
+
+
+def candidates(spec: Spec, programs: Both[Program], double_word: bool) -> Kernels:
+    """The kernels of both passes: in double, and in float if a dtype is computed in it.
+
+    Args:
+        spec: what they are named after.
+        programs: of the passes.
+        double_word: whether functions that approximate are computed in double-word arithmetic.
+    """
+    kinds = {*maths(spec.dtypes), Math.DOUBLE}
+    found: dict[tuple[Pass, Device, Variant], Kernel] = {}
+    for which in Pass:
+        name, program = f"{spec.name}_{which.value}", programs[which]
+        incoming = program.inputs[0] if which is Pass.BACKWARD else None
+        for device in Device:
+            for kind in kinds:
+                kernel = lower(name, program, device, kind, double_word, incoming)
+                found[which, device, Variant(kind)] = _verified(kernel)
+            if Math.FLOAT in kinds:
+                short = lower(name, program, device, Math.FLOAT, double_word, incoming, settled=True)
+                found[which, device, Variant.SHORT_FLOAT] = _verified(replace(short, name=f"{name}_short"))
+    return found
+
+
+def _verified(kernel: Kernel) -> Kernel:
+    """A kernel that keeps the laws of the IR."""
+    law = broken_law(kernel)
+    assert law is None, f"{kernel.name}: {law}"
+    return kernel

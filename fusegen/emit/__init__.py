@@ -1,0 +1,122 @@
+"""From a compiled spec to the text of its module: the kernels that the plan takes, printed and rendered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from fusegen import budget, render
+from fusegen.emit.kernel import kernel_text, uses_plain_double
+from fusegen.emit.kernels import Emitted, emitted, fast
+from fusegen.hoist import bounds
+from fusegen.ir import Device, Kernel, Math, operations
+from fusegen.launch import Table
+from fusegen.lower import uniforms
+from fusegen.method import Pass, Variant
+from fusegen.pipeline import Compiled
+from fusegen.printers import ample
+from fusegen.printers.approximations import approximations
+from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform, wide
+from fusegen.printers.notation import notation
+from fusegen.printers.pytorch import autocasts, statements
+from fusegen.printers.vectorised import vectorised
+from fusegen.render import Binding
+from fusegen.simplify.constants import constants_folded
+
+Kernels = Mapping[Device, Mapping[Pass, Emitted]]
+
+
+def module(of: Compiled, binding: Binding, launches: Table) -> str:
+    """The text of a module.
+
+    Args:
+        of: a spec after all stages.
+        binding: how its kernels are reached from Python.
+        launches: how dense tensors are shared out on CUDA.
+    """
+    return render.module(of.spec, texts(of, binding, launches), binding)
+
+
+def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:
+    """The C++ texts of a module, by their part."""
+    return render.sources(of.spec, texts(of, binding, launches), binding)
+
+
+def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
+    """What the printers write for a module."""
+    kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
+    called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
+    read = {name for kernel in called[Device.CUDA] for name in kernel.params}
+    hosted = {let.name: let for program in of.programs for let in uniforms(program)}
+    plain = plain_double(of)
+    first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]
+    from_output = saved != of.declared.composed.inputs
+    has_eager_gradient = from_output or of.algebra.pytorch_bits
+    return render.Texts(
+        notation=notation(of.spec),
+        counts=_counts(kernels[Device.CUDA]),
+        forward=kernel_text(of, Pass.FORWARD, launches),
+        backward=kernel_text(of, Pass.BACKWARD, launches),
+        mask=_mask(of) if binding is Binding.STABLE else None,
+        functions={device: support(several) for device, several in called.items()},
+        scalars=tuple(name for name in (*of.declared.composed.params, *hosted) if name in read),
+        bounds=bounds(of.declared.composed),
+        declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.params),
+        uniforms=tuple(uniform(let) for let in hosted.values()),
+        approximations=approximations(found) if (found := tuple(_fast(of))) else (),
+        ample=plain,
+        vectorised=vectorised(called[Device.CPU]),
+        two_words=bool(plain) or any(wide(kernel) for several in called.values() for kernel in several),
+        rounds=any(ROUNDED in operations(kernel) for kernel in called[Device.CUDA]),
+        eager=statements(constants_folded(of.declared.eager)),
+        eager_gradient=statements(first, several=True) if has_eager_gradient else (),
+        from_output=from_output,
+        autocast=autocasts(of.declared.eager),
+    )
+
+
+def plain_double(of: Compiled) -> str:
+    """Single-word double, if a kernel takes it, with the functions that it calls."""
+    passes = [which for which in Pass if uses_plain_double(of.plan, which)]
+    if not passes:
+        return ""
+    errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
+    called = ample.needed(of.kernels[which, Device.CUDA, Variant.DOUBLE] for which in passes)
+    return ample.ample(called, ample.BRIEF if max(errors) <= budget.BRIEF_ENOUGH else ample.AMPLE)
+
+
+def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
+    """The kernels of both passes, those with names of their own last."""
+    kept = tuple(several)
+    return (
+        *(kernel for each in kept for kernel in each.kernels),
+        *(each.short for each in kept if each.short),
+    )
+
+
+def _fast(of: Compiled) -> tuple[Kernel, ...]:
+    """The kernels of both passes that the fast functions of 16-bit results compute."""
+    return (*fast(of, Pass.FORWARD), *fast(of, Pass.BACKWARD))
+
+
+def _mask(of: Compiled) -> render.MaskText | None:
+    """What the printers write of a gradient that a bit decides."""
+    printers = [tuple(map(CppPrinter, pair)) for pair in of.plan.bitmask]
+    if not printers:
+        return None
+    definitions = [printer.definition() for each in zip(*printers, strict=True) for printer in each]
+    bit, taken = printers[0]
+    return render.MaskText(tuple(definitions), bit.element(), taken.element())
+
+
+def _counts(kernels: Mapping[Pass, Emitted]) -> tuple[str, ...]:
+    """A line for each kernel that counts its operations."""
+    titles = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
+    return tuple(f"{titles[which]}: {_count(each.kernels[0])}" for which, each in kernels.items())
+
+
+def _count(kernel: Kernel) -> str:
+    count = Counter(name for name in operations(kernel) if name != ROUNDED)
+    total = sum(count.values())
+    listed = ", ".join(f"{number} {name}" for name, number in count.items())
+    return f"{total} operation{'s' if total != 1 else ''} an element: {listed or 'none'}."

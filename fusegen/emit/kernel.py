@@ -1,0 +1,159 @@
+"""The text of one kernel: what the printers write of it, and its methods as the templates spell them.
+
+The templates know a method by `Halves`, `Singles` and a few flags. They are derived here from the plan, and
+nowhere else.
+"""
+
+from __future__ import annotations
+
+from fusegen.cost import cost_of
+from fusegen.elements import ELEMENTS
+from fusegen.emit.kernels import Emitted, emitted
+from fusegen.ir import Device, Kernel, Math
+from fusegen.launch import Table as Launches
+from fusegen.launch import class_of
+from fusegen.lower import notes
+from fusegen.method import (
+    DOUBLE,
+    PLAIN,
+    Arithmetic,
+    AtDefaults,
+    Formula,
+    Grid,
+    Pass,
+    Piecewise,
+    Table,
+    Variant,
+    Verified,
+    arithmetics,
+)
+from fusegen.pipeline import Compiled
+from fusegen.plan import Plan
+from fusegen.printers import dump
+from fusegen.printers.cpp import CppPrinter, wide
+from fusegen.printers.notation import notation
+from fusegen.render import Halves, KernelText, Share, Singles, remarks
+
+FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
+
+
+def halves(plan: Plan, which: Pass) -> Halves:
+    """The spelling of the method of 16-bit results on CUDA."""
+    match plan.in_bits(which, Device.CUDA, 16):
+        case Verified():
+            return Halves.TESTED
+        case AtDefaults(Table(), Verified()):
+            return Halves.DECLARED
+        case Table() | AtDefaults(Table()):
+            return Halves.LOOKED_UP
+        case Formula() as method if method in (DOUBLE, PLAIN):
+            return Halves.DOUBLE
+    return Halves.COMPUTED
+
+
+def singles(plan: Plan, which: Pass, device: Device) -> Singles:
+    """The spelling of the method of float32 results; of 16-bit ones, if the spec has no others."""
+    if plan.falls_to_double(which, device):
+        return Singles.DOUBLE
+    match plan.in_bits(which, device, 32) or plan.in_bits(which, device, 16):
+        case Piecewise(Grid.UNIFORM):
+            return Singles.PIECES
+        case Piecewise() | Verified(Piecewise()):
+            return Singles.CUBICS
+        case AtDefaults(Piecewise()):
+            return Singles.DECLARED
+    return Singles.COMPUTED
+
+
+def verifies_on_cpu(plan: Plan, which: Pass) -> bool:
+    """Whether 16-bit results are verified on the CPU, or would be."""
+    verified = isinstance(plan.in_bits(which, Device.CPU, 16), Verified)
+    return verified or singles(plan, which, Device.CPU) is Singles.CUBICS
+
+
+def uses_plain_double(plan: Plan, which: Pass) -> bool:
+    """Whether a kernel on CUDA takes single-word double."""
+    methods = plan.of(which, Device.CUDA).values()
+    return any(Arithmetic.PLAIN_DOUBLE in arithmetics(method) for method in methods)
+
+
+def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
+    """The text of one kernel."""
+    derivation = of.algebra.derivations[which]
+    kernels = {device: emitted(of, which, device) for device in Device}
+    name, inputs = f"{of.spec.name}_{which.value}", derivation.program.inputs
+    formula = notation(of.spec) if which is Pass.FORWARD else _gradient_of(of)
+    said = (formula, *map(dump.rewrite, derivation.rewrites))
+    printers = {device: _printers(of, which, device, several) for device, several in kernels.items()}
+    of_cuda = singles(of.plan, which, Device.CUDA)
+    return KernelText(
+        name=name,
+        functor=FUNCTORS[which],
+        inputs=inputs,
+        outputs=("y",) if which is Pass.FORWARD else of.declared.composed.inputs,
+        notes={
+            device: (
+                *said,
+                *notes(derivation.program, device),
+                *_remarks(of, which, device, kernels[device]),
+            )
+            for device in Device
+        },
+        definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
+        elements={device: printers[device][0].element() for device in Device},
+        short={
+            device: printers[device][-1].element() if kernels[device].short else "" for device in Device
+        },
+        shares=shares(of, which, launches),
+        halves=halves(of.plan, which),
+        settled=verifies_on_cpu(of.plan, which),
+        singles={device: singles(of.plan, which, device) for device in Device},
+        centres=of.facts[which].grid if of_cuda is Singles.PIECES else None,
+        ample=uses_plain_double(of.plan, which),
+    )
+
+
+def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:
+    """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements."""
+    name, kernels = f"{of.spec.name}_{which.value}", _candidates(of, which)
+    found = []
+    for bits in sorted({ELEMENTS[dtype].bits for dtype in of.spec.dtypes}):
+        method = of.plan.in_bits(which, Device.CUDA, bits)
+        assert method is not None
+        cost = cost_of(method, bits, kernels)
+        rows = class_of(cost.launch_class, len(of.programs[which].inputs))
+        own = launches.chosen(name, rows, bits)
+        found.append(Share(bits, cost.instructions, cost.launch_class.value, rows, own))
+    return tuple(found)
+
+
+def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:
+    """The kernels of a pass on CUDA."""
+    return {
+        v: kernel for (p, device, v), kernel in of.kernels.items() if (p, device) == (which, Device.CUDA)
+    }
+
+
+def _printers(of: Compiled, which: Pass, device: Device, kernels: Emitted) -> list[CppPrinter]:
+    """The printers of a device's kernels; on CUDA those of other arithmetics, too, print for any type."""
+    on_cuda = device is Device.CUDA
+    fast = any(Arithmetic.FAST_FLOAT in arithmetics(method) for method in of.plan.methods.values())
+    open_ = {Math.FLOAT: on_cuda and fast, Math.DOUBLE: on_cuda and uses_plain_double(of.plan, which)}
+    return [CppPrinter(kernel, open_[kernel.math]) for kernel in kernels]
+
+
+def _remarks(of: Compiled, which: Pass, device: Device, kernels: Emitted) -> tuple[str, ...]:
+    """What a module says above a kernel of how its results come about."""
+    first, how, short = kernels.kernels[0], singles(of.plan, which, device), bool(kernels.short)
+    if device is Device.CPU:
+        return remarks.on_cpu(first, wide(first), how, verifies_on_cpu(of.plan, which), short)
+    params = bool(of.spec.params)
+    return remarks.on_cuda(first, wide(first), halves(of.plan, which), params, how, short)
+
+
+def _gradient_of(of: Compiled) -> str:
+    """The comment above a gradient."""
+    inputs = of.declared.composed.inputs
+    grad, *saved = of.algebra.derivations.backward.first.inputs
+    each = "the gradients of" if len(inputs) > 1 else "the gradient of"
+    return f"From {grad}, the gradient of y, and {' and '.join(saved)}: {each} {' and '.join(inputs)}."

@@ -1,0 +1,58 @@
+"""The kernels of the candidates that a plan takes, so that a module has their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusegen.elements import maths
+from fusegen.ir import Device, Kernel, Math
+from fusegen.method import Arithmetic, Formula, Pass, Variant, arithmetics
+from fusegen.pipeline import Compiled
+from fusegen.plan import Plan
+
+IN_FLOAT = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT}
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The kernels of a pass on a device.
+
+    Attributes:
+        kernels: one for each math type, that of the first dtype first.
+        short: the one that 16-bit results take in float, if theirs has a name of its own.
+    """
+
+    kernels: tuple[Kernel, ...]
+    short: Kernel | None
+
+    def __iter__(self) -> Iterator[Kernel]:
+        """All of them, `short` last."""
+        yield from self.kernels
+        if self.short:
+            yield self.short
+
+
+def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
+    """The kernels of a pass on a device."""
+    taken = {each.variant for method in of.plan.of(which, device).values() for each in arithmetics(method)}
+    if _has_name_of_its_own(of.plan, which, device):
+        taken = taken - {Variant.FLOAT} | {Variant.SHORT_FLOAT}
+    kinds = dict.fromkeys((*maths(of.spec.dtypes), Math.DOUBLE))
+    kernels = tuple(of.kernels[which, device, Variant(kind)] for kind in kinds if Variant(kind) in taken)
+    has_short = Variant.SHORT_FLOAT in taken
+    return Emitted(kernels, of.kernels[which, device, Variant.SHORT_FLOAT] if has_short else None)
+
+
+def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
+    """Whether a device's 16-bit results are computed in float, and its float32 results in double."""
+    single, half = (plan.in_bits(which, device, bits) for bits in (32, 16))
+    if half is None or not isinstance(single, Formula) or single.arithmetic in IN_FLOAT:
+        return False
+    return not IN_FLOAT.isdisjoint(arithmetics(half))
+
+
+def fast(of: Compiled, which: Pass) -> tuple[Kernel, ...]:
+    """The kernels on CUDA that the fast functions of 16-bit results compute; none if none do."""
+    taken = {each for method in of.plan.of(which, Device.CUDA).values() for each in arithmetics(method)}
+    return tuple(emitted(of, which, Device.CUDA)) if Arithmetic.FAST_FLOAT in taken else ()

@@ -1,0 +1,91 @@
+"""What is known of a pass before its methods are chosen: everything measured, nothing chosen.
+
+`measure.py` fills these values in, `plan.py` reads them, and `fusegen show SPEC --stage facts` prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusegen.ir import Device, Kernel
+from fusegen.pieces import Centres
+from fusegen.sample import Point
+
+
+@dataclass(frozen=True, slots=True)
+class Roundoff:
+    """The largest estimated error.
+
+    Attributes:
+        ulp: in ulp of the exact result; infinite if a result is NaN or infinite and the exact one is not.
+        at: the inputs that have it.
+        by: the operation that contributes most; none where a value is too large.
+    """
+
+    ulp: float
+    at: Point
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The estimated errors of a pass on a device.
+
+    Attributes:
+        single: in float.
+        eager: of eager's operations; None where `single` is too small for it to matter.
+        double: in ulp of a float32 result, with float's digits and double's range; None where float keeps
+            the contract.
+        keeps_contract: whether float errs by a few ulp, or no more than eager.
+        float_ok: whether it keeps the contract, or double would err by as much.
+    """
+
+    single: Roundoff
+    eager: Roundoff | None
+    double: float | None
+    keeps_contract: bool
+    float_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a pass.
+
+    Attributes:
+        unary: whether it is a function of one element, or the slope of one: 65,536 results are all there
+            are in 16 bits.
+        reads_params: whether it reads a parameter.
+        has_params: whether the spec has parameters.
+        float_ok: whether float is accurate enough for float32 results, by device.
+        float_ok_in_16_bits: whether float is accurate enough for 16-bit results on CUDA.
+        plain_double_ok: whether single-word double is accurate enough on CUDA for what float is not.
+        fast: whether the module has fast functions for 16-bit results on CUDA.
+        fast_errs: whether those of this pass err by more than the math library's.
+        verification_hides: whether verifying 16-bit results on CUDA takes no longer than moving them.
+        compute_bound_in_16_bits: whether computing them alone takes longer than moving them.
+        piecewise_pays: whether a piecewise cubic computes float32 results in less time on CUDA.
+        approximates_on_cpu: whether 16-bit results on the CPU come from functions that are not exact.
+        shorter_on_cpu: whether a shorter kernel is enough there where the rounding is verified.
+        estimates: of the errors, by device; empty where PyTorch's own operations are computed.
+        grid: where the pieces of a piecewise cubic lie, if it pays.
+        bitmask: the kernels of the bit that decides the gradient and of the gradient by that bit, one pair
+            for each math type; empty where no bit decides it.
+    """
+
+    unary: bool
+    reads_params: bool
+    has_params: bool
+    float_ok: Mapping[Device, bool]
+    float_ok_in_16_bits: bool
+    plain_double_ok: bool
+    fast: bool
+    fast_errs: bool
+    verification_hides: bool
+    compute_bound_in_16_bits: bool
+    piecewise_pays: bool
+    approximates_on_cpu: bool
+    shorter_on_cpu: bool
+    estimates: Mapping[Device, Estimate]
+    grid: Centres | None
+    bitmask: tuple[tuple[Kernel, Kernel], ...]

@@ -1,0 +1,174 @@
+"""The facts of both passes: estimated errors, instruction counts and what the kernels read.
+
+Float is accurate enough if its estimated error is a few ulp, or no more than that of eager's operations, or
+if double would err by as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fusegen import budget, cost
+from fusegen.candidates import Kernels
+from fusegen.elements import ELEMENTS, maths
+from fusegen.expected import Formula, with_uniforms
+from fusegen.facts import Estimate, Facts
+from fusegen.ir import Device, Kernel, Math, operations
+from fusegen.mask import masked
+from fusegen.method import Both, Pass, Variant
+from fusegen.ops import TRANSCENDENTAL
+from fusegen.pieces import Centres, centres, fits
+from fusegen.printers.approximations import approximates, errs
+from fusegen.roundoff import function, roundoff
+from fusegen.roundoff.graph import DOUBLE
+from fusegen.sample import Point
+from fusegen.spec import Spec
+from fusegen.term import Program
+
+IN_16_BITS = (
+    "fast_errs",
+    "verification_hides",
+    "compute_bound_in_16_bits",
+    "approximates_on_cpu",
+    "shorter_on_cpu",
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What facts are measured of.
+
+    Attributes:
+        spec: the spec.
+        formula: the formula as declared, which errors are estimated against.
+        programs: the programs that are lowered.
+        kernels: what they are lowered to.
+        approximates: whether the kernels compute neither eager's operations nor PyTorch's exact bits.
+    """
+
+    spec: Spec
+    formula: Formula
+    programs: Both[Program]
+    kernels: Kernels
+    approximates: bool
+
+
+def measure(of: Measured) -> Both[Facts]:
+    """The facts of both passes."""
+    on_cuda = tuple(kernel for (_, device, _), kernel in of.kernels.items() if device is Device.CUDA)
+    fast = approximates(on_cuda)
+    return Both.of(lambda which: _Pass(of, which).facts(fast=fast))
+
+
+class _Pass:
+    """One pass of what is measured."""
+
+    def __init__(self, of: Measured, which: Pass) -> None:
+        self.of, self.which = of, which
+        self.widths = {ELEMENTS[dtype].bits for dtype in of.spec.dtypes}
+        self.params = with_uniforms(of.formula.params, *of.programs)
+        self.in_double = self.kernel(Device.CUDA, Variant.DOUBLE)
+        self.unary = cost.alone(self.in_double, which.arity)
+
+    def kernel(self, device: Device, variant: Variant) -> Kernel:
+        return self.of.kernels[self.which, device, variant]
+
+    def facts(self, fast: bool) -> Facts:
+        """The facts of the pass, in a module with fast functions or without."""
+        pays = self.piecewise_pays()
+        grid = centres(function(self.in_double, self.params)) if pays else None
+        estimates = self.estimates(grid)
+        double = estimates[Device.CUDA].double if estimates else None
+        return Facts(
+            unary=self.unary,
+            reads_params=bool(self.in_double.params),
+            has_params=bool(self.of.spec.params),
+            float_ok=self.float_ok(estimates),
+            float_ok_in_16_bits=self.float_ok_in_16_bits(estimates),
+            plain_double_ok=double is not None and double <= budget.PLAIN_DOUBLE_ENOUGH,
+            fast=fast,
+            piecewise_pays=pays,
+            estimates=estimates,
+            grid=grid,
+            bitmask=self.bitmask(),
+            **self.in_16_bits(fast),
+        )
+
+    def piecewise_pays(self) -> bool:
+        """Whether a piecewise cubic computes float32 results in less time on CUDA."""
+        if not self.approximate(32):
+            return False
+        return cost.pieced(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
+
+    def approximate(self, bits: int) -> bool:
+        """Whether the spec has elements of some width, and their results are approximations."""
+        return self.of.approximates and bits in self.widths
+
+    def estimates(self, grid: Centres | None) -> dict[Device, Estimate]:
+        """The estimated errors by device; none of what PyTorch's own operations compute."""
+        if not self.of.approximates or Math.FLOAT not in maths(self.of.spec.dtypes):
+            return {}
+        given = {Device.CUDA: self.by_piece(grid), Device.CPU: _nowhere}
+        return {device: self.estimate(device, given[device]) for device in Device}
+
+    def estimate(self, device: Device, given: Callable[[Point], bool]) -> Estimate:
+        """The estimated errors on a device, but for points that a piece of a cubic gives."""
+        formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
+        sample = formula.sample(kernel)
+        single = roundoff(kernel, sample, self.params, given=given)
+        if single.ulp <= budget.FLOAT_ENOUGH[device]:
+            return Estimate(single, None, None, keeps_contract=True, float_ok=True)
+        eager = formula.eager_error(device, self.which)
+        if single.ulp <= eager.ulp + 2 * budget.ROUNDING and math.isfinite(single.ulp):
+            return Estimate(single, eager, None, keeps_contract=True, float_ok=True)
+        double = roundoff(kernel, sample, self.params, within=DOUBLE).ulp
+        enough = not double * budget.IN_DOUBLE < single.ulp
+        return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
+
+    def by_piece(self, grid: Centres | None) -> Callable[[Point], bool]:
+        """Whether a piece of a cubic gives the result at a point."""
+        if grid is None:
+            return _nowhere
+        fitted, moving = function(self.in_double, self.params), self.of.formula.declared.inputs[0]
+        return lambda point: fits(grid, fitted, point[moving])
+
+    def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
+        """Whether float is accurate enough, by device."""
+        found = {device: device not in estimates or estimates[device].float_ok for device in Device}
+        if 32 not in self.widths:  # no result on CUDA keeps more than 16 bits
+            found[Device.CUDA] |= self.float_ok_in_16_bits(estimates)
+        return found
+
+    def float_ok_in_16_bits(self, estimates: Mapping[Device, Estimate]) -> bool:
+        """Whether float is accurate enough for 16-bit results on CUDA that no table can hold."""
+        if 16 not in self.widths or not estimates or self.unary:
+            return False
+        return estimates[Device.CUDA].single.ulp <= budget.FLOAT_ENOUGH_IN_16_BITS
+
+    def in_16_bits(self, fast: bool) -> dict[str, bool]:
+        """The facts of 16-bit results."""
+        if not self.approximate(16):
+            return dict.fromkeys(IN_16_BITS, False)
+        single, on_cpu = (self.kernel(device, Variant.FLOAT) for device in Device)
+        short = self.kernel(Device.CPU, Variant.SHORT_FLOAT)
+        values = (
+            fast and errs(single),
+            cost.verification_hides(single, self.in_double, fast),
+            cost.compute_bound(single, fast),
+            not TRANSCENDENTAL.isdisjoint(operations(on_cpu)),
+            operations(short) != operations(on_cpu),
+        )
+        return dict(zip(IN_16_BITS, values, strict=True))
+
+    def bitmask(self) -> tuple[tuple[Kernel, Kernel], ...]:
+        """The kernels of the bit that decides a gradient, and of the gradient by it; by math type."""
+        if self.which is Pass.FORWARD:
+            return ()
+        kernels = (self.kernel(Device.CUDA, Variant(kind)) for kind in maths(self.of.spec.dtypes))
+        return tuple(filter(None, map(masked, kernels)))
+
+
+def _nowhere(_: Point) -> bool:
+    return False

@@ -1,0 +1,200 @@
+"""The algebra of a spec, stage by stage: programs over the real numbers, before any is lowered.
+
+stage      in                      out
+compose    Spec, other specs       Declared: the formula, eager's operations, the stable form
+derive     Declared                Both[Derivation]: value and gradient in fewer operations
+limit      Declared, Derivations   Both[Program] without NaN at infinity where there is a limit
+hoist      Both[Program]           Both[Program] in which scalars that parameters decide have names
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.agreement import check_references
+from fusegen.compose import compose, expanded
+from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
+from fusegen.expected import Formula
+from fusegen.finite import finite
+from fusegen.hoist import hoisted
+from fusegen.library import Library
+from fusegen.method import Both, Pass
+from fusegen.simplify import simplify
+from fusegen.simplify.constants import check_constants, constants_folded
+from fusegen.simplify.forms import formed
+from fusegen.simplify.search import Score, improved
+from fusegen.simplify.stable import stable
+from fusegen.spec import Spec
+from fusegen.term import Program, Rewrite
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A spec as a program.
+
+    Attributes:
+        spec: the spec.
+        program: its formula as declared; eager's operations if it has eager numerics.
+        eager: the operations that PyTorch would run.
+        formula: the formula as declared, at the defaults of its parameters.
+        composed: the program in its stable forms; an eager one as it is.
+        forms: the rewrites that led to these.
+    """
+
+    spec: Spec
+    program: Program
+    eager: Program
+    formula: Formula
+    composed: Program
+    forms: tuple[Rewrite, ...]
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether the spec promises eager's results."""
+        return self.spec.numerics == "eager"
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The origin of a program.
+
+    Attributes:
+        first: what it started from: the formula as declared, or the gradient as differentiated.
+        forms: the rewrites to the stable forms.
+        rewrites: the rewrites from there, in order.
+        program: what is left.
+    """
+
+    first: Program
+    forms: tuple[Rewrite, ...]
+    rewrites: tuple[Rewrite, ...]
+    program: Program
+
+
+@dataclass(frozen=True)
+class Algebra:
+    """The programs of both passes.
+
+    Attributes:
+        derivations: their origins.
+        best: the form of the formula with the least estimated error.
+        pytorch_bits: whether they are one of PyTorch's kernels, without approximation: its bits result.
+    """
+
+    derivations: Both[Derivation]
+    best: Program
+    pytorch_bits: bool
+
+
+def real(spec: Spec, library: Library) -> Program:
+    """The spec and those that it names as one program over the real numbers."""
+    return compose(spec, library, library.names(), False)
+
+
+def eager_operations(spec: Spec, library: Library) -> Program:
+    """The program of the operations that PyTorch would run; references are compared before use."""
+    program = compose(spec, library, library.names(), True)
+    check_references(spec, library)
+    return program
+
+
+def declared(spec: Spec, library: Library) -> Declared:
+    """The stage compose."""
+    is_eager = spec.numerics == "eager"
+    program = eager_operations(spec, library) if is_eager else real(spec, library)
+    check_constants(program, spec.dtypes, spec.params)
+    eager = program if is_eager else eager_operations(spec, library)
+    params = {param.name: param.default for param in spec.params}
+    params = {param.name: param.default for param in spec.params}
+    formula = Formula(program, eager, params, dict(spec.assume))
+    composed, forms = (program, ()) if is_eager else stable_form(program)
+    return Declared(spec, program, eager, formula, composed, forms)
+
+
+def stable_form(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
+    """A program in its stable forms, and the rewrites to these."""
+    found, first = stable(constants_folded(program))
+    found, second = formed(found if first else program)
+    return found, (*first, *second)
+
+
+def screened(spec: Spec, library: Library) -> Program:
+    """A program equal to the formula over the real numbers, in which little cancels."""
+    if spec.numerics == "eager":
+        return formed(stable(constants_folded(real(spec, library)))[0])[0]
+    return best_form(declared(spec, library))[0]
+
+
+def best_form(of: Declared) -> tuple[Program, tuple[Rewrite, ...]]:
+    """The form of the least estimated error, and the further rewrites to it."""
+    if of.is_eager:
+        return of.composed, ()
+    return improved(of.composed, lambda program: of.formula.score(program, ""))
+
+
+def differentiated(of: Declared) -> Program:
+    """The gradients of the composed program.
+
+    Where PyTorch has one kernel for the whole, an eager spec takes its gradient too; so does a spec of
+    arithmetic only, whose forward kernel already gives PyTorch's bits.
+    """
+    own = aten_gradient(of.eager)
+    if own is not None and of.is_eager:
+        return own
+    if own is not None and is_arithmetic(of.composed, own):
+        return unrounded(own)
+    return derive(of.composed, of.is_eager)
+
+
+def derived(of: Declared) -> Algebra:
+    """The stages derive and simplify."""
+    best, further = best_form(of)
+    program, rewrites = simplify(expanded(best), dict(of.spec.assume))
+    forward = Derivation(of.program, of.forms, (*further, *rewrites), program)
+    first = differentiated(of)
+    arithmetic = aten_gradient(of.eager) is not None and is_arithmetic(of.composed, first)
+    return Algebra(Both(forward, _gradient(of, first, best)), best, arithmetic)
+
+
+def _gradient(of: Declared, first: Program, best: Program) -> Derivation:
+    """The gradient of the composed program; of its best form, where that loses less in float."""
+    if of.is_eager:
+        program, rewrites = simplify(expanded(first), dict(of.spec.assume))
+        return Derivation(first, (), rewrites, program)
+    own = _in_forms(of, first, of.composed)
+    if best == of.composed or not _score(of, own.program)[0]:
+        return own
+    other = _in_forms(of, derive(best), best)
+    return min(own, other, key=lambda found: _score(of, found.program))
+
+
+def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
+    """The gradient that was derived of a form of the forward pass, in fewer operations."""
+    program, rewrites = simplify(expanded(first), dict(of.spec.assume))
+    program, second = formed(program)
+    # a form may leave one use of a step, and that use take another
+    program, third = formed(inlined(program, {let.name for let in forward.lets}))
+    better, fourth = improved(program, lambda program: _score(of, program))
+    return Derivation(first, (), (*rewrites, *second, *third, *fourth), better)
+
+
+def _score(of: Declared, gradient: Program) -> Score:
+    """The error of a program of the gradients in float."""
+    return of.formula.score(gradient, gradient.inputs[0])
+
+
+def limited(of: Declared, algebra: Algebra) -> Both[Program]:
+    """The stage limit: accurate programs tend to their limits at infinity."""
+    programs = algebra.derivations.map(lambda found: found.program)
+    if of.is_eager or algebra.pytorch_bits:
+        return programs
+    params, inputs = of.formula.params, of.composed.inputs
+    return programs.map(lambda program: finite(program, inputs, params))
+
+
+def named(of: Algebra, programs: Both[Program]) -> Both[Program]:
+    """The stage hoist: what only parameters decide has a name, and is computed once a call."""
+    found = Both(*hoisted(tuple(programs)))
+    saved = of.derivations[Pass.BACKWARD].first.inputs
+    assert found.backward.inputs == saved, "a gradient reads what is saved for it"
+    return found

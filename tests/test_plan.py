@@ -1,0 +1,206 @@
+"""The plan: what each row of the choice gives, and what holds of all plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusegen import build
+from fusegen.elements import ELEMENTS
+from fusegen.facts import Facts
+from fusegen.ir import Device, Kernel, Math, Ref
+from fusegen.method import (
+    DOUBLE,
+    FAST,
+    FLOAT,
+    PLAIN,
+    SHORT,
+    Arithmetic,
+    AtDefaults,
+    Both,
+    Grid,
+    Method,
+    Pass,
+    Piecewise,
+    Table,
+    Verified,
+    arithmetics,
+    parts,
+)
+from fusegen.plan import CHOICE, choose
+
+CPU, CUDA = Device.CPU, Device.CUDA
+EVERYWHERE, NOWHERE = dict.fromkeys(Device, True), dict.fromkeys(Device, False)
+BIT = (Kernel("bit", CUDA, Math.FLOAT, ("x",), (), (), (Ref("x"),)),) * 2
+PLAIN_FACTS = Facts(
+    unary=True, reads_params=False, has_params=False, float_ok=EVERYWHERE, float_ok_in_16_bits=False,
+    plain_double_ok=False, fast=False, fast_errs=False, verification_hides=False,
+    compute_bound_in_16_bits=False, piecewise_pays=False, approximates_on_cpu=False, shorter_on_cpu=False,
+    estimates={}, grid=None, bitmask=(),
+)  # fmt: skip
+Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
+LOST: Known = {"float_ok": NOWHERE}
+PARAMS: Known = {"has_params": True, "reads_params": True}
+MANY: Known = {"unary": False}
+FINE, FINE_PLAIN = Piecewise(Grid.OCTAVES, DOUBLE), Piecewise(Grid.OCTAVES, PLAIN)
+CELLS: list[tuple[Device, int, Known, Method]] = [
+    (CUDA, 64, {}, DOUBLE),
+    (CUDA, 64, LOST, DOUBLE),
+    (CUDA, 32, {}, FLOAT),
+    (CUDA, 32, {"fast": True}, FLOAT),
+    (CUDA, 32, {"piecewise_pays": True}, Piecewise(Grid.UNIFORM, FLOAT)),
+    (CUDA, 32, LOST, FINE),
+    (CUDA, 32, LOST | {"plain_double_ok": True}, FINE),
+    (CUDA, 32, LOST | {"has_params": True, "plain_double_ok": True}, FINE_PLAIN),
+    (CUDA, 32, LOST | PARAMS, AtDefaults(FINE, DOUBLE)),
+    (CUDA, 32, LOST | PARAMS | {"plain_double_ok": True}, AtDefaults(FINE_PLAIN, PLAIN)),
+    (CUDA, 32, LOST | MANY, DOUBLE),
+    (CUDA, 32, LOST | MANY | {"plain_double_ok": True}, PLAIN),
+    (CUDA, 16, {}, FLOAT),
+    (CUDA, 16, {"fast": True}, FAST),
+    (CUDA, 16, {"fast": True, "fast_errs": True, "verification_hides": True}, Verified(FAST, DOUBLE)),
+    (CUDA, 16, {"fast": True, "fast_errs": True}, Table()),
+    (CUDA, 16, {"fast": True, "fast_errs": True} | MANY, FAST),
+    (CUDA, 16, {"fast": True, "fast_errs": True} | PARAMS, AtDefaults(Table(), Verified(FAST, DOUBLE))),
+    (CUDA, 16, {"fast": True, "compute_bound_in_16_bits": True}, Table()),
+    (CUDA, 16, {"fast": True, "compute_bound_in_16_bits": True} | MANY, FAST),
+    (CUDA, 16, {"compute_bound_in_16_bits": True, "has_params": True}, AtDefaults(Table(), FLOAT)),
+    (CUDA, 16, LOST, Table()),
+    (CUDA, 16, LOST | PARAMS, AtDefaults(Table(), DOUBLE)),
+    (CUDA, 16, LOST | PARAMS | {"plain_double_ok": True}, AtDefaults(Table(), PLAIN)),
+    (CUDA, 16, LOST | MANY, DOUBLE),
+    (CUDA, 16, LOST | MANY | {"plain_double_ok": True}, PLAIN),
+    (CUDA, 16, LOST | MANY | {"float_ok_in_16_bits": True}, FLOAT),
+    (CUDA, 16, LOST | MANY | {"float_ok_in_16_bits": True, "fast": True}, FAST),
+    (CPU, 64, {}, DOUBLE),
+    (CPU, 64, LOST, DOUBLE),
+    (CPU, 32, {}, FLOAT),
+    (CPU, 32, {"piecewise_pays": True}, FLOAT),
+    (CPU, 32, LOST, FINE),
+    (CPU, 32, LOST | PARAMS, DOUBLE),
+    (CPU, 32, LOST | MANY, DOUBLE),
+    (CPU, 16, {}, FLOAT),
+    (CPU, 16, {"approximates_on_cpu": True}, Verified(FLOAT, DOUBLE)),
+    (CPU, 16, {"approximates_on_cpu": True, "shorter_on_cpu": True}, Verified(SHORT, DOUBLE)),
+    (CPU, 16, LOST, Verified(FINE, DOUBLE)),
+    (CPU, 16, LOST | PARAMS | {"approximates_on_cpu": True}, DOUBLE),
+    (CPU, 16, LOST | MANY, DOUBLE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("device", "bits", "known", "expected"), CELLS)
+def test_a_cell_of_the_choice(device: Device, bits: int, known: Known, expected: Method) -> None:
+    assert CHOICE[device, bits](replace(PLAIN_FACTS, **known)) == expected  # type: ignore[arg-type]
+
+
+def test_every_device_and_width_has_a_row() -> None:
+    assert set(CHOICE) == {(device, element.bits) for device in Device for element in ELEMENTS.values()}
+
+
+truth = st.booleans()
+some_facts = st.builds(
+    Facts,
+    float_ok=st.fixed_dictionaries(dict.fromkeys(Device, truth)),
+    estimates=st.just({}),
+    grid=st.none(),
+    bitmask=st.sampled_from([(), (BIT,)]),
+    **dict.fromkeys(
+        (
+            "unary", "reads_params", "has_params", "float_ok_in_16_bits", "plain_double_ok", "fast",
+            "fast_errs", "verification_hides", "compute_bound_in_16_bits", "piecewise_pays",
+            "approximates_on_cpu", "shorter_on_cpu",
+        ),
+        truth,
+    ),
+)  # fmt: skip
+some_dtypes = st.lists(st.sampled_from(sorted(ELEMENTS)), min_size=1, unique=True).map(tuple)
+everything = given(st.builds(Both, some_facts, some_facts), some_dtypes)
+Property = Callable[[Facts, Device, int, Method], bool]
+
+
+def table_is_of_a_unary_function(f: Facts, device: Device, bits: int, method: Method) -> bool:
+    """A table has all results there are, of 16 bits, for the parameters' defaults."""
+    if not any(isinstance(part, Table) for part in parts(method)):
+        return True
+    return f.unary and (device, bits) == (CUDA, 16) and isinstance(method, AtDefaults) is f.has_params
+
+
+def float_is_computed_where_it_is_enough(f: Facts, device: Device, bits: int, method: Method) -> bool:
+    """No float32 result comes from float arithmetic that is not accurate enough."""
+    enough = f.float_ok[device] or bits != 32
+    return enough or arithmetics(method) <= {Arithmetic.DOUBLE, Arithmetic.PLAIN_DOUBLE}
+
+
+PROPERTIES: tuple[Property, ...] = (
+    lambda f, device, bits, method: (bits == 64) <= (method == DOUBLE),
+    table_is_of_a_unary_function,
+    float_is_computed_where_it_is_enough,
+    lambda f, device, bits, method: (
+        Arithmetic.FAST_FLOAT not in arithmetics(method) or (f.fast and (device, bits) == (CUDA, 16))
+    ),
+    lambda f, device, bits, method: (
+        Arithmetic.SHORT_FLOAT not in arithmetics(method) or method == Verified(SHORT, DOUBLE)
+    ),
+    lambda f, device, bits, method: (
+        not any(isinstance(part, Piecewise) for part in parts(method)) or f.unary or f.piecewise_pays
+    ),
+    lambda f, device, bits, method: (
+        not isinstance(method, Verified) or bits == 16
+    ),
+)  # fmt: skip
+
+
+@everything
+def test_what_holds_of_every_method(facts: Both[Facts], dtypes: tuple[str, ...]) -> None:
+    for which in Pass:
+        for device in Device:
+            for dtype in dtypes:
+                bits = ELEMENTS[dtype].bits
+                method = CHOICE[device, bits](facts[which])
+                assert all(holds(facts[which], device, bits, method) for holds in PROPERTIES)
+
+
+@everything
+def test_what_holds_of_every_plan(facts: Both[Facts], dtypes: tuple[str, ...]) -> None:
+    plan = choose(facts, dtypes)
+    assert set(plan.methods) == {(p, d, dtype) for p in Pass for d in Device for dtype in dtypes}
+    grids = {
+        part.grid
+        for method in plan.methods.values()
+        for part in parts(method)
+        if isinstance(part, Piecewise)
+    }
+    assert len(grids) <= 1
+    for (which, device, dtype), method in plan.methods.items():
+        own = CHOICE[device, ELEMENTS[dtype].bits](facts[which])
+        assert method == own or (own, method) == (Piecewise(Grid.UNIFORM, FLOAT), FINE)
+    on_cuda = {
+        method
+        for (_, device, dtype), method in plan.methods.items()
+        if device is CUDA and dtype != "float64"
+    }
+    assert plan.bitmask in ((), facts.backward.bitmask)
+    assert not plan.bitmask or on_cuda <= {FLOAT, FAST}
+
+
+EXAMPLES = {
+    ("gelu", Pass.FORWARD, CUDA, "float16"): Table(),
+    ("silu", Pass.FORWARD, CUDA, "float16"): Verified(FAST, DOUBLE),
+    ("silu", Pass.FORWARD, CPU, "bfloat16"): Verified(SHORT, DOUBLE),
+    ("celu", Pass.FORWARD, CUDA, "bfloat16"): AtDefaults(Table(), Verified(FAST, DOUBLE)),
+    ("mish_mish", Pass.BACKWARD, CUDA, "float32"): Piecewise(Grid.UNIFORM, FLOAT),
+    ("relu", Pass.FORWARD, CUDA, "float16"): FLOAT,
+    ("gelu", Pass.BACKWARD, CPU, "float64"): DOUBLE,
+}
+
+
+@pytest.mark.parametrize("cell", EXAMPLES, ids=lambda cell: f"{cell[0]}-{cell[1].value}-{cell[3]}")
+def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> None:
+    name, *own = cell
+    plan = build.compiled_file(ROOT / "specs" / f"{name}.yaml").plan
+    assert plan[tuple(own)] == EXAMPLES[cell]  # type: ignore[index]
