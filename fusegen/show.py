@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from fusegen import build
 from fusegen.emit.kernels import emitted
+from fusegen.facts import Estimate
 from fusegen.ir import Device
 from fusegen.method import Pass
+from fusegen.notes import BITMASK, told
 from fusegen.pipeline import Compiled
 from fusegen.printers import dump
 
@@ -32,6 +35,50 @@ def _simplified(of: Compiled) -> str:
     )
 
 
+def _facts(of: Compiled) -> str:
+    """The facts of both passes, a line each."""
+    lines = []
+    for which in Pass:
+        found = of.facts[which]
+        lines.append(which.value)
+        for field in fields(found):
+            value = getattr(found, field.name)
+            if field.name == "bitmask":
+                value = bool(value)
+            each = value.items() if isinstance(value, Mapping) else [("", value)]
+            lines += [f"  {field.name}{_on(place)} = {_told(one)}" for place, one in each]
+    return "\n".join(lines)
+
+
+def _on(place: Device | str) -> str:
+    return f" on {place.value}" if isinstance(place, Device) else ""
+
+
+def _told(value: object) -> str:
+    """A fact in words."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case Estimate(single, eager, double):
+            others = [("eager's", eager.ulp if eager else None), ("double's", double)]
+            more = [f"{of} {ulp:.3g}" for of, ulp in others if ulp is not None]
+            return ", ".join([f"{single.ulp:.3g} ulp in float", *more])
+        case None:
+            return "none"
+    return str(value)
+
+
+def _plan(of: Compiled) -> str:
+    """The plan in sentences."""
+    lines = [
+        f"{which.value} on {device.value}: {sentence}"
+        for which in Pass
+        for device in Device
+        for sentence in told(of.plan.of(which, device))
+    ]
+    return "\n".join([*lines, *([f"{Pass.BACKWARD.value} on cuda: {BITMASK}"] if of.plan.bitmask else [])])
+
+
 def _kernels(of: Compiled) -> str:
     """The kernels that the module has."""
     every = (kernel for device in Device for which in Pass for kernel in emitted(of, which, device))
@@ -49,6 +96,8 @@ STAGES: dict[str, Callable[[Compiled], str]] = {
     "derive": lambda of: dump.program(of.algebra.derivations.backward.first),
     "simplify": _simplified,
     "ir": _kernels,
+    "facts": _facts,
+    "plan": _plan,
     "cuda": _source("cuda"),
     "cpu": _source("cpu"),
     "module": build.module,

@@ -12,21 +12,14 @@ from conftest import ROOT, Workshop
 from kernels import NAMES
 from kernels import extensions as extensions
 
-from fusegen.build import compiled_file, module
+from fusegen.build import compiled_file, module, sources
 from fusegen.certify import portrait
 from fusegen.cost import SLOTS
 from fusegen.errors import NoPicture, Span
-from fusegen.explain import (
-    BY_ONE_WORD,
-    BY_PIECES,
-    BY_TABLE,
-    BY_TEST,
-    EXPECTED,
-    FORMATS,
-    Explanation,
-    explained,
-    written,
-)
+from fusegen.explain import FORMATS, Explanation, explained, written
+from fusegen.explain.writing import EXPECTED, OF_DOUBLE
+from fusegen.method import Grid
+from fusegen.notes import GRIDS, LOST, TABLE, VERIFIED
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import latex
@@ -60,15 +53,15 @@ def test_the_whole_text() -> None:
 
 def test_a_table_is_told_of_where_there_is_one() -> None:
     told = [written(explanation(name), "text") for name in ("mish_mish", "silu", "relu")]
-    assert [BY_TABLE in text for text in told] == [True, False, False]
-    assert [BY_TEST in text for text in told] == [False, True, False]
+    assert [TABLE in text for text in told] == [True, False, False]
+    assert [f"CUDA    16-bit: {VERIFIED}" in text for text in told] == [False, True, False]
     rows = [line.split()[3:] for line in told[0].splitlines() if "float16, bfloat16" in line]
     assert rows == [["7", "22", "32", "20", "table"], ["12", "33", "47", "30", "table"]]
 
 
 def test_polynomials_are_told_of_where_there_are_any() -> None:
     told = [written(explanation(name), "text") for name in ("mish_mish", "mish")]
-    assert [BY_PIECES in text for text in told] == [True, False]
+    assert [GRIDS[Grid.UNIFORM] in text for text in told] == [True, False]
     rows = re.findall(r"(forward|backward) +float32 +(\d+) .* (\w+)", told[0])
     assert rows == [("forward", "30", "cubic"), ("backward", "33", "cubic_slope")]
 
@@ -77,11 +70,12 @@ def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> 
     formula = "sigmoid(x) * y + (1 - sigmoid(x)) * z"
     path = workshop.spec("update", f"inputs: {{x: {{}}, y: {{}}, z: {{}}}}\nformula: {formula}")
     told = written(explained(compiled_file(path), {}, {}), "text")
-    assert BY_ONE_WORD in told
-    assert BY_ONE_WORD not in written(explanation("mish_mish"), "text")
+    assert OF_DOUBLE in told
+    assert OF_DOUBLE not in written(explanation("mish_mish"), "text")
     assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("128", "one_word")]
 
 
+IN_DOUBLE = f"the formula in double, {LOST}"
 HARD = "chain: [x * 1.3 + 0.1, gelu_tanh, squared_relu, tanh, sigmoid]"
 
 
@@ -99,9 +93,10 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
         assert float(value) < 4.75 < float(slope)
         assert not there
         assert where
-    assert "On the CPU, in float32 and 16 bits, backward results are cubic polynomials of |x|, fit" in text
-    assert "On CUDA, in float32, forward results and backward results are cubic polynomials of |x|" in text
-    assert text.count("In float the error of backward results would exceed both 4 ulp and eager's.") == 2
+    fitted = f"float32: {GRIDS[Grid.OCTAVES]}; where no piece fits, the formula in double."
+    for place in ("backward  CPU   ", "forward   CUDA  ", "backward  CUDA  "):
+        assert f"  {place}  {fitted}" in text
+    assert f"  forward   CPU     {fitted}" not in text
     certified = written(explained(compiled, CERTIFICATE, {"cuda": "current"}), "text")
     assert foreseen(certified, "CPU")
     assert not foreseen(certified, "CUDA")
@@ -112,27 +107,25 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (f"params: {{a: 1}}\n{HARD[:-1]}, a * x]", "backward results are computed in double, which takes"),
+        (f"params: {{a: 1}}\n{HARD[:-1]}, a * x]", f"backward  CPU     float32 and 16-bit: {IN_DOUBLE}."),
         (
             "chain: [softsign, silu, mish, quick_gelu, tanhshrink]",
-            "forward results and backward results are",
+            f"forward   CUDA    float32: {GRIDS[Grid.OCTAVES]}",
         ),
         ("formula: x ** 20 / (x ** 20 + 1 + abs(x))", "too large for a float"),
-        (
-            f"dtypes: [float32]\n{HARD}",
-            "On CUDA, in float32, forward results and backward results are cubic polynomials of |x|",
-        ),
+        (f"dtypes: [float32]\n{HARD}", f"forward   CUDA    float32: {GRIDS[Grid.OCTAVES]}"),
         (
             f"params: {{a: 1}}\n{HARD[:-1]}, a * x]",
-            "On CUDA, in float32, backward results are cubic polynomials of |x|, fitted in double for",
+            f"backward  CUDA    float32: {GRIDS[Grid.OCTAVES]}; where no piece fits, the formula in "
+            "single-word double; with other parameters than the defaults, the formula in single-word",
         ),
         (
             f"inputs: {{x: {{}}, y: {{}}}}\n{HARD[:-1]}, x * y]",
-            "On CUDA, in float32 and 16 bits, backward results are computed in double",
+            "backward  CUDA    float32 and 16-bit: the formula in ",
         ),
         (
             "inputs: {x: {}, y: {}}\nformula: x * 1e37 * y * 1e-37",
-            "On CUDA, in float32 and 16 bits, forward results and backward results are computed in double",
+            f"CPU     float32 and 16-bit: {IN_DOUBLE}",
         ),
     ],
 )
@@ -162,8 +155,28 @@ def test_what_a_certificate_holds_is_told() -> None:
 
 def test_arithmetic_is_told_from_what_approximates() -> None:
     assert "these are the bits of PyTorch's own kernels" in written(explanation("relu"), "text")
-    assert "in two words, hi + lo" not in written(explanation("relu"), "text")
-    assert "in two words, hi + lo" in written(explanation("gelu"), "text")
+    assert "Double-word arithmetic" not in written(explanation("relu"), "text")
+    assert "Double-word arithmetic" in written(explanation("gelu"), "text")
+
+
+def comment_above(text: str, name: str) -> str:
+    """The comment above a function of a module, as one line."""
+    lines = text.splitlines()
+    end = next(k for k, line in enumerate(lines) if f" {name}(" in line)
+    end -= lines[end - 1].startswith("template")
+    start = next(k for k in range(end, 0, -1) if not lines[k - 1].startswith("//"))
+    return " ".join(line.removeprefix("// ") for line in lines[start:end])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
+    """The comment above each kernel ends with the remarks on it, in the same words."""
+    compiled = compiled_file(ROOT / "specs" / f"{name}.yaml")
+    own, remarks = sources(compiled), explained(compiled, {}, {}).remarks
+    for device in ("cpu", "cuda"):
+        for kernel in ("forward", "backward"):
+            said = [r.sentence for r in remarks if (r.device, r.kernel) == (device.upper(), kernel)]
+            assert comment_above(own[device], f"{name}_{kernel}").endswith(" ".join(said))
 
 
 @pytest.mark.parametrize("form", FORMATS)

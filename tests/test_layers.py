@@ -21,7 +21,7 @@ FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "singles", "links", "gradients", "aten", "signatures"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
-    **dict.fromkeys(("budget", "facts", "method"), GROUND),
+    **dict.fromkeys(("budget", "facts", "method", "notes"), GROUND),
     **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),

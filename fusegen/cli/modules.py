@@ -22,7 +22,7 @@ BINDINGS = ("stable", "pybind")
 JUDGES = ("torch", "python-flint")  # the libraries that compare references with formulas
 OUTDATED = {"new": "not built", "changed": "out of date"}  # by what a build would do
 FORMATS = ("text", "markdown", "latex")
-STAGES = ("parse", "compose", "derive", "simplify", "ir", "cuda", "cpu", "module")
+STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda", "cpu", "module")
 
 
 @click.command()

@@ -6,9 +6,12 @@ nowhere else.
 
 from __future__ import annotations
 
-from fusegen.cost import cost_of
+from textwrap import wrap
+
+from fusegen.cost import Cost, cost_of
 from fusegen.elements import ELEMENTS
 from fusegen.emit.kernels import Emitted, emitted
+from fusegen.emit.remarks import remarks
 from fusegen.ir import Device, Kernel, Math
 from fusegen.launch import Table as Launches
 from fusegen.launch import class_of
@@ -30,10 +33,11 @@ from fusegen.method import (
 from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 from fusegen.printers import dump
-from fusegen.printers.cpp import CppPrinter, wide
+from fusegen.printers.cpp import WIDTH, CppPrinter
 from fusegen.printers.notation import notation
-from fusegen.render import Halves, KernelText, Share, Singles, remarks
+from fusegen.render import Halves, KernelText, Share, Singles
 
+COMMENT = WIDTH - len("// ")
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
 
@@ -95,7 +99,7 @@ def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
             device: (
                 *said,
                 *notes(derivation.program, device),
-                *_remarks(of, which, device, kernels[device]),
+                *_commented(of, which, device),
             )
             for device in Device
         },
@@ -113,14 +117,17 @@ def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
     )
 
 
+def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
+    """What an element of a CUDA kernel costs, by its width in bits."""
+    kernels = _candidates(of, which)
+    methods = {ELEMENTS[dtype].bits: method for dtype, method in of.plan.of(which, Device.CUDA).items()}
+    return {bits: cost_of(method, bits, kernels) for bits, method in sorted(methods.items())}
+
+
 def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:
     """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements."""
-    name, kernels = f"{of.spec.name}_{which.value}", _candidates(of, which)
-    found = []
-    for bits in sorted({ELEMENTS[dtype].bits for dtype in of.spec.dtypes}):
-        method = of.plan.in_bits(which, Device.CUDA, bits)
-        assert method is not None
-        cost = cost_of(method, bits, kernels)
+    name, found = f"{of.spec.name}_{which.value}", []
+    for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
         own = launches.chosen(name, rows, bits)
         found.append(Share(bits, cost.instructions, cost.launch_class.value, rows, own))
@@ -142,13 +149,9 @@ def _printers(of: Compiled, which: Pass, device: Device, kernels: Emitted) -> li
     return [CppPrinter(kernel, open_[kernel.math]) for kernel in kernels]
 
 
-def _remarks(of: Compiled, which: Pass, device: Device, kernels: Emitted) -> tuple[str, ...]:
-    """What a module says above a kernel of how its results come about."""
-    first, how, short = kernels.kernels[0], singles(of.plan, which, device), bool(kernels.short)
-    if device is Device.CPU:
-        return remarks.on_cpu(first, wide(first), how, verifies_on_cpu(of.plan, which), short)
-    params = bool(of.spec.params)
-    return remarks.on_cuda(first, wide(first), halves(of.plan, which), params, how, short)
+def _commented(of: Compiled, which: Pass, device: Device) -> tuple[str, ...]:
+    """The remarks on a kernel as lines of a comment."""
+    return tuple(line for remark in remarks(of, which, device) for line in wrap(remark, COMMENT))
 
 
 def _gradient_of(of: Compiled) -> str:

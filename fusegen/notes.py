@@ -1,0 +1,91 @@
+"""The plan in words: the sentences that a module's comments, `explain` and `show --stage plan` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fusegen.elements import ELEMENTS
+from fusegen.mask import LARGE
+from fusegen.method import (
+    DOUBLE,
+    FAST,
+    FLOAT,
+    PLAIN,
+    SHORT,
+    Arithmetic,
+    AtDefaults,
+    Formula,
+    Grid,
+    Method,
+    Piecewise,
+    Table,
+    Verified,
+)
+
+WIDTHS = {64: "float64", 32: "float32", 16: "16-bit"}
+ARITHMETICS = {
+    Arithmetic.FLOAT: "the formula in float",
+    Arithmetic.FAST_FLOAT: "the formula in float, by faster functions",
+    Arithmetic.SHORT_FLOAT: "the formula in float, by single-word functions",
+    Arithmetic.DOUBLE: "the formula in double",
+    Arithmetic.PLAIN_DOUBLE: "the formula in single-word double",
+}
+TABLE = "a table of all 65,536 results, cheaper than correctly rounded evaluation"
+LOST = "since float exceeds the error budget"
+GRIDS = {
+    Grid.UNIFORM: "a piecewise cubic fitted in double, which takes less time than the formula",
+    Grid.OCTAVES: f"a piecewise cubic fitted in double, {LOST}",
+}
+VERIFIED = (
+    "rounding is verified; where float's error bound leaves it undecided, the result is recomputed "
+    "in double"
+)
+VERIFIED_SHORT = f"{VERIFIED}; verified results use the single-word functions"
+BITMASK = (
+    f"From {LARGE:,} elements on, the forward pass saves a bitmask for the gradient, which then reads no "
+    "element again: in float32 it moves 8.25 bytes an element instead of 12."
+)
+EXPECTED = (FLOAT, FAST)  # of dtypes that are computed in float
+
+
+def sentence(method: Method) -> str:
+    """The way in which a method obtains a result."""
+    match method:
+        case Formula(arithmetic):
+            return ARITHMETICS[arithmetic]
+        case Table():
+            return TABLE
+        case Piecewise(grid, otherwise):
+            return f"{GRIDS[grid]}; where no piece fits, {sentence(otherwise)}"
+        case Verified(Formula() as fast):
+            return VERIFIED_SHORT if fast == SHORT else VERIFIED
+        case Verified(Piecewise() as fitted):
+            return f"{sentence(fitted)}; {VERIFIED}"
+        case AtDefaults(then, otherwise):
+            return f"{sentence(then)}; with other parameters than the defaults, {sentence(otherwise)}"
+    raise NotImplementedError(method)
+
+
+def told(methods: Mapping[str, Method]) -> Iterator[str]:
+    """A line for each method of a kernel, after the dtypes that it is of.
+
+    Args:
+        methods: by dtype.
+    """
+    widths: dict[str, list[int]] = {}
+    for dtype, method in methods.items():
+        bits = ELEMENTS[dtype].bits
+        lost = bits < 64 and method in (DOUBLE, PLAIN)
+        own = widths.setdefault(f"{sentence(method)}, {LOST}" if lost else sentence(method), [])
+        own += [bits] if bits not in own else []
+    for text, several in widths.items():
+        yield f"{' and '.join(WIDTHS[bits] for bits in sorted(several, reverse=True))}: {text}."
+
+
+def noteworthy(methods: Mapping[str, Method]) -> dict[str, Method]:
+    """The methods of a kernel but for the formula in the arithmetic that a dtype has anyway."""
+    return {
+        dtype: method
+        for dtype, method in methods.items()
+        if method not in (EXPECTED if ELEMENTS[dtype].bits < 64 else (DOUBLE,))
+    }
