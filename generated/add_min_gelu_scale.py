@@ -143,9 +143,10 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float add_min_gelu_scale_forward(float x) {
   const float finite_x = finite_below(x);
   const float step1 = finite_x + 0.5f;
@@ -165,8 +166,8 @@ __device__ __forceinline__ double add_min_gelu_scale_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float add_min_gelu_scale_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float step1 = finite_x + 0.5f;
@@ -366,8 +367,8 @@ inline M finite_below(M x) {
 }
 
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float add_min_gelu_scale_forward(float x) {
   const float finite_x = finite_below(x);
   const float step1 = finite_x + 0.5f;
@@ -386,8 +387,8 @@ inline double add_min_gelu_scale_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float add_min_gelu_scale_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float step1 = finite_x + 0.5f;

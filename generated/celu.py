@@ -75,8 +75,9 @@ __device__ __forceinline__ OfFloat<X> exp_of_two(X x) {
 }
 
 // y = x if x > 0 else alpha · expm1(x / alpha)
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// With other scalars than the spec's, double decides where it is in doubt how a result is rounded.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double.
 template <typename M>
 __device__ __forceinline__ M celu_forward(M x, M alpha) {
   return x > 0.0f ? x : alpha * expm1(x / alpha);
@@ -87,8 +88,8 @@ __device__ __forceinline__ double celu_forward(double x, double alpha) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M celu_backward(M grad, M x, M alpha) {
   const M t = x / alpha;
@@ -234,8 +235,8 @@ inline Wide<X> expm1_of_two(X x) {
 }
 
 // y = x if x > 0 else alpha · expm1(x / alpha)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float celu_forward(float x, float alpha) {
   const float otherwise = float(alpha * expm1_of_two(x / alpha));
   return x > 0.0f ? x : otherwise;
@@ -247,8 +248,8 @@ inline double celu_forward(double x, double alpha) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float celu_backward(float grad, float x, float alpha) {
   const float t = x / alpha;
   return x > 0.0f ? grad : float(grad * alpha * exp_of_two(lifted(t))) / alpha * lift_back(t);

@@ -164,7 +164,7 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = gelu(gate) · up
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 __device__ __forceinline__ M geglu_forward(M gate, M up) {
   const M finite_gate = finite_below(gate);
@@ -177,7 +177,7 @@ __device__ __forceinline__ double geglu_forward(double gate, double up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 __device__ __forceinline__ void geglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
@@ -372,8 +372,8 @@ inline M finite_above(M x) {
 }
 
 // y = gelu(gate) · up
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float geglu_forward(float gate, float up) {
   const float finite_gate = finite_below(gate);
   return times_ndtr(finite_gate) * up;
@@ -385,8 +385,8 @@ inline double geglu_forward(double gate, double up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline void geglu_backward(float grad, float gate, float up, float* out) {
   const float finite_gate = finite_below(gate);
   const float finite_gate1 = finite_above(finite_gate);

@@ -143,8 +143,8 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = x · Φ(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float gelu_forward(float x) {
   const float finite_x = finite_below(x);
   return times_ndtr(finite_x);
@@ -156,8 +156,8 @@ __device__ __forceinline__ double gelu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return grad * times_ndtr_slope(finite_x);
@@ -378,9 +378,9 @@ inline M finite_above(M x) {
 }
 
 // y = x · Φ(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
-// What is so settled need not be as accurate as float's: it takes one word.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
+// verified results use the single-word functions.
 inline float gelu_forward(float x) {
   const float finite_x = finite_below(x);
   return times_ndtr(finite_x);
@@ -396,8 +396,8 @@ inline float gelu_forward_short(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return grad * times_ndtr_slope(finite_x);

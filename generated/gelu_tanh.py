@@ -131,8 +131,8 @@ __device__ __forceinline__ M finite_below(M x) {
 
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 // Power 3: x³ is x³.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float gelu_tanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
@@ -151,8 +151,8 @@ __device__ __forceinline__ double gelu_tanh_forward(double x) {
 // Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
 // Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
 // Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
   const Wide<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
@@ -319,8 +319,8 @@ inline M finite_below(M x) {
 
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 // Power 3: x³ is x³.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float gelu_tanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
@@ -339,8 +339,8 @@ inline double gelu_tanh_forward(double x) {
 // Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
 // Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
 // Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
   const Wide<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));

@@ -119,8 +119,8 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
 }
 
 // y = a · sigmoid(b)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M glu_forward(M a, M b) {
   return gate(a, b);
@@ -131,8 +131,8 @@ __device__ __forceinline__ double glu_forward(double a, double b) {
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ void glu_backward(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
@@ -258,8 +258,8 @@ inline Wide<X> sigmoid_slope(X x) {
 }
 
 // y = a · sigmoid(b)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float glu_forward(float a, float b) {
   return gate(a, b);
 }
@@ -269,8 +269,8 @@ inline double glu_forward(double a, double b) {
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline void glu_backward(float grad, float a, float b, float* out) {
   out[0] = grad * sigmoid(b);
   out[1] = float(grad * a * sigmoid_slope(lifted(b))) * lift_back(b);

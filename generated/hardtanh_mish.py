@@ -87,8 +87,8 @@ __device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
 }
 
 // x = hardtanh(x),  y = mish(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float hardtanh_mish_forward(float x) {
   const float after_hardtanh = saturate(x, -1.0f, 1.0f);
   return times_tanh_softplus(after_hardtanh);
@@ -100,8 +100,8 @@ __device__ __forceinline__ double hardtanh_mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float hardtanh_mish_backward(float grad, float x) {
   const float after_hardtanh = saturate(x, -1.0f, 1.0f);
   return x <= -1.0f ? 0.0f : x >= 1.0f ? 0.0f : grad * times_tanh_softplus_slope(after_hardtanh);
@@ -247,9 +247,9 @@ inline M times_tanh_softplus_slope(M x) {
 }
 
 // x = hardtanh(x),  y = mish(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
-// What is so settled need not be as accurate as float's: it takes one word.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
+// verified results use the single-word functions.
 inline float hardtanh_mish_forward(float x) {
   const float after_hardtanh = saturate(x, -1.0f, 1.0f);
   return times_tanh_softplus(after_hardtanh);
@@ -266,8 +266,8 @@ inline float hardtanh_mish_forward_short(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float hardtanh_mish_backward(float grad, float x) {
   const float after_hardtanh = saturate(x, -1.0f, 1.0f);
   return x <= -1.0f ? 0.0f : x >= 1.0f ? 0.0f : grad * times_tanh_softplus_slope(after_hardtanh);

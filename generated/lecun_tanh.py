@@ -87,7 +87,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
 }
 
 // y = 1.7159 · tanh(2 / 3 · x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 __device__ __forceinline__ M lecun_tanh_forward(M x) {
   return words(M(1.7159f), M(5.569458e-08f)) * tanh(M(words(M(0.6666667f), M(-1.9868216e-08f)) * x));
@@ -98,8 +98,8 @@ __device__ __forceinline__ double lecun_tanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M lecun_tanh_backward(M grad, M x) {
   return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(words(M(0.6666667f), M(-1.9868216e-08f)) * x), M(0.6666666f), M(3.973643e-08f));
@@ -280,10 +280,10 @@ inline Wide<X> tanh_slope(X x) {
 }
 
 // y = 1.7159 · tanh(2 / 3 · x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// Next to 0 it is its tangent, as second words would be too small there.
-// In 16 bits double decides where it is in doubt how a result is rounded.
-// What is so settled need not be as accurate as float's: it takes one word.
+// Double-word arithmetic (hi + lo), rounded once.
+// Near zero, the linear term, since low words would underflow.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
+// verified results use the single-word functions.
 inline float lecun_tanh_forward(float x) {
   const float otherwise = float(words(1.7159f, 5.569458e-08f) * tanh_of_two(words(0.6666667f, -1.9868216e-08f) * x));
   return math::fabs(x) < 7.888609e-31f ? scaled(x, 1.1439333f, 3.712972e-08f) : otherwise;
@@ -299,8 +299,8 @@ inline float lecun_tanh_forward_short(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float lecun_tanh_backward(float grad, float x) {
   return grad * words(1.7159f, 5.569458e-08f) * tanh_slope(words(0.6666667f, -1.9868216e-08f) * x) * words(0.6666667f, -1.9868216e-08f);
 }

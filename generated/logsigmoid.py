@@ -92,8 +92,8 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> softplus(X x) {
 }
 
 // y = -softplus(-x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 __device__ __forceinline__ M logsigmoid_forward(M x) {
   return -softplus(-x);
@@ -106,8 +106,8 @@ __device__ __forceinline__ double logsigmoid_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · sigmoid(-x) is -(grad · sigmoid(-x)).
 // Double negation: -(-(grad · sigmoid(-x))) is grad · sigmoid(-x).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M logsigmoid_backward(M grad, M x) {
   return grad * sigmoid(-x);
@@ -248,8 +248,8 @@ inline Wide<X> softplus(X x) {
 }
 
 // y = -softplus(-x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float logsigmoid_forward(float x) {
   return -softplus(-x);
 }
@@ -261,8 +261,8 @@ inline double logsigmoid_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · sigmoid(-x) is -(grad · sigmoid(-x)).
 // Double negation: -(-(grad · sigmoid(-x))) is grad · sigmoid(-x).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float logsigmoid_backward(float grad, float x) {
   return grad * sigmoid(-x);
 }

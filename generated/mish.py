@@ -87,8 +87,8 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // y = x · tanh(softplus(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float mish_forward(float x) {
   const float finite_x = finite_below(x);
   return times_tanh_softplus(finite_x);
@@ -100,8 +100,8 @@ __device__ __forceinline__ double mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   return grad * times_tanh_softplus_slope(finite_x);
@@ -224,8 +224,8 @@ inline M finite_below(M x) {
 }
 
 // y = x · tanh(softplus(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float mish_forward(float x) {
   const float finite_x = finite_below(x);
   return times_tanh_softplus(finite_x);
@@ -237,8 +237,8 @@ inline double mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   return grad * times_tanh_softplus_slope(finite_x);

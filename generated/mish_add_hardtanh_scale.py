@@ -94,8 +94,8 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float mish_add_hardtanh_scale_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_mish = times_tanh_softplus(finite_x);
@@ -115,8 +115,8 @@ __device__ __forceinline__ double mish_add_hardtanh_scale_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step2 ≤ -1 is after_mish ≤ -1.5.
 // Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float mish_add_hardtanh_scale_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float after_mish = times_tanh_softplus(finite_x);
@@ -248,8 +248,8 @@ inline M finite_below(M x) {
 }
 
 // x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float mish_add_hardtanh_scale_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_mish = times_tanh_softplus(finite_x);
@@ -269,8 +269,8 @@ inline double mish_add_hardtanh_scale_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step2 ≤ -1 is after_mish ≤ -1.5.
 // Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float mish_add_hardtanh_scale_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float after_mish = times_tanh_softplus(finite_x);

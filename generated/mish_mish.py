@@ -111,9 +111,10 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // x = mish(x),  y = mish(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
@@ -127,9 +128,10 @@ __device__ __forceinline__ double mish_mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float mish_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);
@@ -301,8 +303,8 @@ inline M finite_below(M x) {
 }
 
 // x = mish(x),  y = mish(x)
-// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_mish = times_tanh_softplus(finite_x);
@@ -316,8 +318,8 @@ inline double mish_mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float mish_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_mish = times_tanh_softplus_of_two(finite_x);

@@ -111,8 +111,8 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = x · sigmoid(1.702 · x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 __device__ __forceinline__ M quick_gelu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -128,8 +128,8 @@ __device__ __forceinline__ double quick_gelu_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M quick_gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -271,8 +271,8 @@ inline M finite_above(M x) {
 }
 
 // y = x · sigmoid(1.702 · x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float quick_gelu_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> t = words(1.702f, -2.193451e-08f) * finite_x;
@@ -287,8 +287,8 @@ inline double quick_gelu_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float quick_gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t = words(1.702f, -2.193451e-08f) * finite_x;

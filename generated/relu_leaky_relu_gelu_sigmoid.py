@@ -182,9 +182,10 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
@@ -200,9 +201,10 @@ __device__ __forceinline__ double relu_leaky_relu_gelu_sigmoid_forward(double x)
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float finite_x = finite_above(x);
   const float after_relu = relu(finite_x);
@@ -451,8 +453,8 @@ inline M finite_above(M x) {
 }
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
-// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const float after_leaky_relu = float(after_relu > 0.0f ? words(after_relu, 0.0f) : after_relu * words(0.01f, 2.2351741e-10f));
@@ -468,8 +470,8 @@ inline double relu_leaky_relu_gelu_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float finite_x = finite_above(x);
   const float after_relu = relu(finite_x);

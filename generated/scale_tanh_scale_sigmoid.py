@@ -110,9 +110,10 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
 }
 
 // x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float scale_tanh_scale_sigmoid_forward(float x) {
   const Wide<float> step1 = product(x, 2.0f);
   const Wide<float> after_tanh = tanh_of_two(step1);
@@ -128,9 +129,10 @@ __device__ __forceinline__ double scale_tanh_scale_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float scale_tanh_scale_sigmoid_backward(float grad, float x) {
   const Wide<float> step1 = product(x, 2.0f);
   const Wide<float> after_tanh = tanh_of_two(step1);
@@ -336,8 +338,8 @@ inline Wide<X> tanh_slope(X x) {
 }
 
 // x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
-// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float scale_tanh_scale_sigmoid_forward(float x) {
   const float step1 = x * 2.0f;
   const float after_tanh = math::tanh(step1);
@@ -353,8 +355,8 @@ inline double scale_tanh_scale_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float scale_tanh_scale_sigmoid_backward(float grad, float x) {
   const Wide<float> step1 = product(x, 2.0f);
   const Wide<float> after_tanh = tanh_of_two(step1);

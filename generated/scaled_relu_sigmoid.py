@@ -93,8 +93,8 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
 }
 
 // x = relu(x),  x = x · 2,  y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 __device__ __forceinline__ M scaled_relu_sigmoid_forward(M x) {
   const M after_relu = relu(x);
@@ -109,8 +109,8 @@ __device__ __forceinline__ double scaled_relu_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M scaled_relu_sigmoid_backward(M grad, M x) {
   const M after_relu = relu(x);
@@ -243,9 +243,9 @@ inline Wide<X> sigmoid_slope(X x) {
 }
 
 // x = relu(x),  x = x · 2,  y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
-// What is so settled need not be as accurate as float's: it takes one word.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
+// verified results use the single-word functions.
 inline float scaled_relu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const Wide<float> step2 = product(after_relu, 2.0f);
@@ -265,8 +265,8 @@ inline float scaled_relu_sigmoid_forward_short(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float scaled_relu_sigmoid_backward(float grad, float x) {
   const float after_relu = relu(x);
   const Wide<float> step2 = product(after_relu, 2.0f);

@@ -73,8 +73,8 @@ __device__ __forceinline__ OfFloat<X> exp_of_two(X x) {
 }
 
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 __device__ __forceinline__ M selu_forward(M x) {
   return words(M(1.050701f), M(-3.4792652e-08f)) * (x > 0.0f ? words(x, M(0.0f)) : words(M(1.6732632f), M(5.0177558e-08f)) * expm1(x));
@@ -85,8 +85,8 @@ __device__ __forceinline__ double selu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M selu_backward(M grad, M x) {
   const Wide<M> grad_t3 = grad * words(M(1.050701f), M(-3.4792652e-08f));
@@ -232,8 +232,8 @@ inline Wide<X> expm1_of_two(X x) {
 }
 
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float selu_forward(float x) {
   return words(1.050701f, -3.4792652e-08f) * (x > 0.0f ? words(x, 0.0f) : words(1.6732632f, 5.0177558e-08f) * expm1_of_two(x));
 }
@@ -243,8 +243,8 @@ inline double selu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float selu_backward(float grad, float x) {
   const Wide<float> grad_t3 = grad * words(1.050701f, -3.4792652e-08f);
   const float otherwise = float(grad_t3 * words(1.6732632f, 5.0177558e-08f) * exp_of_two(lifted(x))) * lift_back(x);

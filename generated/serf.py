@@ -123,9 +123,10 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = x · erf(softplus(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float serf_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * erf(softplus(lifted(finite_x))) * lift_back(finite_x);
@@ -139,9 +140,10 @@ __device__ __forceinline__ double serf_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
 // Common factor: grad · erf(t) + grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)) is grad · (erf(t) + x · (1.12837916709551 · gauss(t) · sigmoid(x))).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float t_lifted = softplus(lifted(finite_x));
@@ -429,8 +431,8 @@ inline M finite_above(M x) {
 }
 
 // y = x · erf(softplus(x))
-// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float serf_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * math::erf(float(softplus(lifted(finite_x)))) * lift_back(finite_x);
@@ -444,8 +446,8 @@ inline double serf_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
 // Common factor: grad · erf(t) + grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)) is grad · (erf(t) + x · (1.12837916709551 · gauss(t) · sigmoid(x))).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = softplus(lifted(finite_x));

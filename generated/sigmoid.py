@@ -89,8 +89,8 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> sigmoid_slope(X x) {
 }
 
 // y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M sigmoid_forward(M x) {
   return sigmoid(x);
@@ -101,8 +101,8 @@ __device__ __forceinline__ double sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(x);
@@ -214,8 +214,8 @@ inline Wide<X> sigmoid_slope(X x) {
 }
 
 // y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float sigmoid_forward(float x) {
   return sigmoid(x);
 }
@@ -225,8 +225,8 @@ inline double sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float sigmoid_backward(float grad, float x) {
   return grad * sigmoid_slope(x);
 }

@@ -112,8 +112,8 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = x · sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M silu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -127,8 +127,8 @@ __device__ __forceinline__ double silu_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M silu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -290,9 +290,9 @@ inline M finite_above(M x) {
 }
 
 // y = x · sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
-// What is so settled need not be as accurate as float's: it takes one word.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
+// verified results use the single-word functions.
 inline float silu_forward(float x) {
   const float finite_x = finite_below(x);
   return gate(finite_x, finite_x);
@@ -309,8 +309,8 @@ inline float silu_forward_short(float x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float silu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return float(grad * (sigmoid(lifted(finite_x)) + finite_x * sigmoid_slope(lifted(finite_x)))) * lift_back(finite_x);

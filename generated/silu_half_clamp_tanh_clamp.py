@@ -127,9 +127,10 @@ __device__ __forceinline__ M finite_below(M x) {
 // Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-1, 1].
 // Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-1, 1].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float silu_half_clamp_tanh_clamp_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_silu = gate(finite_x, finite_x);
@@ -155,9 +156,10 @@ __device__ __forceinline__ double silu_half_clamp_tanh_clamp_forward(double x) {
 // Kink at the input: step2 < -1 is after_silu < -2.
 // Kink at the input: step2 > 1 is after_silu > 2.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float t_lifted = sigmoid(lifted(finite_x));
@@ -405,8 +407,8 @@ inline M finite_below(M x) {
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-1, 1].
 // Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-1, 1].
-// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float silu_half_clamp_tanh_clamp_forward(float x) {
   const float after_silu = gate_short(x);
   const float step2 = after_silu * 0.5f;
@@ -430,8 +432,8 @@ inline double silu_half_clamp_tanh_clamp_forward(double x) {
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: step2 < -1 is after_silu < -2.
 // Kink at the input: step2 > 1 is after_silu > 2.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const Wide<float> t_lifted = sigmoid(lifted(finite_x));

@@ -101,8 +101,8 @@ __device__ __forceinline__ M finite_above(M x) {
 
 // x = silu(x),  y = hardswish(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float silu_hardswish_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_silu_lifted = finite_x * sigmoid(lifted(finite_x));
@@ -122,9 +122,10 @@ __device__ __forceinline__ double silu_hardswish_forward(double x) {
 // Kink at the input: t2 ≤ 0 is after_silu ≤ -3.
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float silu_hardswish_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float t_lifted = sigmoid(lifted(finite_x));
@@ -266,8 +267,8 @@ inline M finite_above(M x) {
 }
 
 // x = silu(x),  y = hardswish(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float silu_hardswish_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_silu_lifted = finite_x * sigmoid(lifted(finite_x));
@@ -286,8 +287,8 @@ inline double silu_hardswish_forward(double x) {
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: t2 ≤ 0 is after_silu ≤ -3.
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float silu_hardswish_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = sigmoid(lifted(finite_x));

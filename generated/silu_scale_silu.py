@@ -114,9 +114,10 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // x = silu(x),  x = x · 0.5,  y = silu(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float silu_scale_silu_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
@@ -134,9 +135,10 @@ __device__ __forceinline__ double silu_scale_silu_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float silu_scale_silu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = sigmoid_of_two(lifted(finite_x));
@@ -318,8 +320,8 @@ inline M finite_above(M x) {
 }
 
 // x = silu(x),  x = x · 0.5,  y = silu(x)
-// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float silu_scale_silu_forward(float x) {
   const float after_silu = gate_short(x);
   const float step2 = after_silu * 0.5f;
@@ -336,8 +338,8 @@ inline double silu_scale_silu_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float silu_scale_silu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = sigmoid(lifted(finite_x));

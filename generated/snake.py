@@ -64,8 +64,8 @@ __device__ __forceinline__ M square(M x) {
 }
 
 // y = x + sin(alpha · x)² / alpha
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// With other scalars than the spec's they are computed.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, the formula in float, by faster functions.
 template <typename M>
 __device__ __forceinline__ M snake_forward(M x, M alpha, M scalar1) {
   return fabs(x) == float(INFINITY) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
@@ -76,8 +76,8 @@ __device__ __forceinline__ double snake_forward(double x, double alpha, double s
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// With other scalars than the spec's they are computed.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, the formula in float, by faster functions.
 template <typename M>
 __device__ __forceinline__ M snake_backward(M grad, M x, M alpha) {
   const M t = alpha * x;
@@ -193,7 +193,7 @@ inline M square(M x) {
 }
 
 // y = x + sin(alpha · x)² / alpha
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float snake_forward(float x, float alpha, float scalar1) {
   return math::fabs(x) == float(INFINITY) ? x + scalar1 : x + square(math::sin(alpha * x)) / alpha;
 }
@@ -203,7 +203,7 @@ inline double snake_forward(double x, double alpha, double scalar1) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float snake_backward(float grad, float x, float alpha) {
   const float t = alpha * x;
   return grad + grad / alpha * (2.0f * math::sin(t)) * math::cos(t) * alpha;

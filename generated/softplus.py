@@ -114,9 +114,10 @@ __device__ __forceinline__ M quotient(M a, M b) {
 }
 
 // y = x if x · beta > threshold else softplus(x · beta) / beta
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// With other scalars than the spec's, double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double.
 template <typename M>
 __device__ __forceinline__ M softplus_forward(M x, M beta, M threshold) {
   return x * beta > threshold ? x : quotient(softplus(product(x, beta)), beta);
@@ -128,8 +129,8 @@ __device__ __forceinline__ double softplus_forward(double x, double beta, double
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M softplus_backward(M grad, M x, M beta, M threshold) {
   const Wide<M> t = product(x, beta);
@@ -272,8 +273,8 @@ inline Wide<X> softplus(X x) {
 }
 
 // y = x if x · beta > threshold else softplus(x · beta) / beta
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float softplus_forward(float x, float beta, float threshold) {
   return x * beta > threshold ? x : float(softplus(product(x, beta))) / beta;
 }
@@ -284,8 +285,8 @@ inline double softplus_forward(double x, double beta, double threshold) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float softplus_backward(float grad, float x, float beta, float threshold) {
   const Wide<float> t = product(x, beta);
   const float otherwise = float(grad * sigmoid(t));

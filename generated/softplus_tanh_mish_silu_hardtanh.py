@@ -180,9 +180,10 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
 // x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Wide<float> after_tanh = tanh_of_two(after_softplus);
@@ -205,9 +206,10 @@ __device__ __forceinline__ double softplus_tanh_mish_silu_hardtanh_forward(doubl
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
 // Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Wide<float> after_tanh = tanh_of_two(after_softplus);
@@ -445,8 +447,8 @@ inline Wide<X> tanh_slope(X x) {
 // x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const Wide<float> after_softplus = x > 20.0f ? words(x, 0.0f) : softplus(x);
   const Wide<float> after_tanh = tanh_of_two(after_softplus);
@@ -469,8 +471,8 @@ inline double softplus_tanh_mish_silu_hardtanh_forward(double x) {
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
 // Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const Wide<float> after_softplus = x > 20.0f ? words(x, 0.0f) : softplus(x);
   const Wide<float> after_tanh = tanh_of_two(after_softplus);

@@ -91,9 +91,10 @@ __device__ __forceinline__ M finite_below(M x) {
 }
 
 // x = x - 0.7,  y = mish(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float subtract_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);
@@ -107,9 +108,10 @@ __device__ __forceinline__ double subtract_mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float subtract_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);
@@ -239,8 +241,8 @@ inline M finite_below(M x) {
 }
 
 // x = x - 0.7,  y = mish(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float subtract_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);
@@ -254,8 +256,8 @@ inline double subtract_mish_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float subtract_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const Wide<float> step1 = finite_x - words(0.7f, 1.1920929e-08f);

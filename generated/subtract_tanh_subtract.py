@@ -77,7 +77,7 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> tanh_slope(X x) {
 }
 
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 __device__ __forceinline__ M subtract_tanh_subtract_forward(M x) {
   const Wide<M> step1 = sum(x, -0.5f);
@@ -92,8 +92,8 @@ __device__ __forceinline__ double subtract_tanh_subtract_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M subtract_tanh_subtract_backward(M grad, M x) {
   const Wide<M> step1 = sum(x, -0.5f);
@@ -226,8 +226,8 @@ inline Wide<X> tanh_slope(X x) {
 }
 
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float subtract_tanh_subtract_forward(float x) {
   const Wide<float> step1 = sum(x, -0.5f);
   const Wide<float> after_tanh = tanh_of_two(step1);
@@ -241,8 +241,8 @@ inline double subtract_tanh_subtract_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float subtract_tanh_subtract_backward(float grad, float x) {
   const Wide<float> step1 = sum(x, -0.5f);
   return grad * tanh_slope(step1);

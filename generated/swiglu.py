@@ -115,8 +115,8 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = silu(gate) · up
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M swiglu_forward(M gate, M up) {
   const M finite_gate = finite_below(gate);
@@ -130,8 +130,8 @@ __device__ __forceinline__ double swiglu_forward(double gate, double up) {
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 // Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ void swiglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
@@ -265,8 +265,8 @@ inline M finite_above(M x) {
 }
 
 // y = silu(gate) · up
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float swiglu_forward(float gate, float up) {
   const float finite_gate = finite_below(gate);
   return float(finite_gate * sigmoid(lifted(finite_gate)) * up) * lift_back(finite_gate);
@@ -279,8 +279,8 @@ inline double swiglu_forward(double gate, double up) {
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 // Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline void swiglu_backward(float grad, float gate, float up, float* out) {
   const float finite_gate = finite_below(gate);
   const float finite_gate1 = finite_above(finite_gate);

@@ -83,8 +83,8 @@ __device__ __forceinline__ double tanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 __device__ __forceinline__ M tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
@@ -255,9 +255,9 @@ inline Wide<X> tanh_slope(X x) {
 }
 
 // y = tanh(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
-// What is so settled need not be as accurate as float's: it takes one word.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
+// verified results use the single-word functions.
 inline float tanh_forward(float x) {
   return tanh_of_two(x);
 }
@@ -271,8 +271,8 @@ inline float tanh_forward_short(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanh_backward(float grad, float x) {
   return grad * tanh_slope(x);
 }

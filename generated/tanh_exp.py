@@ -104,8 +104,8 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // y = x · tanh(exp(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float tanh_exp_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * tanh_of_exp(lifted(finite_x)) * lift_back(finite_x);
@@ -118,9 +118,10 @@ __device__ __forceinline__ double tanh_exp_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float tanh_exp_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return grad * fma(finite_x, tanh_of_exp_slope(lifted(finite_x)), tanh_of_exp(lifted(finite_x))) * lift_back(finite_x);
@@ -275,8 +276,8 @@ inline M finite_above(M x) {
 }
 
 // y = x · tanh(exp(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanh_exp_forward(float x) {
   const float finite_x = finite_below(x);
   return float(finite_x * tanh_of_exp(lifted(finite_x))) * lift_back(finite_x);
@@ -289,8 +290,8 @@ inline double tanh_exp_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanh_exp_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return float(grad * (tanh_of_exp(lifted(finite_x)) + finite_x * tanh_of_exp_slope(lifted(finite_x)))) * lift_back(finite_x);

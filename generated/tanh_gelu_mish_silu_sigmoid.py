@@ -224,9 +224,10 @@ __device__ __forceinline__ OfDouble<X, Wide<X>> times_ndtr_slope(X x) {
 }
 
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
   const float after_gelu = times_ndtr_at_two(after_tanh);
@@ -245,9 +246,10 @@ __device__ __forceinline__ double tanh_gelu_mish_silu_sigmoid_forward(double x) 
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
   const float after_gelu = times_ndtr_at_two(after_tanh);
@@ -507,8 +509,8 @@ inline Wide<X> times_ndtr_slope(X x) {
 }
 
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
   const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);
@@ -527,8 +529,8 @@ inline double tanh_gelu_mish_silu_sigmoid_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Wide<float> after_tanh = tanh_of_two(x);
   const Wide<float> after_gelu = times_ndtr_of_two(after_tanh);

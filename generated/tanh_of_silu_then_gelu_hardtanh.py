@@ -228,9 +228,10 @@ __device__ __forceinline__ M finite_above(M x) {
 }
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
@@ -249,9 +250,10 @@ __device__ __forceinline__ double tanh_of_silu_then_gelu_hardtanh_forward(double
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-// In float32 results are cubic polynomials, as computing takes longer than moving.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the
+// formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 __device__ __forceinline__ float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = sigmoid_of_two(lifted(finite_x));
@@ -543,8 +545,8 @@ inline M finite_above(M x) {
 }
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// In two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float in one where what follows magnifies little.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Wide<float> after_silu = gate_of_two(finite_x, finite_x);
@@ -563,8 +565,8 @@ inline double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Wide<float> t_lifted = sigmoid(lifted(finite_x));

@@ -92,7 +92,7 @@ __device__ __forceinline__ M tanh_shrink(M x) {
 }
 
 // y = x - tanh(x)
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 __device__ __forceinline__ M tanhshrink_forward(M x) {
   return tanh_shrink(x);
@@ -103,7 +103,7 @@ __device__ __forceinline__ double tanhshrink_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 __device__ __forceinline__ M tanhshrink_backward(M grad, M x) {
   return grad * square_of_two(tanh_of_two(x));
@@ -286,7 +286,7 @@ inline M tanh_shrink(M x) {
 }
 
 // y = x - tanh(x)
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanhshrink_forward(float x) {
   return tanh_shrink(x);
 }
@@ -296,8 +296,8 @@ inline double tanhshrink_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 inline float tanhshrink_backward(float grad, float x) {
   return grad * square_of_two(tanh_of_two(x));
 }
