@@ -64,7 +64,7 @@ DOORS = {
         "cli.options",
     },
     "flint": {"certify.enclosures"},
-    "numpy": {"expected", "roundoff", "roundoff.graph", "values"},
+    "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},
     "matplotlib": {"bench.plots", "certify.portrait"},
     "sympy": {"ops", "simplify.constants", "simplify.rules"},
     "mpmath": {"reals"},

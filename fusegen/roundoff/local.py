@@ -1,0 +1,147 @@
+"""The rounding error of one operation at every point, and how far its result moves with its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fusegen import budget
+from fusegen.ops import TRANSCENDENTAL
+from fusegen.roundoff.graph import DIGITS, FLOAT, Graph, Node, Range
+from fusegen.values import DECIDED, Column, column
+
+GONE = 2.0**-102  # the size below which the low word of a double-word underflows
+NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
+# what passes a value on as it is, or one of several
+EXACT = frozenset(
+    (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
+     "minimum", "maximum", "finite_below", "finite_above", "words", "lifted", "lift_back", "capped",
+     "sum", "by_width", "rounded")
+)  # fmt: skip
+
+Mask = npt.NDArray[np.bool_]  # a truth value for each point
+
+
+@dataclass(frozen=True)
+class Run:
+    """A kernel's operations with their values at all points.
+
+    Attributes:
+        graph: the operations.
+        range: of their values.
+        values: a column for each.
+        known: what operations round and their slopes, once they are known; the same for every result.
+    """
+
+    graph: Graph
+    range: Range
+    values: Sequence[Column]
+    known: dict[int, tuple[Column, list[Column]]] = field(default_factory=dict)
+
+
+def local(place: int, run: Run) -> tuple[Column, list[Column]]:
+    """What an operation rounds, and its slopes by its arguments."""
+    if place not in run.known:
+        node, values = run.graph.nodes[place], run.values
+        run.known[place] = _rounded(place, run), list(_slopes(node, run.graph, values))
+    return run.known[place]
+
+
+def _rounded(place: int, run: Run) -> Column:
+    """What an operation rounds at each point."""
+    node, result = run.graph.nodes[place], run.values[place]
+    if node.op in EXACT:
+        return np.zeros(len(result))
+    args = [run.values[arg] for arg in node.args]
+    gone = np.where(np.abs(result) < GONE, run.range.smallest, 0.0)
+    exact = (result == 0) | ~np.isfinite(result) | _is_exact(node, run, result, args)
+    return np.where(exact, 0.0, _inexact(node, run, result, args, gone))
+
+
+def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
+    """What an operation rounds where it is not exact."""
+    if node.op in TRANSCENDENTAL:
+        return _approximated(node, run, result, args, gone)
+    if node.op == "product":
+        return gone
+    if node.double_word and node.op in ("add", "sub"):
+        largest: Column = np.max(np.abs(args), axis=0)
+        return largest * budget.DOUBLE_WORD
+    if node.double_word:
+        return np.abs(result) * budget.DOUBLE_WORD + gone
+    return budget.FUNCTIONS.get(node.op, budget.ROUNDING) * run.range.unit(result)
+
+
+def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> Mask:
+    """Where an operation of single words rounds nothing."""
+    match node.op:
+        case "add" | "sub" if not node.double_word:
+            grains = [_grain(arg, run.graph.nodes[k]) for arg, k in zip(args, node.args, strict=True)]
+            exact: Mask = np.abs(result) <= np.ldexp(np.minimum(*grains), DIGITS)
+            return exact
+        case "narrow":
+            kept: Mask = run.range(result) == result.astype(np.float32)
+            return kept
+        case "mul" | "div":
+            by = args if node.op == "mul" else args[1:]
+            normal = np.abs(result) >= math.ldexp(1.0, run.range.least + DIGITS - 1)
+            powers: Mask = normal & np.any([np.abs(np.frexp(arg)[0]) == 0.5 for arg in by], axis=0)
+            return powers
+    return np.zeros(len(result), bool)
+
+
+def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
+    """The error of a function; none where it is its argument or 1 in every digit."""
+    size = np.abs(result)
+    apart = np.minimum(size, np.abs(size - 1))
+    for arg in args:
+        apart = np.minimum(apart, np.abs(result - arg))
+    own = budget.FUNCTIONS.get(node.op, budget.FUNCTION)
+    found = apart * budget.POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
+    return np.where(apart <= NONE * size, 0.0, found)
+
+
+def _slopes(node: Node, graph: Graph, values: Sequence[Column]) -> Iterator[Column]:
+    """How far an operation's result moves with each of its arguments."""
+    args = [values[arg] for arg in node.args]
+    for k, arg in enumerate(node.args):
+        if graph.nodes[arg].is_number:
+            yield np.zeros(len(args[k]))  # neither a number nor what is too large anyway moves
+        else:
+            slope = SLOPES[node.op](args)[k] if node.op in SLOPES else _slope(node.op, args, k)
+            yield np.where(np.isinf(args[k]), 0.0, slope)
+
+
+SLOPES: dict[str, Callable[[Sequence[Column]], Sequence[Column | float]]] = {
+    "add": lambda _: (1.0, 1.0),
+    "sub": lambda _: (1.0, -1.0),
+    "mul": lambda args: (args[1], args[0]),
+    "product": lambda args: (args[1], args[0]),
+    "sum": lambda _: (1.0, 1.0),
+    "neg": lambda _: (-1.0,),
+    "narrow": lambda _: (1.0,),
+    "where": lambda args: (0.0, np.where(args[0] != 0, 1.0, 0.0), np.where(args[0] != 0, 0.0, 1.0)),
+}
+
+
+def _slope(op: str, args: Sequence[Column], k: int) -> Column:
+    """The slope by one argument, from its neighbours."""
+    step = np.abs(args[k]) * 2.0**-20
+    step = np.where(step == 0, 2.0**-60, step)
+    above, below = (column(op, [*args[:k], args[k] + by, *args[k + 1 :]]) for by in (step, -step))
+    return (above - below) / (2 * step)
+
+
+def _grain(numbers: Column, node: Node) -> Column:
+    """A power of two that a value is a multiple of: of a number its own, else its last place."""
+    if not node.is_number:
+        return np.where(numbers == 0, math.inf, FLOAT.unit(numbers))
+    number = float(node.leaf)
+    if not number or not math.isfinite(number):
+        return np.full(len(numbers), math.inf)
+    numerator, denominator = number.as_integer_ratio()
+    return np.full(len(numbers), (numerator & -numerator) / denominator)
