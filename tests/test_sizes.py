@@ -1,0 +1,88 @@
+"""Files, functions and signatures are small; the lists of larger ones may only shrink."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from conftest import ROOT
+
+PACKAGE = ROOT / "fusegen"
+MOST_LINES, MOST_OF_A_FUNCTION, MOST_PARAMETERS = 250, 40, 6
+FILES = {
+    "aten.py": 252,
+    "bench/tuning.py": 297,
+    "certify/enclosures.py": 581,
+    "certify/screen.py": 271,
+    "compose.py": 288,
+    "derive.py": 304,
+    "errors.py": 411,
+    "lower/words.py": 356,
+    "ops.py": 496,
+    "parse/fields.py": 287,
+    "parse/formula.py": 319,
+    "printers/ample.py": 363,
+    "reals.py": 275,
+    "render/__init__.py": 271,
+}
+FUNCTIONS = {
+    "cli/speed.py bench": 52,
+    "parse/__init__.py spec": 42,
+    "render/__init__.py sources": 81,
+}
+PARAMETERS = {
+    "cli/evidence.py certify": 7,
+    "cli/speed.py bench": 17,
+    "lower/__init__.py lower": 7,
+}
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef]:
+    """The functions in a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def parameters(function: ast.FunctionDef) -> int:
+    """The number of parameters that a caller gives."""
+    of = function.args
+    named = [arg.arg for arg in (*of.posonlyargs, *of.args, *of.kwonlyargs)]
+    return len([name for name in named if name not in ("self", "cls")])
+
+
+def every_function() -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions of the package, by the file and the name."""
+    for path in PACKAGE.rglob("*.py"):
+        for function in functions(path):
+            yield f"{path.relative_to(PACKAGE).as_posix()} {function.name}", function
+
+
+def too_large(sizes: Iterator[tuple[str, int]], most: int) -> dict[str, int]:
+    """What is larger than it should be."""
+    return {name: size for name, size in sizes if size > most}
+
+
+def assert_within(found: dict[str, int], listed: dict[str, int]) -> None:
+    """Whether what is too large is listed, no larger than there, and nothing is listed that is not."""
+    assert {name: size for name, size in found.items() if size > listed.get(name, 0)} == {}
+    assert found.keys() == listed.keys(), "take what has become small enough off the list"
+
+
+def test_files_are_small() -> None:
+    paths = PACKAGE.rglob("*.py")
+    lines = (
+        (path.relative_to(PACKAGE).as_posix(), len(path.read_text(encoding="utf-8").splitlines()))
+        for path in paths
+    )
+    assert_within(too_large(lines, MOST_LINES), FILES)
+
+
+def test_functions_are_short() -> None:
+    sizes = ((name, (of.end_lineno or of.lineno) - of.lineno + 1) for name, of in every_function())
+    assert_within(too_large(sizes, MOST_OF_A_FUNCTION), FUNCTIONS)
+
+
+def test_functions_take_few_parameters() -> None:
+    counts = ((name, parameters(function)) for name, function in every_function())
+    assert_within(too_large(counts, MOST_PARAMETERS), PARAMETERS)
