@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from fusegen.compose import expanded
-from fusegen.derive import aten_gradient, derive
+from fusegen.derive import aten_gradient, derive, derive_eager
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math, held
@@ -93,7 +93,7 @@ class Formula:
     @cached_property
     def eager_programs(self) -> Both[Program]:
         """Eager's operations, forward and backward."""
-        backward = aten_gradient(self.eager) or derive(self.eager, True)
+        backward = aten_gradient(self.eager) or derive_eager(self.eager)
         return Both(self.eager, backward).map(self._simplified)
 
     def _simplified(self, program: Program) -> Program:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.agreement import check_references
-from fusegen.compose import compose, expanded
-from fusegen.derive import aten_gradient, derive, inlined, is_arithmetic, unrounded
+from fusegen.compose import compose, compose_eager, expanded
+from fusegen.derive import aten_gradient, derive, derive_eager, inlined, is_arithmetic, unrounded
 from fusegen.expected import Formula
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
@@ -88,12 +88,12 @@ class Algebra:
 
 def real(spec: Spec, library: Library) -> Program:
     """The spec and those that it names as one program over the real numbers."""
-    return compose(spec, library, library.names(), False)
+    return compose(spec, library, library.names())
 
 
 def eager_operations(spec: Spec, library: Library) -> Program:
     """The program of the operations that PyTorch would run; references are compared before use."""
-    program = compose(spec, library, library.names(), True)
+    program = compose_eager(spec, library, library.names())
     check_references(spec, library)
     return program
 
@@ -143,7 +143,7 @@ def differentiated(of: Declared) -> Program:
         return own
     if own is not None and is_arithmetic(of.composed, own):
         return unrounded(own)
-    return derive(of.composed, of.is_eager)
+    return derive_eager(of.composed) if of.is_eager else derive(of.composed)
 
 
 def derived(of: Declared) -> Algebra:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen.compose import compose, expanded, fused_call
+from fusegen.compose import compose, compose_eager, expanded, fused_call
 from fusegen.errors import SpecErrors
 from fusegen.library import Library, find, find_all
 from fusegen.parse import parse_spec
@@ -27,8 +27,8 @@ def composed(body: str, **others: str) -> Program:
     specs = {name: parse_spec(spec(name, text), f"{name}.yaml") for name, text in others.items()}
     specs["gate"] = parse_spec(spec("gate", body), "gate.yaml")
     gate = specs["gate"]
-    eager = gate.numerics == "eager"
-    return compose(gate, lambda name: specs.get(name) or shipped(name), shipped.names(), eager)
+    form = compose_eager if gate.numerics == "eager" else compose
+    return form(gate, lambda name: specs.get(name) or shipped(name), shipped.names())
 
 
 def lines(body: str, **others: str) -> list[str]:

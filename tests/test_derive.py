@@ -17,8 +17,8 @@ from conftest import ROOT
 from torch import Tensor
 
 from fusegen import build
-from fusegen.compose import compose, expanded
-from fusegen.derive import aten_gradient, derive, is_arithmetic, unrounded
+from fusegen.compose import compose_eager, expanded
+from fusegen.derive import aten_gradient, derive, derive_eager, is_arithmetic, unrounded
 from fusegen.errors import Span
 from fusegen.gradients import GRADIENTS
 from fusegen.ops import OPS
@@ -206,7 +206,7 @@ def test_a_row_for_eager_is_autograds_gradient(op: str) -> None:
     tensors = points(len(args))
     g = torch.linspace(-2, 3, tensors[0].numel(), dtype=torch.float64)
     found = Interpreter().results(
-        derive(whole, eager=True), dict(zip(("grad", *args), [g, *tensors], strict=True))
+        derive_eager(whole), dict(zip(("grad", *args), [g, *tensors], strict=True))
     )
     for actual, exact in zip(found, autograd(TORCH[op], g, tensors), strict=True):
         torch.testing.assert_close(actual, exact, rtol=1e-15, atol=0, equal_nan=True)
@@ -370,11 +370,11 @@ def test_everything_else_saves_its_inputs(whole: Program) -> None:
 
 def test_eager_saves_the_inputs_of_a_primitive() -> None:
     whole = Program(("x",), (), (), (call("rounded", call("relu", Name("x"))),))
-    assert derive(whole, eager=True).inputs == ("grad", "x")
+    assert derive_eager(whole).inputs == ("grad", "x")
 
 
 def lines(whole: Program, eager: bool = False) -> list[str]:
-    return written(derive(whole, eager)).splitlines()
+    return written((derive_eager if eager else derive)(whole)).splitlines()
 
 
 def test_a_step_that_is_used_once_is_written_where_it_is_used() -> None:
@@ -488,8 +488,8 @@ def eagerly(formula: str, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]
     inputs = [name for name in ("x", "y") if re.search(rf"\b{name}\b", formula)]
     declared = ", ".join(f"{name}: {{}}" for name in inputs)
     text = f"name: gate\nsummary: s\nnumerics: eager\ninputs: {{{declared}}}\nformula: {formula}\n"
-    eager = compose(parse_spec(text, "gate.yaml"), lambda name: None, eager=True)
-    derived = expanded(derive(eager, eager=True))
+    eager = compose_eager(parse_spec(text, "gate.yaml"), lambda name: None)
+    derived = expanded(derive_eager(eager))
     g, *tensors = (torch.randn(3, 1000, generator=torch.Generator().manual_seed(1)) * 2).to(dtype)
     given = dict(zip(inputs, tensors, strict=False))
     expected = autograd(

@@ -1,0 +1,75 @@
+"""A spec and the specs it names, put together into one `Program`.
+
+A chain's steps are applied one after the other. Whatever a step needs more than once is bound to a name:
+the lines of `where` keep theirs, the value of a step `relu` is called `after_relu`. Names taken from
+another spec are renamed where they would meet a name already in use.
+
+An eager program is one of the operations that PyTorch would run, each followed by `rounded`, eager's
+rounding to the storage type. A spec whose `reference` is one of the kernels of `aten.ATEN` is one such
+operation, and stays a call of it.
+"""
+
+from __future__ import annotations
+
+from fusegen.aten import ATEN
+from fusegen.compose.composer import Composer, Library
+from fusegen.compose.eager import EagerComposer, fused_call
+from fusegen.errors import (
+    SpecErrors,
+)
+from fusegen.spec import Spec
+from fusegen.term import (
+    Let,
+    Name,
+    Program,
+    SpecCall,
+    Term,
+    needed,
+    rebuild,
+)
+
+__all__ = ["Library", "compose", "compose_eager", "expanded", "fused_call"]
+
+
+def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Program:
+    """The program of a spec over the real numbers.
+
+    Args:
+        spec: what to compose.
+        library: finds other specs by name.
+        known: names to suggest.
+
+    Raises:
+        SpecErrors: every step and call that does not fit.
+    """
+    return _composed(spec, Composer(library, known, _names(spec)))
+
+
+def compose_eager(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Program:
+    """The program of PyTorch's own operations, rounded after each; as for `compose`."""
+    return _composed(spec, EagerComposer(library, known, _names(spec)))
+
+
+def _names(spec: Spec) -> list[str]:
+    """The names of inputs and parameters."""
+    return [*(each.name for each in spec.inputs), *(each.name for each in spec.params)]
+
+
+def _composed(spec: Spec, composer: Composer) -> Program:
+    inputs, params = (tuple(v.name for v in values) for values in (spec.inputs, spec.params))
+    values: dict[str, Term] = {name: Name(name) for name in inputs + params}
+    result = composer.value(spec, values, (spec.name,))
+    if composer.errors:
+        raise SpecErrors(composer.errors)
+    return Program(inputs, params, needed(composer.lets, [result]), (result,))
+
+
+def expanded(program: Program) -> Program:
+    """The program with each call of one of PyTorch's kernels replaced by what that kernel computes."""
+
+    def expand(term: Term) -> Term:
+        term = rebuild(term, expand)
+        return ATEN[term.spec].forward(*term.args) if isinstance(term, SpecCall) else term
+
+    lets = tuple(Let(let.name, expand(let.term)) for let in program.lets)
+    return Program(program.inputs, program.params, lets, tuple(map(expand, program.results)))

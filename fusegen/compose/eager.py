@@ -1,0 +1,68 @@
+"""A program of the operations that PyTorch would run, each rounded to the storage type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from fusegen.aten import ATEN
+from fusegen.compose.composer import Composer
+from fusegen.ops import OPS
+from fusegen.spec import Spec
+from fusegen.term import (
+    Apply,
+    Number,
+    SpecCall,
+    Term,
+    names,
+)
+
+READ_TWICE = ("cube",)  # operations that eager runs as several, of which two read the argument
+EAGER_KERNELS: dict[str, tuple[str, tuple[int, ...]]] = {  # and the arguments that the operation fixes
+    "relu": ("torch.nn.functional.relu", ()),
+    "relu6": ("torch.nn.functional.relu6", ()),
+    "saturate": ("torch.nn.functional.hardtanh", ()),
+    "sigmoid": ("torch.sigmoid", ()),
+    "tanh": ("torch.tanh", ()),
+    "softplus": ("torch.nn.functional.softplus", (1, 20)),
+}
+
+
+class EagerComposer(Composer):
+    """The lets of a program of PyTorch's own operations."""
+
+    def value(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...]) -> Term:
+        """The value of a spec: one kernel of PyTorch's, if it is that, else its operations."""
+        fused = fused_call(spec, values)
+        if fused is None:
+            return super().value(spec, values, path)
+        args = (
+            self.bind(f"{spec.name}_{i.name}", arg) for i, arg in zip(spec.inputs, fused.args, strict=False)
+        )
+        return Apply("rounded", (SpecCall(fused.spec, (*args, *fused.args[len(spec.inputs) :])),))
+
+    def operation(self, step: Apply) -> Term:
+        """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
+        if step.op in READ_TWICE:
+            step = Apply(step.op, tuple(self.bind(f"{step.op}_x", arg) for arg in step.args), step.span)
+        if step.op not in EAGER_KERNELS or not names(step):
+            return _rounded(step)
+        kernel, further = EAGER_KERNELS[step.op]
+        inputs = len(ATEN[kernel].inputs)
+        args = [self.bind(f"{step.op}_x", arg) for arg in step.args[:inputs]]
+        numbers = tuple(Number(Fraction(value)) for value in further)
+        return Apply("rounded", (SpecCall(kernel, (*args, *step.args[inputs:], *numbers)),))
+
+
+def fused_call(spec: Spec, values: Mapping[str, Term]) -> SpecCall | None:
+    """A call of the one kernel of PyTorch's that a spec is, on its inputs and parameters; or nothing."""
+    kernel = ATEN.get(spec.reference)
+    if kernel is None or not set(kernel.params) <= {p.name for p in spec.params}:
+        return None
+    args = (*(i.name for i in spec.inputs), *kernel.params)
+    return SpecCall(spec.reference, tuple(values[name] for name in args))
+
+
+def _rounded(term: Apply) -> Term:
+    """A term as eager stores it: rounded, unless it is a condition or a constant."""
+    return Apply("rounded", (term,), term.span) if names(term) and not OPS[term.op].boolean else term

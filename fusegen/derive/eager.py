@@ -1,0 +1,45 @@
+"""The gradient as autograd computes it of eager's operations: rounded after each."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from fusegen.derive.reverse import ZERO, Part, Reverse
+from fusegen.gradients import GRADIENTS
+from fusegen.ops import OPS
+from fusegen.term import (
+    Apply,
+    Term,
+    call,
+    names,
+    rebuild,
+)
+
+EXACT = ("where", "neg", "rounded")  # operations whose result the storage type holds already
+
+
+class EagerReverse(Reverse):
+    """The adjoints of eager's operations, in eager's order."""
+
+    def rule(self, operation: Apply, g: Term, y: Term) -> tuple[Term | None, ...]:
+        """The gradients of the arguments of an operation, rounded as eager rounds them."""
+        row = GRADIENTS[operation.op]
+        parts = (row.eager or row.rule)(g, y, *operation.args)
+        return tuple(part and _as_eager(part) for part in parts)
+
+    def part(self, part: Part) -> Part:
+        """A part as it is kept: as it is."""
+        return part
+
+    def total(self, parts: list[Part]) -> Term:
+        """The sum of the parts of an adjoint, one after the other."""
+        whole = [part.term for part in parts]
+        return reduce(lambda a, b: call("rounded", a + b), whole) if whole else ZERO
+
+
+def _as_eager(term: Term) -> Term:
+    """A term with eager's rounding after each operation that computes."""
+    term = rebuild(term, _as_eager)
+    if not isinstance(term, Apply) or term.op in EXACT or OPS[term.op].boolean or not names(term):
+        return term
+    return call("rounded", term)
