@@ -16,7 +16,7 @@ from fusegen.verify import broken_law
 Kernels = Mapping[tuple[Pass, Device, Variant], Kernel]
 
 
-def candidates(spec: Spec, programs: Both[Program], double_word: bool) -> Kernels:
+def candidates(spec: Spec, programs: Both[Program], *, double_word: bool) -> Kernels:
     """The kernels of both passes: in double, and in float if a dtype is computed in it.
 
     Args:

@@ -54,6 +54,7 @@ PIECES = {
     Grid.UNIFORM: {1: Cost(30, LaunchClass.CUBIC), 2: Cost(33, LaunchClass.CUBIC_SLOPE)},
     Grid.OCTAVES: {1: Cost(40, LaunchClass.FINE_CUBIC), 2: Cost(43, LaunchClass.FINE_CUBIC_SLOPE)},
 }
+FAST = Arithmetic.FAST_FLOAT
 AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
 IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times what a function takes in float; as do those with erf in them
 TEST = 5  # instructions of an element whose rounding is tested
@@ -121,14 +122,14 @@ def weight(names: Iterable[str]) -> int:
     return sum(SLOTS.get(name, (1, 1))[0] for name in names)
 
 
-def slots(kernel: Kernel, cheaper: bool) -> int:
+def slots(kernel: Kernel, arithmetic: Arithmetic) -> int:
     """The instructions of one element.
 
     Args:
         kernel: what is computed, on CUDA.
-        cheaper: whether its functions are those that 16-bit results take.
+        arithmetic: that it is computed in.
     """
-    each = [SLOTS.get(name, (1, 1))[cheaper] for name in operations(kernel)]
+    each = [SLOTS.get(name, (1, 1))[arithmetic is FAST] for name in operations(kernel)]
     if kernel.math is Math.DOUBLE:
         times = (ERF_IN_DOUBLE if name in ERFS else IN_DOUBLE for name in operations(kernel))
         each = [count * by if count > 1 else count for count, by in zip(each, times, strict=True)]
@@ -178,49 +179,49 @@ def cost_of(method: Method, bits: int, kernels: Mapping[Variant, Kernel]) -> Cos
         case Piecewise(grid) | AtDefaults(Piecewise(grid)):
             return PIECES[grid][reads]
         case Verified(Formula(arithmetic)):
-            each = slots(kernels[arithmetic.variant], True) + TEST
+            each = slots(kernels[arithmetic.variant], arithmetic) + TEST
             return Cost(each, LaunchClass.TESTED)
         case Formula(Arithmetic.PLAIN_DOUBLE) if bits == 32:
             return Cost(slots_in_one_word(kernels[Variant.DOUBLE]), LaunchClass.ONE_WORD)
         case Formula(arithmetic):
-            kernel, cheaper = kernels[arithmetic.variant], arithmetic is Arithmetic.FAST_FLOAT
-            return Cost(slots(kernel, cheaper), cost(kernel, bits // 8, cheaper))
+            kernel = kernels[arithmetic.variant]
+            return Cost(slots(kernel, arithmetic), cost(kernel, bits // 8, arithmetic))
     raise NotImplementedError(method)
 
 
-def cost(kernel: Kernel, size: int, cheaper: bool) -> LaunchClass:
+def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
     """The class of what a formula costs.
 
     Args:
         kernel: what is computed, on CUDA.
         size: of an element in memory, in bytes.
-        cheaper: whether its functions are those that 16-bit results take.
+        arithmetic: that it is computed in.
     """
     moved = size * (len(kernel.inputs) + len(kernel.results))
-    a_byte = slots(kernel, cheaper) / moved
+    a_byte = slots(kernel, arithmetic) / moved
     return next((name for name, most in MOST.items() if a_byte <= most), LaunchClass.HEAVY)
 
 
-def verification_hides(kernel: Kernel, double: Kernel, cheaper: bool) -> bool:
+def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -> bool:
     """Whether 16-bit results are computed and verified in less time than it takes to move them.
 
     Args:
         kernel: what is computed, on CUDA, in float.
         double: the same in double, for results whose rounding is undecided.
-        cheaper: whether its functions are those that 16-bit results take.
+        arithmetic: that it is computed in.
     """
-    verified = _busy(kernel, cheaper) + TEST + IN_DOUBT * slots(double, False)
+    verified = _busy(kernel, arithmetic) + TEST + IN_DOUBT * slots(double, Arithmetic.DOUBLE)
     return verified <= TIME * _moving_16_bits(kernel)
 
 
-def compute_bound(kernel: Kernel, cheaper: bool) -> bool:
+def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:
     """Whether 16-bit results take longer to compute than to move."""
-    return _busy(kernel, cheaper) > _moving_16_bits(kernel)
+    return _busy(kernel, arithmetic) > _moving_16_bits(kernel)
 
 
-def _busy(kernel: Kernel, cheaper: bool) -> int:
+def _busy(kernel: Kernel, arithmetic: Arithmetic) -> int:
     """The instructions of a 16-bit element, and those that could be issued while it waits."""
-    return slots(kernel, cheaper) + waits(kernel)
+    return slots(kernel, arithmetic) + waits(kernel)
 
 
 def _moving_16_bits(kernel: Kernel) -> float:
@@ -240,7 +241,7 @@ def pieced(kernel: Kernel, reads: int) -> bool:
     """
     nested = not NESTED.keys().isdisjoint(operations(kernel))
     most = 0.9 * BUDGET * 4 * (reads + 1)
-    return alone(kernel, reads) and not kernel.params and (nested or slots(kernel, False) > most)
+    return alone(kernel, reads) and not kernel.params and (nested or slots(kernel, Arithmetic.FLOAT) > most)
 
 
 def alone(kernel: Kernel, reads: int) -> bool:

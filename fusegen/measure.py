@@ -17,7 +17,7 @@ from fusegen.expected import Formula, with_uniforms
 from fusegen.facts import Estimate, Facts
 from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.mask import masked
-from fusegen.method import Both, Pass, Variant
+from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.pieces import Centres, centres, fits
 from fusegen.printers.approximations import approximates, errs
@@ -58,8 +58,8 @@ class Measured:
 def measure(of: Measured) -> Both[Facts]:
     """The facts of both passes."""
     on_cuda = tuple(kernel for (_, device, _), kernel in of.kernels.items() if device is Device.CUDA)
-    fast = approximates(on_cuda)
-    return Both.of(lambda which: _Pass(of, which).facts(fast=fast))
+    in_16_bits = Arithmetic.FAST_FLOAT if approximates(on_cuda) else Arithmetic.FLOAT
+    return Both.of(lambda which: _Pass(of, which).facts(in_16_bits))
 
 
 class _Pass:
@@ -75,8 +75,8 @@ class _Pass:
     def kernel(self, device: Device, variant: Variant) -> Kernel:
         return self.of.kernels[self.which, device, variant]
 
-    def facts(self, fast: bool) -> Facts:
-        """The facts of the pass, in a module with fast functions or without."""
+    def facts(self, in_16_bits: Arithmetic) -> Facts:
+        """The facts of the pass, by the arithmetic that the module's 16-bit results have on CUDA."""
         pays = self.piecewise_pays()
         grid = centres(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
@@ -88,12 +88,12 @@ class _Pass:
             float_ok=self.float_ok(estimates),
             float_ok_in_16_bits=self.float_ok_in_16_bits(estimates),
             plain_double_ok=double is not None and double <= budget.PLAIN_DOUBLE_ENOUGH,
-            fast=fast,
+            fast=in_16_bits is Arithmetic.FAST_FLOAT,
             piecewise_pays=pays,
             estimates=estimates,
             grid=grid,
             bitmask=self.bitmask(),
-            **self.in_16_bits(fast),
+            **self.in_16_bits(in_16_bits),
         )
 
     def piecewise_pays(self) -> bool:
@@ -147,16 +147,16 @@ class _Pass:
             return False
         return estimates[Device.CUDA].single.ulp <= budget.FLOAT_ENOUGH_IN_16_BITS
 
-    def in_16_bits(self, fast: bool) -> dict[str, bool]:
+    def in_16_bits(self, arithmetic: Arithmetic) -> dict[str, bool]:
         """The facts of 16-bit results."""
         if not self.approximate(16):
             return dict.fromkeys(IN_16_BITS, False)
         single, on_cpu = (self.kernel(device, Variant.FLOAT) for device in Device)
         short = self.kernel(Device.CPU, Variant.SHORT_FLOAT)
         values = (
-            fast and errs(single),
-            cost.verification_hides(single, self.in_double, fast),
-            cost.compute_bound(single, fast),
+            arithmetic is Arithmetic.FAST_FLOAT and errs(single),
+            cost.verification_hides(single, self.in_double, arithmetic),
+            cost.compute_bound(single, arithmetic),
             not TRANSCENDENTAL.isdisjoint(operations(on_cpu)),
             operations(short) != operations(on_cpu),
         )

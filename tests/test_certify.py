@@ -99,6 +99,9 @@ FAULTS = (
 )  # fmt: skip
 
 
+MODULE = build.module  # which `judged` replaces
+
+
 def judged(
     folder: Path,
     patch: pytest.MonkeyPatch,
@@ -119,7 +122,7 @@ def judged(
     patch.setattr(sweep, "runs", lambda count, length: iter([bits // length * length]))
     spec = parse_spec(f"name: {name}\nsummary: A test.\n{SPECS[name]}\n", f"{name}.yaml")
     compiled = compile_spec(spec, Library(ROOT / "specs"))
-    text = build.module(compiled)
+    text = MODULE(compiled)
     for old, new in {**SOONER, **texts}.items():
         assert old in text
         text = text.replace(old, new)

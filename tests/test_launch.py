@@ -13,7 +13,7 @@ from fusegen.cost import SLOTS, SPECIAL, cost, slots, slots_in_one_word
 from fusegen.errors import BadLaunches
 from fusegen.ir import Call, Device, Kernel, Let, Math, Ref
 from fusegen.launch import Launch, LaunchClass, Table
-from fusegen.method import AtDefaults, Method, Pass, Verified
+from fusegen.method import Arithmetic, AtDefaults, Method, Pass, Verified
 from fusegen.method import Table as Tabulated
 from fusegen.ops import LINKED, ROWS
 from fusegen.printers.approximations import BODIES
@@ -192,18 +192,20 @@ def test_every_function_of_the_table_that_is_no_single_instruction_has_a_row() -
 
 
 @pytest.mark.parametrize(
-    ("op", "math", "cheaper", "expected"),
+    ("op", "math", "arithmetic", "expected"),
     [
-        ("mul", Math.FLOAT, False, 4 + 3 + 1),
-        ("relu", Math.FLOAT, False, 4 + 2 + 2),
-        ("sigmoid", Math.FLOAT, False, 4 + 2 + 26),
-        ("sigmoid", Math.FLOAT, True, 4 + 2 + 7),
-        ("sigmoid", Math.DOUBLE, False, 4 + 2 + 3 * 26),
-        ("mul", Math.DOUBLE, False, 4 + 3 + 1),
+        ("mul", Math.FLOAT, Arithmetic.FLOAT, 4 + 3 + 1),
+        ("relu", Math.FLOAT, Arithmetic.FLOAT, 4 + 2 + 2),
+        ("sigmoid", Math.FLOAT, Arithmetic.FLOAT, 4 + 2 + 26),
+        ("sigmoid", Math.FLOAT, Arithmetic.FAST_FLOAT, 4 + 2 + 7),
+        ("sigmoid", Math.DOUBLE, Arithmetic.DOUBLE, 4 + 2 + 3 * 26),
+        ("mul", Math.DOUBLE, Arithmetic.DOUBLE, 4 + 3 + 1),
     ],
 )
-def test_an_element_costs_what_its_operations_do(op: str, math: Math, cheaper: bool, expected: int) -> None:
-    assert slots(kernel(op, math), cheaper) == expected
+def test_an_element_costs_what_its_operations_do(
+    op: str, math: Math, arithmetic: Arithmetic, expected: int
+) -> None:
+    assert slots(kernel(op, math), arithmetic) == expected
 
 
 X, Y = Ref("x"), Ref("y")
@@ -325,7 +327,7 @@ def class_of(name: str, which: str, bits: int) -> str:
 
 def test_the_same_instructions_weigh_more_where_fewer_bytes_are_moved() -> None:
     sigmoid = kernel("sigmoid")
-    assert [cost(sigmoid, size, False) for size in (2, 4, 8)] == [
+    assert [cost(sigmoid, size, Arithmetic.FLOAT) for size in (2, 4, 8)] == [
         LaunchClass.HEAVY,
         LaunchClass.LIGHT,
         LaunchClass.LIGHT,
