@@ -25,7 +25,8 @@ import click
 import mpmath
 from mpmath import mp, mpf
 
-from fusegen.certify.enclosures import Enclosure, Real
+from fusegen.certify.enclosures import Enclosure
+from fusegen.certify.enclosures.doubles import Real
 from fusegen.ops import OPS
 from fusegen.term import Name, Program, call
 

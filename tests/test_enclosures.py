@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 from kernels import LIBRARY, load, smooth
 
 from fusegen import library
-from fusegen.certify.enclosures import CHUNK, PRECISIONS, ROWS, Enclosure, Real, values
+from fusegen.certify.enclosures import CHUNK, Enclosure, values
+from fusegen.certify.enclosures.doubles import Real
+from fusegen.certify.enclosures.functions import ROWS
+from fusegen.certify.enclosures.series import PRECISIONS
 from fusegen.errors import Span
 from fusegen.gradients import GRADIENTS
 from fusegen.ops import OPS

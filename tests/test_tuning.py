@@ -14,9 +14,9 @@ from kernels import ON_CUDA
 from kernels import extensions as extensions
 
 from fusegen import launch
-from fusegen.bench import clock, tuning
+from fusegen.bench import clock, rows, tuning
 from fusegen.bench.clock import Spread
-from fusegen.bench.tuning import Trial
+from fusegen.bench.rows import Trial
 from fusegen.errors import Unequal
 from fusegen.launch import Launch, Table
 
@@ -51,16 +51,16 @@ def test_a_launch_must_gain_more_than_the_noise(
     times: tuple[float, float, float], noise: float, expected: Launch
 ) -> None:
     found = trial(256, *times, noise=noise)
-    assert found.best(ONE, tuning.GAIN) == expected
+    assert found.best(ONE, rows.GAIN) == expected
     assert found.gain(expected) == pytest.approx(1 - min(times) if expected != ONE else 0)
 
 
 def test_rows_hold_halfway_to_the_next_size() -> None:
     best = {256: ONE, 1024: ONE, 4096: TWO, 16384: TWO, 65536: FOUR}
     expected = (Launch(2048, 128, 1), Launch(32768, 128, 2), FOUR)
-    assert tuning.merged(best) == expected
-    assert {kib: tuning.at(expected, kib) for kib in best} == best
-    assert tuning.merged({256: ONE}) == (ONE,)
+    assert rows.merged(best) == expected
+    assert {kib: rows.at(expected, kib) for kib in best} == best
+    assert rows.merged({256: ONE}) == (ONE,)
 
 
 def test_a_kernel_gets_rows_of_its_own_where_the_present_ones_are_slower() -> None:
@@ -69,23 +69,23 @@ def test_a_kernel_gets_rows_of_its_own_where_the_present_ones_are_slower() -> No
         trial(1024, 1.0, 0.9, 1.2),
         trial(256, 1.0, 1.1, 1.2, kernel="b_forward"),
     )
-    table = tuning.tuned(found, 90, NOW, Table({}, {}), "here", classes=False)
+    table = rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=False)
     assert table == Table({90: "here"}, {(90, "a_forward", 32): (Launch(512, 128, 1), TWO)})
 
 
 def test_rows_that_serve_no_more_go() -> None:
     old = Table({90: "old"}, {(90, "a_forward", 32): (FOUR,), (90, "b_forward", 32): (FOUR,)})
     found = (trial(256, 1.0, 1.1, 1.2, now=FOUR),)
-    table = tuning.tuned(found, 90, old.over(NOW), old, "here", classes=False)
+    table = rows.tuned(found, 90, old.over(NOW), old, "here", classes=False)
     assert table == Table({90: "here"}, {(90, "b_forward", 32): (FOUR,)})
 
 
 def test_no_size_becomes_slower() -> None:
     found = tuple(trial(4**k, 1.0, 0.5 + 0.1 * k, 1.5 - 0.1 * k) for k in range(4, 10))
     for classes in (False, True):
-        table = tuning.tuned(found, 90, NOW, Table({}, {}), "here", classes=classes).over(NOW)
+        table = rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=classes).over(NOW)
         for one in found:
-            taken = tuning.at(table.at(90, one.kernel, one.cost, one.bits), one.kib)
+            taken = rows.at(table.at(90, one.kernel, one.cost, one.bits), one.kib)
             assert one.times[taken].median <= one.times[ONE].median
 
 
@@ -96,7 +96,7 @@ def test_a_class_gets_what_is_best_on_the_mean_and_who_loses_much_an_exception()
         trial(256, 1.0, 1.3, 0.98, kernel="c_forward"),
         trial(256, 1.0, 0.97, 1.1, kernel="d_forward", cost="heavy"),
     )
-    table = tuning.tuned(found, 90, NOW, Table({}, {}), "here", classes=True)
+    table = rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=True)
     assert table.rows == {
         (90, "light", 32): (FOUR,),  # 0.94 on the mean, where two vectors have 0.98
         (90, "heavy", 32): (TWO,),

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fusegen.certify import inputs
-from fusegen.certify.enclosures import Enclosure, Real
+from fusegen.certify.enclosures import Enclosure
+from fusegen.certify.enclosures.doubles import Real
 from fusegen.certify.findings import Subject
 from fusegen.certify.screen import Screen
 

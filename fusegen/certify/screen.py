@@ -34,7 +34,8 @@ from torch import Tensor
 from fusegen import render
 from fusegen.certify.findings import Ranges
 from fusegen.certify.host import compiler
-from fusegen.term import Apply, Name, Number, Program, Term
+from fusegen.certify.screen_text import end, number, text
+from fusegen.term import Program
 
 TEMPLATE, SERIES = "screen.cpp.j2", "screen_series.h.j2"
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
@@ -100,13 +101,13 @@ class Screen:
             params: a number for each of its parameters.
             assume: the ranges of inputs that are judged, where they are not all.
         """
-        lines = [f"const D {name}_ = {_number(value)};" for name, value in params.items()]
-        lines += [f"const D {let.name}_ = {_text(let.term)};" for let in program.lets]
-        lines += [f"return {_text(program.results[0])};"]
+        lines = [f"const D {name}_ = {number(value)};" for name, value in params.items()]
+        lines += [f"const D {let.name}_ = {text(let.term)};" for let in program.lets]
+        lines += [f"return {text(program.results[0])};"]
         inputs = [f"{name}_" for name in program.inputs]
         series = render.fill(SERIES, {})
         low, high = assume.get(program.inputs[0], (-math.inf, math.inf))
-        holes = {"inputs": inputs, "lines": lines, "series": series, "low": _end(low), "high": _end(high)}
+        holes = {"inputs": inputs, "lines": lines, "series": series, "low": end(low), "high": end(high)}
         self.text = render.fill(TEMPLATE, holes)
 
     @cached_property
@@ -159,71 +160,6 @@ class Screen:
             ctypes.c_void_p(reals.data_ptr()),
         )
         return reals
-
-
-def _text(term: Term) -> str:
-    match term:
-        case Number(value):
-            return _number(value)
-        case Name(name):
-            return f"{name}_"
-        case Apply("pow", (base, Number(exponent))) if exponent in ROOTS:
-            return ROOTS[exponent].format(_text(base))
-        case Apply("pow", (base, Number(exponent))) if (
-            exponent.denominator == 1 and exponent < MOST_FACTORS
-        ):
-            return _power(_text(base), int(exponent))
-        case Apply(op, args) if op in PATTERNS:
-            return PATTERNS[op].format(*map(_text, args))
-        case Apply(op, args):
-            return f"{op}{'' if args else '<D>'}({', '.join(map(_text, args))})"
-    raise AssertionError("compose has replaced every call of a spec")
-
-
-def _power(base: str, exponent: int) -> str:
-    """A power as products, whose sign is known where that of its base is."""
-    if exponent < 0:
-        return f"reciprocal({_power(base, -exponent)})"
-    if exponent == 0:
-        return "constant_of<D>(1)"
-    half = base if exponent < 4 else _power(base, exponent // 2)
-    if exponent == 1:
-        return base
-    return f"square({half})" if exponent % 2 == 0 else f"({_power(base, exponent - 1)} * {base})"
-
-
-PATTERNS = {
-    "add": "({} + {})",
-    "sub": "({} - {})",
-    "mul": "({} * {})",
-    "div": "({} / {})",
-    "neg": "(-{})",
-    # over the real numbers nothing rounds
-    "fma": "({} * {} + {})",
-    "quotient": "({} / {})",
-    "rounded": "{}",
-    "finite_below": "{}",
-    "finite_above": "{}",
-    "by_width": "{1}",
-}
-ROOTS = {Fraction(1, 2): "sqrt({})", Fraction(-1, 2): "rsqrt({})"}
-MOST_FACTORS = 64
-
-
-def _end(value: float) -> str:
-    """An end of the judged range."""
-    return value.hex() if math.isfinite(value) else "INF" if value > 0 else "-INF"
-
-
-def _number(value: Fraction) -> str:
-    """The narrowest interval of doubles around a number."""
-    try:
-        near = float(value)
-    except OverflowError:
-        return "number<D>(-INF, INF)"
-    low = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
-    high = near if Fraction(near) >= value else math.nextafter(near, math.inf)
-    return f"number<D>({low.hex()}, {high.hex()})"
 
 
 def _nvcc() -> Path:

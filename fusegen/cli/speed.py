@@ -13,8 +13,8 @@ from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
     from fusegen.bench.results import Report, Row
+    from fusegen.bench.rows import Trial
     from fusegen.bench.session import Order
-    from fusegen.bench.tuning import Trial
     from fusegen.launch import Table
     from fusegen.pipeline import Compiled
 
@@ -116,7 +116,7 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     a class's kernels on the mean, and for a kernel only where it loses much by that.
     """
     from fusegen import access, build, launch, library
-    from fusegen.bench import session, tuning
+    from fusegen.bench import rows, session, tuning
     from fusegen.cli.progress import bar
 
     access.require_writable(path)
@@ -133,7 +133,7 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     machine = session.machine("cuda")
     source = f"{machine['device']}, {machine['torch']}"
     in_force = build.launches(compiled[0])
-    table = tuning.tuned(tuple(found), chip, in_force, base, source, classes)
+    table = rows.tuned(tuple(found), chip, in_force, base, source, classes)
     _print_trials(tuple(found), table.over(in_force), chip)
     _save(path, launch.text(table), "w")
     click.echo(f"wrote {path}; python -m fusegen build puts it into the modules")
@@ -150,7 +150,7 @@ def _print_trials(found: tuple[Trial, ...], table: Table, chip: int) -> None:
     from rich.console import Console
     from rich.table import Table as Grid
 
-    from fusegen.bench import tuning
+    from fusegen.bench import rows, tuning
 
     grid = Grid(title="threads x vectors + blocks ahead, and what a change gains", box=None)
     for head in (
@@ -159,10 +159,10 @@ def _print_trials(found: tuple[Trial, ...], table: Table, chip: int) -> None:
         *(f"{kib} KiB" if kib < 1024 else f"{kib // 1024} MiB" for kib in tuning.SIZES),
     ):
         grid.add_column(head, no_wrap=True)
-    for (kernel, bits), several in tuning.by_kernel(found).items():
+    for (kernel, bits), several in rows.by_kernel(found).items():
         cells = []
         for trial in several:
-            new = tuning.at(table.at(chip, kernel, trial.cost, bits), trial.kib)
+            new = rows.at(table.at(chip, kernel, trial.cost, bits), trial.kib)
             gain = f" {trial.gain(new):+.1%}" if new != trial.now and new in trial.times else ""
             cells.append(f"{new}{gain}")
         grid.add_row(kernel, str(bits), *cells)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import keyword
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -21,17 +20,16 @@ from fusegen.errors import (
     WrongValue,
     nearest,
 )
-from fusegen.interval import INFINITY, Bound, Interval, between
+from fusegen.interval import Interval
 from fusegen.parse import document as yaml
 from fusegen.parse import scalars
 from fusegen.parse.formula import parse_formula, parse_parameters, parse_tree
+from fusegen.parse.inputs import read_fill, read_interval, read_shape, read_split
 from fusegen.parse.names import check_attribute, check_module, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
 from fusegen.spec import (
     DEFAULT_SHAPE,
     DTYPES,
-    MAX_DIMENSIONS,
-    MAX_ELEMENTS,
     MAX_INPUTS,
     REFERENCE_PATTERN,
     Fill,
@@ -43,7 +41,6 @@ from fusegen.spec import (
 from fusegen.term import SpecCall
 
 MAX_TEXT = 200
-DIMENSIONS = range(-MAX_DIMENSIONS, MAX_DIMENSIONS)
 _UNSAFE = {
     "*/": "'*/'",
     "/*": "'/*'",
@@ -111,11 +108,11 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
         split = None
         for part, place, content in as_mapping(value, f"the input {key}", "a map", example).entries:
             if part == "shape":
-                shape = _shape(content)
+                shape = read_shape(content)
             elif part == "fill":
-                fill = _fill(content)
+                fill = read_fill(content)
             elif part == "split":
-                split, splits[len(found)] = _split(content), place
+                split, splits[len(found)] = read_split(content), place
             else:
                 remedy = nearest(part, ("shape", "fill", "split"), "it has shape, fill and split")
                 raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
@@ -170,7 +167,7 @@ def assume(node: yaml.Node, known: Sequence[str]) -> tuple[tuple[str, Interval],
         if key not in known:
             hint = nearest(key, known, f"the inputs are {', '.join(known)}")
             raise NotAnInput(span, name=key, near=hint)
-        found.append((key, _interval(as_scalar(value, key, "an interval", 'assume: {x: "[0, inf)"}'))))
+        found.append((key, read_interval(as_scalar(value, key, "an interval", 'assume: {x: "[0, inf)"}'))))
     return tuple(found)
 
 
@@ -220,68 +217,3 @@ def _step(node: yaml.Node, scope: Sequence[str], running: str) -> Step:
         if running not in mentioned:
             return Step(parse_parameters(scalar.text, scalar.at, scope), None, scalar.span)
     return Step(None, parse_formula(scalar.text, scalar.at, scope), scalar.span)
-
-
-def _shape(node: yaml.Node) -> tuple[int, ...]:
-    found = []
-    for item in as_sequence(node, "shape", "a list of sizes", "shape: [128, 64]").items:
-        scalar = as_scalar(item, "a size", "a whole number", "shape: [128, 64]")
-        size_ = scalars.whole(scalar)
-        if size_ is None or size_ < 0:
-            remedy = "a size is a whole number, zero or more"
-            raise WrongValue(scalar.span, value=scalar.text[:80], key="size", remedy=remedy)
-        if size_ > MAX_ELEMENTS:
-            size, limit = scalar.text[:80], f"{MAX_ELEMENTS:,}"
-            remedy = "no device holds such a tensor"
-            raise TooLarge(scalar.span, what="the size", size=size, limit=limit, remedy=remedy)
-        found.append(size_)
-    if len(found) > MAX_DIMENSIONS:
-        size, remedy = f"{len(found)} dimensions", "use fewer"
-        raise TooLarge(node.span, what="the shape", size=size, limit=MAX_DIMENSIONS, remedy=remedy)
-    if math.prod(found) > MAX_ELEMENTS:
-        size, remedy = f"{math.prod(found):.3g} elements", "no device holds such a tensor"
-        limit = f"{MAX_ELEMENTS:,}"
-        raise TooLarge(node.span, what="the shape", size=size, limit=limit, remedy=remedy)
-    return tuple(found)
-
-
-def _fill(node: yaml.Node) -> Fill:
-    scalar = as_scalar(node, "fill", "rand, randn or uniform(a, b)", "fill: randn")
-    if scalar.text in ("rand", "randn"):
-        return Fill(scalar.text)
-    match = re.fullmatch(r"uniform\(([^,()]+),([^,()]+)\)", scalar.text)
-    if not match:
-        remedy = "it is rand, randn or uniform(a, b)"
-        raise WrongValue(scalar.span, value=scalar.text[:80], key="fill", remedy=remedy)
-    low, high = (scalars.real(end.strip(), scalar.span, "fill") for end in match.groups())
-    if low >= high:
-        remedy = "the first number is the smaller one"
-        raise WrongValue(scalar.span, value=scalar.text, key="fill", remedy=remedy)
-    return Fill("uniform", low, high)
-
-
-def _split(node: yaml.Node) -> int:
-    scalar = as_scalar(node, "split", "a whole number", "split: -1")
-    found = scalars.whole(scalar)
-    if found is None or found not in DIMENSIONS:
-        remedy = f"it is a dimension from {DIMENSIONS[0]} to {DIMENSIONS[-1]}, such as -1 for the last"
-        raise WrongValue(scalar.span, value=scalar.text[:80], key="split", remedy=remedy)
-    return found
-
-
-def _interval(scalar: yaml.Scalar) -> Interval:
-    match = re.fullmatch(r"([\[(])([^,]+),([^,]+)([\])])", scalar.text.strip())
-    if not match:
-        remedy = "write it as [0, 1], (0, 1) or [0, inf)"
-        raise WrongValue(scalar.span, value=scalar.text[:80], key="interval", remedy=remedy)
-    low, high = (_end(text_.strip(), scalar.span) for text_ in match.group(2, 3))
-    if low >= high:
-        remedy = "the first end is the smaller one"
-        raise WrongValue(scalar.span, value=scalar.text, key="interval", remedy=remedy)
-    return between(low, high)
-
-
-def _end(written: str, span: Span) -> Bound:
-    infinities = {"inf": INFINITY, "+inf": INFINITY, "-inf": -INFINITY}
-    known = written in infinities
-    return infinities[written] if known else scalars.exact(written, span, "the end of an interval")

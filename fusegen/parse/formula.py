@@ -7,74 +7,17 @@ one comparison at a time, and calls by plain name. Everything else is told apart
 from __future__ import annotations
 
 import ast
-import math
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Collection
 
 from fusegen.errors import (
     NotAFormula,
-    NotReal,
-    NumberOutOfRange,
-    RepeatedArgument,
     Span,
     TooLarge,
-    TooMany,
-    UnknownArgument,
-    UnknownName,
-    WrongArity,
-    nearest,
 )
-from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, Op, argument_count, called
 from fusegen.parse.forms import form
-from fusegen.signatures import EXTENDED, argument_named
-from fusegen.term import Apply, Name, Number, SpecCall, Term
-
-MAX_LENGTH, MAX_PARENTHESES, MAX_DEPTH = 4096, 64, 100
-ROUNDS_TO_INFINITY = 2**1024 - 2**970  # the least number that float64 rounds to infinity
-
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",
-}  # fmt: skip
-COMPARISON: dict[type[ast.cmpop], str] = {
-    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
-}  # fmt: skip
-SYMBOLS: dict[type[ast.AST], str] = {
-    ast.Mod: "%", ast.FloorDiv: "//", ast.MatMult: "@", ast.BitXor: "^", ast.BitAnd: "&", ast.BitOr: "|",
-    ast.LShift: "<<", ast.RShift: ">>", ast.Invert: "~", ast.Not: "not", ast.Is: "is", ast.IsNot: "is not",
-    ast.In: "in", ast.NotIn: "not in", ast.And: "and", ast.Or: "or",
-}  # fmt: skip
-FOREIGN: dict[type[ast.AST], str] = {
-    ast.Attribute: "an attribute",
-    ast.Subscript: "an index",
-    ast.Lambda: "a lambda",
-    ast.JoinedStr: "an f-string",
-    ast.NamedExpr: "an assignment",
-    ast.IfExp: "an if-else",
-    ast.Starred: "a starred argument",
-    ast.Tuple: "a tuple",
-    ast.List: "a list",
-    ast.Set: "a set",
-    ast.Dict: "a dictionary",
-    ast.ListComp: "a comprehension",
-    ast.SetComp: "a comprehension",
-    ast.DictComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
-    ast.Await: "an await",
-    ast.Yield: "a yield",
-    ast.YieldFrom: "a yield",
-    ast.Call: "a call of anything but a named function",
-    ast.Compare: "a chain of comparisons",
-}
-REMEDY = "use numbers, names, + - * / **, comparisons inside where(...), and functions"
-REMEDIES = {
-    "^": "a power is written x**2",
-    "and": "put one where(...) inside another",
-    "or": "put one where(...) inside another",
-    "not": "turn the comparison round",
-    "an if-else": "write where(condition, a, b)",
-    "a chain of comparisons": "put one where(...) inside another",
-}
+from fusegen.parse.terms import MAX_LENGTH, MAX_PARENTHESES, REMEDY, Reader, too_deep, too_many
+from fusegen.term import SpecCall, Term
 
 
 def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable[[ast.AST], Span]]:
@@ -111,7 +54,7 @@ def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable
             at(where), problem=problem if stripped else "it is empty", remedy=REMEDY
         ) from None
     except (MemoryError, RecursionError):
-        raise _too_deep(at(0)) from None
+        raise too_deep(at(0)) from None
     return tree, lambda node: at(skipped + getattr(node, "col_offset", 0))
 
 
@@ -123,7 +66,7 @@ def parse_formula(text: str, at: Callable[[int], Span], scope: Collection[str]) 
         NotReal, NumberOutOfRange.
     """
     tree, place = parse_tree(text, at)
-    return _Reader(_flat(text).lstrip(), tree, place, scope).real(tree, 0)
+    return Reader(_flat(text).lstrip(), tree, place, scope).real(tree, 0)
 
 
 def parse_parameters(text: str, at: Callable[[int], Span], scope: Collection[str]) -> SpecCall:
@@ -134,7 +77,7 @@ def parse_parameters(text: str, at: Callable[[int], Span], scope: Collection[str
         NotReal, NumberOutOfRange.
     """
     tree, place = parse_tree(text, at)
-    reader = _Reader(_flat(text).lstrip(), tree, place, scope)
+    reader = Reader(_flat(text).lstrip(), tree, place, scope)
     assert isinstance(tree, ast.Call)
     assert isinstance(tree.func, ast.Name)
     reader.check_arguments(tree)
@@ -157,7 +100,7 @@ def _check_size(text: str, at: Callable[[int], Span]) -> None:
     for index, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
         if depth > MAX_PARENTHESES:
-            raise _too_many("nested parentheses", MAX_PARENTHESES, at(index))
+            raise too_many("nested parentheses", MAX_PARENTHESES, at(index))
 
 
 def _check_parentheses(text: str, at: Callable[[int], Span]) -> None:
@@ -175,145 +118,3 @@ def _check_parentheses(text: str, at: Callable[[int], Span]) -> None:
     if opened:
         remedy = "close it; inside [...] or {...} of YAML, quote an expression that holds a comma"
         raise NotAFormula(at(opened[-1]), problem="this parenthesis is never closed", remedy=remedy)
-
-
-def _too_many(parts: str, limit: int, span: Span) -> TooMany:
-    remedy = "name parts of it under `where`"
-    return TooMany(span, what="the formula", limit=limit, parts=parts, remedy=remedy)
-
-
-def _too_deep(span: Span) -> TooMany:
-    return _too_many("nested operations", MAX_DEPTH, span)
-
-
-class _Reader:
-    """One formula's text, the place of each node, and the names in scope."""
-
-    def __init__(
-        self, text: str, tree: ast.expr, place: Callable[[ast.AST], Span], scope: Collection[str]
-    ) -> None:
-        self.text, self.tree, self.place, self.scope = text, tree, place, scope
-
-    def real(self, node: ast.expr, depth: int) -> Term:
-        """The term of a node that has to be a real number."""
-        term = self.term(node, depth)
-        if isinstance(term, Apply) and OPS[term.op].boolean:
-            remedy = "a comparison is used as  where(x > 0, a, b)"
-            where = self.place(node)
-            raise NotReal(where, what="a comparison", expected="a number", remedy=remedy)
-        return term
-
-    def condition(self, node: ast.expr, depth: int) -> Term:
-        """The term of a node that has to be a comparison."""
-        term = self.term(node, depth)
-        if not (isinstance(term, Apply) and OPS[term.op].boolean):
-            remedy = "compare it, as in  where(x > 0, a, b)"
-            where = self.place(node)
-            raise NotReal(where, what="a number", expected="a comparison", remedy=remedy)
-        return term
-
-    def term(self, node: ast.expr, depth: int) -> Term:
-        span = self.place(node)
-        if depth > MAX_DEPTH:
-            raise _too_deep(self.place(self.tree))
-        match node:
-            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-                return self.number(node, value)
-            case ast.Name(id=name):
-                return self.name(name, span)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                term = self.real(operand, depth + 1)
-                if isinstance(operand, ast.Constant) and isinstance(term, Number):
-                    return Number(-term.value, span)
-                return Apply("neg", (term,), span)
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self.real(operand, depth + 1)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
-                both = self.real(left, depth + 1), self.real(right, depth + 1)
-                return Apply(BINARY[type(op)], both, span)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARISON:
-                both = self.real(left, depth + 1), self.real(right, depth + 1)
-                return Apply(COMPARISON[type(op)], both, span)
-            case ast.Call(func=ast.Name(id=name)):
-                return self.call(name, node, depth)
-        raise self.foreign(node)
-
-    def foreign(self, node: ast.expr) -> NotAFormula:
-        """The mistake of a node that the language has no place for."""
-        operators = [getattr(node, "op", None), *getattr(node, "ops", ())]
-        found = [SYMBOLS[type(op)] for op in operators if type(op) in SYMBOLS]
-        what = FOREIGN.get(type(node), "this")
-        if found:
-            what = f"the operator {found[0]!r}"
-        elif isinstance(node, ast.Constant):
-            what = "a text" if isinstance(node.value, str | bytes) else f"the value {node.value!r}"
-            what = "an ellipsis" if node.value is ... else what
-        remedy = REMEDIES.get(found[0] if found else what, REMEDY)
-        problem = f"{what} is not part of the language"
-        return NotAFormula(self.place(node), problem=problem, remedy=remedy)
-
-    def number(self, node: ast.Constant, value: float) -> Number:
-        """The exact number that a literal writes."""
-        text = (ast.get_source_segment(self.text, node) or "").replace("_", "")
-        if isinstance(value, int):
-            fits, exact = value < ROUNDS_TO_INFINITY, Fraction(value)
-        else:
-            mantissa = text.lower().split("e")[0].strip("0.")
-            fits = math.isfinite(value) and (value != 0 or not mantissa)
-            exact = Fraction(text) if fits and mantissa else Fraction(0)
-        if not fits:
-            shown = text if len(text) <= 40 else f"{text[:40]}..."
-            raise NumberOutOfRange(self.place(node), what=f"the number {shown}")
-        return Number(exact, self.place(node))
-
-    def name(self, name: str, span: Span) -> Term:
-        if name in self.scope:
-            return Name(name, span)
-        if name in CONSTANTS:
-            return Apply(name, (), span)
-        if name in FUNCTIONS:
-            what = f"the function {name} without its arguments"
-            remedy = f"write  {FUNCTIONS[name].signature}"
-            raise NotReal(span, what=what, expected="a number", remedy=remedy)
-        known = [*self.scope, *CONSTANTS]
-        hint = nearest(name, known, "declare it under `inputs`, `params` or `where`")
-        raise UnknownName(span, name=name, near=hint)
-
-    def call(self, name: str, node: ast.Call, depth: int) -> Term:
-        span = self.place(node)
-        self.check_arguments(node)
-        if name not in FUNCTIONS or (name in EXTENDED and len(node.args) + len(node.keywords) > 1):
-            name, written = form(name, node, self.place)
-            args = tuple(self.real(arg, depth + 1) for arg in node.args)
-            keywords = tuple((k.arg or "", self.real(k.value, depth + 1)) for k in written)
-            return SpecCall(name, args, keywords, span)
-        op, values = self.bind(FUNCTIONS[name], node)
-        readers = [self.condition if arg == "condition" else self.real for arg in op.args]
-        args = tuple(read(value, depth + 1) for read, value in zip(readers, values, strict=True))
-        return Apply(op.name, args, span)
-
-    def check_arguments(self, node: ast.Call) -> None:
-        """Refuse arguments that would be unpacked."""
-        starred: list[ast.expr] = [part for part in node.args if isinstance(part, ast.Starred)]
-        starred += [keyword.value for keyword in node.keywords if keyword.arg is None]
-        for part in starred:
-            problem = "a starred argument has no place in it"
-            raise NotAFormula(self.place(part), problem=problem, remedy=REMEDY)
-
-    def bind(self, op: Op, node: ast.Call) -> tuple[Op, Sequence[ast.expr]]:
-        """The row that a call means and its arguments in that row's order."""
-        given = dict(zip(op.args, node.args, strict=False))
-        for keyword in node.keywords:
-            name = argument_named(str(keyword.arg), op.args)
-            if name not in op.args or name in given:
-                mistake = RepeatedArgument if name in given else UnknownArgument
-                where = self.place(keyword)
-                raise mistake(where, name=op.name, argument=name, signature=op.signature)
-            given[name] = keyword.value
-        row = called(op, given)
-        if row and len(node.args) <= len(op.args):
-            return row, [given[arg] for arg in op.args if arg in given]
-        number = len(node.args) + len(node.keywords)
-        found = f"{number or 'none'} {'is' if number < 2 else 'are'}"
-        where, takes = self.place(node), argument_count(op)
-        raise WrongArity(where, name=op.name, expected=takes, found=found, signature=op.signature)

@@ -1,0 +1,74 @@
+"""A formula as the C++ of its intervals."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from fusegen.term import Apply, Name, Number, Term
+
+
+def text(term: Term) -> str:
+    """A term as an expression of intervals."""
+    match term:
+        case Number(value):
+            return number(value)
+        case Name(name):
+            return f"{name}_"
+        case Apply("pow", (base, Number(exponent))) if exponent in ROOTS:
+            return ROOTS[exponent].format(text(base))
+        case Apply("pow", (base, Number(exponent))) if (
+            exponent.denominator == 1 and exponent < MOST_FACTORS
+        ):
+            return _power(text(base), int(exponent))
+        case Apply(op, args) if op in PATTERNS:
+            return PATTERNS[op].format(*map(text, args))
+        case Apply(op, args):
+            return f"{op}{'' if args else '<D>'}({', '.join(map(text, args))})"
+    raise AssertionError("compose has replaced every call of a spec")
+
+
+def _power(base: str, exponent: int) -> str:
+    """A power as products, whose sign is known where that of its base is."""
+    if exponent < 0:
+        return f"reciprocal({_power(base, -exponent)})"
+    if exponent == 0:
+        return "constant_of<D>(1)"
+    half = base if exponent < 4 else _power(base, exponent // 2)
+    if exponent == 1:
+        return base
+    return f"square({half})" if exponent % 2 == 0 else f"({_power(base, exponent - 1)} * {base})"
+
+
+PATTERNS = {
+    "add": "({} + {})",
+    "sub": "({} - {})",
+    "mul": "({} * {})",
+    "div": "({} / {})",
+    "neg": "(-{})",
+    # over the real numbers nothing rounds
+    "fma": "({} * {} + {})",
+    "quotient": "({} / {})",
+    "rounded": "{}",
+    "finite_below": "{}",
+    "finite_above": "{}",
+    "by_width": "{1}",
+}
+ROOTS = {Fraction(1, 2): "sqrt({})", Fraction(-1, 2): "rsqrt({})"}
+MOST_FACTORS = 64
+
+
+def end(value: float) -> str:
+    """An end of the judged range."""
+    return value.hex() if math.isfinite(value) else "INF" if value > 0 else "-INF"
+
+
+def number(value: Fraction) -> str:
+    """The narrowest interval of doubles around a number."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return "number<D>(-INF, INF)"
+    low = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+    high = near if Fraction(near) >= value else math.nextafter(near, math.inf)
+    return f"number<D>({low.hex()}, {high.hex()})"
