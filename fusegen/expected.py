@@ -71,7 +71,9 @@ class Formula:
     def score(self, program: Program, incoming: str) -> Score:
         """How many results of a program lose digits in float, and the largest error."""
         program = constants_folded(program)
-        kernel = lower("estimated", program, Device.CPU, Math.FLOAT, True, incoming or None)
+        kernel = lower(
+            "estimated", program, Device.CPU, Math.FLOAT, precise=True, incoming=incoming or None
+        )
         params = with_uniforms(self.params, program)
         found = np.array(errors(kernel, self.sample(kernel), params).ulp)
         return int((found > LOST).sum()), float(found.max(initial=0.0))

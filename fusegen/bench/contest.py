@@ -95,12 +95,12 @@ class Contest:
         self.incoming = grad.to(self.dtype)
         del aside
 
-    def functions(self, compiled: bool, against: tuple[str, ...]) -> dict[str, Function]:
+    def functions(self, against: tuple[str, ...], *, compiled: bool) -> dict[str, Function]:
         """The competitors under their names: eager, ours, perhaps torch.compile, and others.
 
         Args:
-            compiled: whether torch.compile competes.
             against: others, each as ``FILE:CLASS``.
+            compiled: whether torch.compile competes.
 
         Raises:
             NoSuchCompetitor: a file or a class is not there, or cannot be made.

@@ -129,7 +129,7 @@ def merged(launches: Mapping[int, Launch]) -> Launches:
 
 
 def tuned(
-    found: tuple[Trial, ...], which: int, table: Table, base: Table, source: str, classes: bool
+    found: tuple[Trial, ...], which: int, table: Table, base: Table, source: str, *, classes: bool
 ) -> Table:
     """A table with what was found.
 

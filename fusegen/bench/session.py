@@ -112,7 +112,7 @@ def rows(compiled: Compiled, case: Case, order: Order) -> tuple[Row, ...]:
 
 
 def _rows(contest: Contest, order: Order) -> tuple[Row, ...]:
-    case, functions = contest.case, contest.functions(order.compiled, order.against)
+    case, functions = contest.case, contest.functions(order.against, compiled=order.compiled)
     said = {name: _wrong(contest, function) for name, function in functions.items()}
     failed = {name: why for name, why in said.items() if why}
     right = {name: function for name, function in functions.items() if name not in failed}

@@ -37,7 +37,9 @@ def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
     broken = [*_sentences(evidence, promise, device)]
     for sample in evidence.scalars:
         at = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)
-        there = Evidence(evidence.dtype, sample.inputs, False, 0, 0, sample.outputs)
+        there = Evidence(
+            evidence.dtype, sample.inputs, every=False, undecided=0, layouts=0, outputs=sample.outputs
+        )
         rules = AT_SCALARS.get(promise, promise)
         broken += [f"with {at}: {sentence}" for sentence in _sentences(there, rules, device)]
     return replace(evidence, promise=promise, broken=tuple(broken))

@@ -133,7 +133,7 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     machine = session.machine("cuda")
     source = f"{machine['device']}, {machine['torch']}"
     in_force = build.launches(compiled[0])
-    table = rows.tuned(tuple(found), chip, in_force, base, source, classes)
+    table = rows.tuned(tuple(found), chip, in_force, base, source, classes=classes)
     _print_trials(tuple(found), table.over(in_force), chip)
     _save(path, launch.text(table), "w")
     click.echo(f"wrote {path}; python -m fusegen build puts it into the modules")

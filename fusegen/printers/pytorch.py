@@ -45,7 +45,7 @@ ACCEPTED: dict[str, Callable[..., bool]] = {
 LIMITED = ("torch.nn.functional.hardsigmoid", "torch.nn.functional.rrelu")
 
 
-def statements(program: Program, several: bool = False) -> tuple[str, ...]:
+def statements(program: Program, *, several: bool = False) -> tuple[str, ...]:
     """The lines of a function body that returns the value of a program, or a tuple of its values."""
     printer = _Printer(set(program.inputs), _whole(program))
     lines = []

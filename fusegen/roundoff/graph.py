@@ -80,7 +80,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
-            self.known[Ref(name)] = self.add(Node("", (), name, False))
+            self.known[Ref(name)] = self.add(Node("", (), name, double_word=False))
         for let in kernel.lets:
             self.known[Ref(let.name)] = self.index(let.value)
         self.results = tuple(map(self.index, kernel.results))
@@ -95,7 +95,7 @@ class Graph:
         if expr not in self.known:
             match expr:
                 case Const(number):
-                    self.known[expr] = self.add(Node("", (), number, False))
+                    self.known[expr] = self.add(Node("", (), number, double_word=False))
                 case Ref(name):
                     raise AssertionError(f"{name} comes later")
                 case _:
