@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fusegen import runtime_text
 from fusegen.bench import clock
 from fusegen.bench.clock import Spread
 from fusegen.built import imported
@@ -115,7 +116,7 @@ def trials(compiled: Compilation, which: int, seconds: float = SECONDS) -> Itera
                 if tensors is None:
                     continue
                 runs = {
-                    launch: partial(getattr(module, operator), *tensors, *params)
+                    launch: partial(getattr(module.KERNELS, operator), *tensors, *params)
                     for launch, module in modules.items()
                 }
                 check(text.name, runs)
@@ -137,7 +138,8 @@ def variants(compiled: Compilation, which: int, folder: Path) -> dict[Launch, Mo
         table = Table({0: ""}, {(0, name, share.bits): (launch,) for name, share in kernels})
         path = folder / f"{compiled.spec.name}_{launch}.py"
         texts[path] = replace(compiled, launches=table, binding=Binding.STABLE).module
-    for change in changes(texts):
+    runtime = {folder / runtime_text.FOLDER / n: text for n, text in runtime_text.files("stable").items()}
+    for change in changes(texts | runtime):
         apply(change)
     modules = {
         launch: imported(path)
@@ -153,14 +155,14 @@ def _built(compiled: Compilation, module: ModuleType) -> None:
     params = [param.default for param in compiled.spec.params]
     dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
     for operator, text in _kernels(compiled).items():
-        getattr(module, operator)(
+        getattr(module.KERNELS, operator)(
             *(torch.zeros(TINY, dtype=dtype, device="cuda") for _ in text.inputs), *params
         )
 
 
 def _kernels(compiled: Compilation) -> dict[str, KernelText]:
     """The kernels by what a module calls their operators."""
-    return {"FORWARD": compiled.texts.forward, "BACKWARD": compiled.texts.backward}
+    return {"forward": compiled.texts.forward, "backward": compiled.texts.backward}
 
 
 def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
