@@ -19,6 +19,8 @@ import click
 from fusegen import build
 from fusegen.certify.campaign import Order, campaign
 from fusegen.certify.findings import Evidence
+from fusegen.outputs import Outputs
+from fusegen.write import apply
 
 STEPS = (
     "silu", "gelu", "mish", "tanh", "sigmoid", "softplus", "elu", "selu", "celu", "gelu_tanh", "quick_gelu",
@@ -76,6 +78,8 @@ def main(first: int, count: int, sample: int, device: str) -> None:
     whole = 0
     print("| | chain | value | gradient | broken |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
+        for change in Outputs(Path(folder), "stable", {}, Path(folder)).runtime():
+            apply(change)
         for seed in range(first, first + count):
             chain, evidence = certified(seed, Path(folder), device, sample)
             whole += not any(found.broken for found in evidence)

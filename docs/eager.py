@@ -12,7 +12,6 @@ last place; zeros of another sign, and the gradient at a NaN, are told apart fro
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,9 @@ import torch
 from torch import Tensor
 
 from fusegen import build
+from fusegen.built import imported
+from fusegen.outputs import Outputs
+from fusegen.write import apply
 
 ROOT = Path(__file__).resolve().parent.parent
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -37,14 +39,12 @@ def eager_modules(names: list[str], folder: Path) -> dict[str, ModuleType]:
         text = re.sub(r"^numerics:.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         (folder / path.name).write_text(text + "numerics: eager\n", encoding="utf-8")
     modules = {}
+    for change in Outputs(folder, "stable", {}, folder).runtime():
+        apply(change)
     for name in names:
         path = folder / f"{name}.py"
         path.write_text(build.module(build.compiled_file(folder / f"{name}.yaml")), encoding="utf-8")
-        found = importlib.util.spec_from_file_location(f"eager_{name}", path)
-        assert found is not None
-        assert found.loader is not None
-        modules[name] = importlib.util.module_from_spec(found)
-        found.loader.exec_module(modules[name])
+        modules[name] = imported(path)
     return modules
 
 
@@ -93,7 +93,9 @@ def row(name: str, module: ModuleType, device: str, count: int) -> list[str]:
     cells = [name]
     params = [p for p in function_defaults(module, name) if isinstance(p, float)]
     for dtype in DTYPES:
-        inputs = [patterns(dtype, count, device, seed).requires_grad_() for seed in range(module.INPUTS)]
+        inputs = [
+            patterns(dtype, count, device, seed).requires_grad_() for seed in range(module.KERNELS.inputs)
+        ]
         ours, theirs = getattr(module, name)(*inputs, *params), module.eager(*inputs, *params)
         grad = torch.randn(ours.shape, generator=torch.Generator(device).manual_seed(9), device=device).to(
             dtype
@@ -129,7 +131,7 @@ def main() -> None:
         modules = eager_modules(given.specs or every, Path(folder))
         with ThreadPoolExecutor() as pool:  # the compilers are processes of their own
             kernels = product(("forward", "backward"), modules.values())
-            list(pool.map(lambda one: one[1].load(one[0], given.device, one[1].OPERATORS.name), kernels))
+            list(pool.map(lambda one: one[1].KERNELS.load(one[0], given.device), kernels))
         for name, module in modules.items():
             print("| " + " | ".join(row(name, module, given.device, given.count)) + " |", flush=True)
 

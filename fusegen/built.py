@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import itertools
 import sys
 from pathlib import Path
 from types import ModuleType
 
-from fusegen import build
+from fusegen import build, manifest, runtime_text
 from fusegen.errors import NotBuilt, Span
 from fusegen.pipeline import Compiled
+from fusegen.render import Binding
 
 NUMBERS = itertools.count()
 
@@ -27,17 +29,34 @@ def built(compiled: Compiled, output: Path) -> ModuleType:
     """
     name = compiled.spec.name
     path = output / f"{name}.py"
-    if not path.exists() or path.read_text(encoding="utf-8") != build.module(compiled):
+    binding = manifest.read(output).binding
+    runtime = runtime_text.files(binding)
+    texts = {
+        path: build.module(compiled, Binding(binding)),
+        **{output / runtime_text.FOLDER / n: text for n, text in runtime.items()},
+    }
+    if any(not each.exists() or each.read_text(encoding="utf-8") != text for each, text in texts.items()):
         raise NotBuilt(Span(path.as_posix()), name=name)
     return imported(path)
 
 
 def imported(path: Path) -> ModuleType:
     """A file as a module, run anew each time, under a name of its own, which torch.compile looks up."""
-    found = importlib.util.spec_from_file_location(f"{__name__}.{path.stem}_{next(NUMBERS)}", path)
+    package = _package(path.parent)
+    found = importlib.util.spec_from_file_location(f"{package}.{path.stem}_{next(NUMBERS)}", path)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     sys.modules[found.name] = module
     found.loader.exec_module(module)
     return module
+
+
+def _package(folder: Path) -> str:
+    """The name of a package of a folder's modules, in which they find their runtime."""
+    name = "fusegen_built_" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    if name not in sys.modules:
+        package = ModuleType(name)
+        package.__path__ = [str(folder.resolve())]
+        sys.modules[name] = package
+    return name

@@ -117,6 +117,13 @@ class NotGenerated(FusegenError):
     hint = "move it, give the spec another name, or choose another --output"
 
 
+class OtherBinding(FusegenError):
+    sentence = (
+        "the folder has modules of the binding {binding!r}, such as {name}, that this would not remake"
+    )
+    hint = "name no spec, so that all are made with --binding {other}; or choose another --output"
+
+
 class NoSuchSpec(FusegenError):
     sentence = "there is no spec {name!r}"
     hint = "{near}"

@@ -1,4 +1,4 @@
-"""`MANIFEST.toml` in a folder of modules: the modules there that fusegen wrote, as values."""
+"""`MANIFEST.toml` in a folder of modules: its binding, its runtime, and the modules that fusegen wrote."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,8 @@ DIGEST_PATTERN = "[0-9a-f]{64}"
 HEAD = f"""\
 # The modules that 'fusegen build' wrote into this folder, and may remove with --prune. DO NOT EDIT.
 format = {FORMAT}
-
-[modules]
 """
+BINDINGS = ("stable", "pybind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +43,28 @@ class Entry:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder is.
+
+    Attributes:
+        modules: that fusegen wrote there, by name.
+        binding: of all of them.
+        runtime: the digest of the runtime beside them; empty where there is none.
+    """
+
+    modules: Mapping[str, Entry] = field(default_factory=dict)
+    binding: str = BINDINGS[0]
+    runtime: str = ""
+
+
 def digest(text: bytes) -> str:
     """The digest of a module's text."""
     return hashlib.sha256(text).hexdigest()
 
 
-def read(folder: Path) -> dict[str, Entry]:
-    """The modules that a folder owns, by name; none where it has no manifest.
+def read(folder: Path) -> Manifest:
+    """The manifest of a folder; an empty one where it has none.
 
     Raises:
         BadManifest: there is a manifest that fusegen did not write.
@@ -61,7 +75,7 @@ def read(folder: Path) -> dict[str, Entry]:
         with path.open("rb") as file:
             held = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
-        return {}
+        return Manifest()
     except OSError as error:
         raise refused(error, path, "read") from None
     try:
@@ -71,17 +85,17 @@ def read(folder: Path) -> dict[str, Entry]:
         raise BadManifest(_place(path, why), why=re.sub(r" \(at .*\)$", "", why)) from None
 
 
-def text(entries: Mapping[str, Entry]) -> str:
-    """The manifest of some modules, a line for each, sorted by name."""
+def text(of: Manifest) -> str:
+    """The text of a manifest, with a line for each module, sorted by name."""
     lines = (
         f'{name} = {{ spec = "{_escaped(entry.spec)}", sha256 = "{entry.sha256}" }}\n'
-        for name, entry in sorted(entries.items())
+        for name, entry in sorted(of.modules.items())
     )
-    return HEAD + "".join(lines)
+    return "".join([HEAD, f'binding = "{of.binding}"\nruntime = "{of.runtime}"\n\n[modules]\n', *lines])
 
 
-def _parsed(held: bytes) -> dict[str, Entry]:
-    """The entries of a manifest.
+def _parsed(held: bytes) -> Manifest:
+    """A manifest.
 
     Raises:
         ValueError: what is wrong with it.
@@ -92,7 +106,10 @@ def _parsed(held: bytes) -> dict[str, Entry]:
     modules = found.get("modules")
     if found.get("format") != FORMAT or not isinstance(modules, dict):
         raise ValueError(f"it has no 'format = {FORMAT}' and no table 'modules'")
-    return {name: _entry(name, row) for name, row in modules.items()}
+    binding, runtime = found.get("binding", BINDINGS[0]), found.get("runtime", "")
+    if binding not in BINDINGS or not re.fullmatch(f"({DIGEST_PATTERN})?", str(runtime)):
+        raise ValueError("its binding or its runtime is none")
+    return Manifest({name: _entry(name, row) for name, row in modules.items()}, binding, str(runtime))
 
 
 def _entry(name: str, row: Any) -> Entry:

@@ -18,7 +18,6 @@ from fusegen import cache, launch
 from fusegen.errors import FusegenError
 from fusegen.library import shipped
 from fusegen.render.texts import Binding
-from fusegen.write import head
 
 LARGEST = 2**20  # bytes of a file that may decide a module; specs have fewer
 FEW = 4  # modules that one processor compiles sooner than others can be started
@@ -60,19 +59,18 @@ class Job:
 Keys = Mapping[Job, str | None]  # what decides each module; none where that cannot be read
 
 
-def built(specs: Sequence[Path], output: Path, binding: Binding | None = None) -> dict[Path, Built]:
+def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE) -> dict[Path, Built]:
     """The modules of some specs, under the path that each belongs to.
 
     Args:
         specs: their files.
         output: the folder of the modules.
-        binding: that of all modules, or None to leave each module the one that it has.
+        binding: of the modules.
 
     Raises:
         SpecErrors: every mistake in all of the specs.
     """
-    own = [binding or _binding_of(output / f"{spec.stem}.py") for spec in specs]
-    jobs = [Job(spec, output, each) for spec, each in zip(specs, own, strict=True)]
+    jobs = [Job(spec, output, binding) for spec in specs]
     if len({job.module for job in jobs}) < len(jobs):  # which the compiler refuses
         return {job.module: found for job, found in _one_by_one(jobs).items()}
     keys = _keys(jobs)
@@ -171,9 +169,3 @@ def _bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def _binding_of(module: Path) -> Binding:
-    """The binding that a module says it was built with; the usual one where there is none."""
-    said = head(module)
-    return next((each for each in Binding if f"build{each.options} specs/" in said), Binding.STABLE)

@@ -6,6 +6,7 @@ It needs torch and nothing of fusegen, but where a test compiles a spec of its o
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import inspect
 import math
@@ -28,6 +29,10 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "generated"
 NAMES = sorted(path.stem for path in GENERATED.glob("*.py"))
 POINTWISE = [name for name in NAMES if name != "conv_relu_hardswish"]
+CLASSES = (  # a module of each class that the runtime tells apart
+    *("gelu", "celu", "swiglu", "geglu"),  # of one tensor, with a parameter, of two tensors or halves
+    *("relu", "leaky_relu", "relu_hardswish"),  # saving the output, with a bitmask and a parameter, a chain
+)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = {
     torch.float32: torch.int32,
@@ -49,16 +54,47 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+PARTS = {  # by what the tests call them, parts of a module's kernels
+    "FORWARD": "forward",
+    "FORWARD_OUT": "forward_out",
+    "BACKWARD": "backward",
+    "BACKWARD_OUT": "backward_out",
+    "OPERATORS": "operators",
+    "INPUTS": "inputs",
+}
+
+
 def load(path: Path, name: str = "") -> ModuleType:
-    """The module in a file, under the name of its stem; or under a given one, for others to import."""
-    found = importlib.util.spec_from_file_location(name or path.stem, path)
+    """The module in a file, in the package of its folder; or under a given name, for others to import.
+
+    A module has its kernels' parts as attributes, too.
+    """
+    package = name.rpartition(".")[0] or f"in_{hashlib.sha256(str(path.parent).encode()).hexdigest()[:16]}"
+    if package not in sys.modules:
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(path.parent)]
+    found = importlib.util.spec_from_file_location(name or f"{package}.{path.stem}", path)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
-    if name:
-        sys.modules[name] = module
+    sys.modules[found.name] = module
     found.loader.exec_module(module)
+    if hasattr(module, "KERNELS"):
+        kernels = module.KERNELS
+        vars(module).update({part: getattr(kernels, own) for part, own in PARTS.items()})
+        vars(module).update(CPU_TEXTS=kernels.sources.cpu_texts, CUDA_TEXT=kernels.sources.cuda_text)
     return module
+
+
+def with_runtime(folder: Path, binding: str = "stable") -> Path:
+    """A folder of modules, with the runtime of a binding in it."""
+    from fusegen import runtime_text
+
+    place = folder / runtime_text.FOLDER
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in runtime_text.files(binding).items():
+        (place / name).write_text(text, encoding="utf-8")
+    return folder
 
 
 @functools.cache
@@ -73,7 +109,7 @@ def compiled(folder: Path, name: str, body: str) -> ModuleType:
 
     spec = folder / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")
-    module = folder / f"{name}.py"
+    module = with_runtime(folder) / f"{name}.py"
     module.write_text(build.module(build.compiled_file(spec)), encoding="utf-8")
     return load(module)
 
@@ -376,13 +412,15 @@ def units(y: Tensor, exact: Tensor) -> Tensor:
 
 def loops(module: ModuleType, kernel: str, folder: Path) -> list[bool]:
     """Whether each loop of a module's CPU text that is marked for it becomes vector instructions."""
+    from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
+
     without = {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
     text = f"#define WITHOUT_{without}\n" + "".join(module.CPU_TEXTS)
     source = folder / "kernel.cpp"
     source.write_text(text.replace("NAMESPACE", "some").replace("KEY", "CPU"), encoding="utf-8")
     told = subprocess.run(
         ["g++", "-std=c++17", "-S", "-o", os.devnull, *(f"-I{path}" for path in include_paths()),
-         *module.CPU_FLAGS, *module.CPU_ISA["AVX2"], "-fopt-info-vec-optimized", source],
+         *CPU_FLAGS, *CPU_ISA["AVX2"], "-fopt-info-vec-optimized", source],
         capture_output=True, text=True, check=True,
     ).stderr  # fmt: skip
     marked = (k + 2 for k, line in enumerate(text.splitlines()) if line == "#pragma GCC ivdep")

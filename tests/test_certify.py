@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROOT
-from kernels import DEVICES
+from kernels import DEVICES, with_runtime
 from kernels import extensions as extensions
 
-from fusegen import build
+from fusegen import build, runtime_text
 from fusegen.certify import contract, enclosures, inputs, subject, sweep
 from fusegen.certify.findings import Evidence
 from fusegen.certify.judge import Judge
@@ -31,10 +31,11 @@ SPECS = {
     "reglu": "inputs: {gate: {}, up: {}}\nformula: relu(gate) * up",
 }
 # built without optimisation and in one library, in a third of the time
-SOONER = {
-    '"-O3"': '"-O0"',
-    '"#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]': '""',
-}
+SOONER = (
+    ("flags.py", '"-O3"', '"-O0"'),
+    ("build.py", '"#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]', '""'),
+)
+RUNTIME = runtime_text.files("stable")
 
 
 @dataclass(frozen=True)
@@ -123,11 +124,17 @@ def judged(
     spec = parse_spec(f"name: {name}\nsummary: A test.\n{SPECS[name]}\n", f"{name}.yaml")
     compiled = compile_spec(spec, Library(ROOT / "specs"))
     text = MODULE(compiled)
-    for old, new in {**SOONER, **texts}.items():
+    for old, new in texts.items():
         assert old in text
         text = text.replace(old, new)
     patch.setattr(build, "module", lambda _: text)  # so that it is what the spec says
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    whole = dict(RUNTIME)
+    for file, old, new in SOONER:
+        assert old in whole[file]
+        whole[file] = whole[file].replace(old, new)
+    patch.setattr(runtime_text, "files", lambda binding: whole)
+    with_runtime(folder)
     found = subject.of_spec(compiled, folder)
     judge = Judge(found, Screen(found.stable, found.params), "cpu")
     return contract.judged(judge.evidence(dtype, 2**24), found.promise, "cpu")  # a run of 2**16

@@ -18,6 +18,8 @@ from conftest import ROOT, Workshop
 from fusegen.cli.modules import STAGES
 from fusegen.show import STAGES as SHOWN
 
+RUNTIME = "new      generated/_runtime\n"  # what the first build in a folder prints, too
+
 
 def times(workshop: Workshop) -> dict[str, int]:
     """When each file was last written, in nanoseconds."""
@@ -50,7 +52,7 @@ def test_build_says_which_promises_a_spec_may_miss(body: str, workshop: Workshop
 
 def test_build_says_what_is_new_then_what_changed_then_nothing(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x + 1")
-    assert workshop.run("build").output == "new      generated/gate.py\n"
+    assert workshop.run("build").output == f"new      generated/gate.py\n{RUNTIME}"
     assert workshop.run("build").output == "unchanged: 1 module\n"
     workshop.spec("gate", "formula: x + 2")
     workshop.spec("other", "formula: x + 3")
@@ -78,18 +80,20 @@ def test_build_of_one_spec_leaves_the_others_alone(built: Workshop) -> None:
 @pytest.mark.parametrize("named", ["gate", "specs/gate.yaml"])
 def test_build_takes_a_name_or_a_path(workshop: Workshop, named: str) -> None:
     workshop.spec("gate", "formula: x + 1")
-    assert workshop.run("build", named).output == "new      generated/gate.py\n"
+    assert workshop.run("build", named).output == f"new      generated/gate.py\n{RUNTIME}"
 
 
 def test_build_takes_a_spec_that_comes_with_fusegen(workshop: Workshop) -> None:
-    assert workshop.run("build", "hardswish").output == "new      generated/hardswish.py\n"
+    assert workshop.run("build", "hardswish").output == f"new      generated/hardswish.py\n{RUNTIME}"
     assert workshop.files()["generated/hardswish.py"] == (ROOT / "generated/hardswish.py").read_bytes()
 
 
 def test_build_writes_where_output_says(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x + 1")
-    assert workshop.run("build", "--output", "deep/er").output == "new      deep/er/gate.py\n"
-    assert set(workshop.files()) == {"specs/gate.yaml", "deep/er/gate.py", "deep/er/MANIFEST.toml"}
+    output = "new      deep/er/gate.py\nnew      deep/er/_runtime\n"
+    assert workshop.run("build", "--output", "deep/er").output == output
+    files = {path for path in workshop.files() if "/_runtime/" not in path}
+    assert files == {"specs/gate.yaml", "deep/er/gate.py", "deep/er/MANIFEST.toml"}
 
 
 def test_a_module_starts_with_the_mark_and_is_python(built: Workshop) -> None:
@@ -190,7 +194,7 @@ def test_show_of_an_unknown_stage_names_the_stages(workshop: Workshop) -> None:
 
 def test_new_writes_a_spec_that_builds(workshop: Workshop) -> None:
     assert workshop.run("new", "gate").output == "new      specs/gate.yaml\n"
-    assert workshop.run("build").output == "new      generated/gate.py\n"
+    assert workshop.run("build").output == f"new      generated/gate.py\n{RUNTIME}"
 
 
 def test_new_explains_every_key_with_an_example_that_parses(workshop: Workshop) -> None:
@@ -240,7 +244,7 @@ def test_the_command_builds_without_torch(workshop: Workshop) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(workshop.folder / "cache")}
     command = [sys.executable, "-c", spy]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "new      generated/gate.py\n['mpmath', 'numpy', 'sympy']\n"
+    assert done.stdout == f"new      generated/gate.py\n{RUNTIME}['mpmath', 'numpy', 'sympy']\n"
 
 
 def test_output_off_a_terminal_has_no_colour(built: Workshop) -> None:

@@ -148,15 +148,14 @@ def test_threads_that_come_first_together_find_all_pieces(tmp_path: Path, extens
     module = tmp_path / "first.py"
     compiled(tmp_path, "first", CHAIN).FORWARD(torch.zeros(1))  # builds it
     script = f"""
-import importlib.util, threading, torch
-spec = importlib.util.spec_from_file_location("first", {str(module)!r})
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
+import importlib, sys, threading, torch
+sys.path.insert(0, {str(module.parent.parent)!r})
+module = importlib.import_module({f"{module.parent.name}.first"!r})
 x = torch.randn(50_000) * 4
 found, start = [None] * 8, threading.Barrier(8)
 def run(k):
     start.wait()
-    found[k] = module.FORWARD(x)
+    found[k] = module.KERNELS.forward(x)
 threads = [threading.Thread(target=run, args=(k,)) for k in range(8)]
 [t.start() for t in threads], [t.join() for t in threads]
 assert all(torch.equal(y, found[0]) for y in found) and not found[0].isnan().any()

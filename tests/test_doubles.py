@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from kernels import compiled, generated, loops
+from kernels import compiled, loops
 from kernels import extensions as extensions
 from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ from fusegen.ir import Call, Device, Kernel, Math, Ref
 from fusegen.printers.doubles import DOUBLES
 from fusegen.printers.vectorised import vectorised
 from fusegen.render import fill
+from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
 
 Doubles = NDArray[np.float64]
 UNITS = {"exp": 0.65, "expm1": 1.05, "log": 0.9, "log1p": 0.9, "tanh": 1.75, "erf": 1.05, "erfc": 2.7}
@@ -34,7 +35,7 @@ SPECIAL = (
       for sign in (1.0, -1.0)),
     math.nan, -2.0, 27.2,
 )  # fmt: skip
-COMPILE = ["g++", "-std=c++17", *generated("relu").CPU_FLAGS, *generated("relu").CPU_ISA["AVX2"], "-fPIC"]
+COMPILE = ["g++", "-std=c++17", *CPU_FLAGS, *CPU_ISA["AVX2"], "-fPIC"]
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ROOT, Workshop
-from kernels import NAMES
+from kernels import NAMES, with_runtime
 from kernels import extensions as extensions
 
 from fusegen.build import compiled_file, module, sources
@@ -292,7 +292,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> portrait.Portrait:
         encoding="utf-8",
     )
     compiled = compiled_file(folder / "gate.yaml")
-    (folder / "gate.py").write_text(module(compiled), encoding="utf-8")
+    (with_runtime(folder) / "gate.py").write_text(module(compiled), encoding="utf-8")
     return portrait.portrait(compiled, folder)
 
 

@@ -140,7 +140,7 @@ def test_the_gradient_is_what_it_is_without_a_mask(
     for params in scalars(name):
         [y] = run(with_mask(both.forward, keep, mask), x, params=params)
         assert_same(y, run(both.forward, x, params=params)[0], x)
-        saved = y if generated(name).OPERATORS.__name__.startswith("relu_") else x
+        saved = y if generated(name).OPERATORS.__name__.startswith("fusegen_relu_") else x
         unread = torch.full_like(x, torch.nan)
         [given] = run(with_mask(both.backward, take, mask), grad, unread, params=params)
         assert_same(given, run(both.backward, grad, saved, params=params)[0], grad, x)
@@ -154,11 +154,11 @@ def test_the_gradient_is_what_it_is_without_a_mask(
 def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> None:
     module, [params, *_] = generated(name), scalars(name)
     x = torch.randn(64)
-    y, mask = module.FORWARD_MASKED(x, *params)
+    y, mask = module.KERNELS.forward_masked(x, *params)
     assert_same(y, module.FORWARD(x, *params), x)
     assert mask.numel() == 0
     saved, grad = y if name == "relu" else x, torch.randn(64)
-    ours = module.BACKWARD_MASKED(grad, saved, *params, mask)
+    ours = module.KERNELS.backward_masked(grad, saved, *params, mask)
     assert_same(ours, module.BACKWARD(grad, saved, *params), grad, x)
 
 
@@ -168,7 +168,7 @@ def test_in_place_a_tensor_may_be_written_over_again(name: str, extensions: Path
     module, [params, *_] = generated(name), scalars(name)
     leaf = torch.randn(64, requires_grad=True)
     tensor = leaf * 1
-    y = module.MaskedInPlace.apply(tensor, tensor[:0].clone(), *params)
+    y = module.KERNELS.in_place_with_bitmask.apply(tensor, tensor[:0].clone(), *params)
     y.mul_(1)
     grads = torch.randn(3, 64)
     expected = torch.stack([module.BACKWARD(grad, leaf.detach(), *params) for grad in grads])
@@ -204,7 +204,7 @@ def both_gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     module, [params, *_] = generated(name), scalars(name)
     leaf = x.detach().requires_grad_()
     y = function(name)(leaf)
-    assert (behind(y) == "MaskedBackward") == (x.numel() >= LARGE)
+    assert (behind(y) == "BitmaskForwardBackward") == (x.numel() >= LARGE)
     [ours] = torch.autograd.grad(y, leaf, grad)
     saved = y.detach() if name == "relu" else x
     return ours, module.BACKWARD(grad, saved, *params)
@@ -252,7 +252,7 @@ def test_a_bit_of_each_element_is_what_is_kept_on_a_gpu(extensions: Path) -> Non
     module = generated("relu6")
     for dtype in DTYPES:
         x = torch.randn(LARGE, device="cuda").to(dtype)
-        y, mask = module.FORWARD_MASKED(x)
+        y, mask = module.KERNELS.forward_masked(x)
         assert mask.numel() == LARGE // width(dtype)
         bits = (mask[:, None] >> torch.arange(width(dtype), device="cuda")) & 1
         assert torch.equal(bits.flatten().bool(), (x > 0) & (x < 6))
@@ -322,7 +322,7 @@ def test_in_place_the_mask_is_all_that_is_kept_on_a_gpu(
     leaf = x.clone().requires_grad_()
     before = torch.cuda.memory_allocated()
     y = function(name)(leaf * 1, inplace=True)
-    assert behind(y) == "MaskedInPlaceBackward"
+    assert behind(y) == "BitmaskInPlaceBackward"
     assert torch.cuda.memory_allocated() - before <= 1.25 * y.nbytes
     assert_same(y.detach(), module.FORWARD(x, *params), x)
     saved = y.detach() if name == "relu" else x
@@ -371,7 +371,7 @@ def test_what_no_mask_goes_with_is_copied_in_place_on_a_gpu(
     whole = torch.randn(4 * LARGE + 4, device="cuda")
     x, leaf = laid(whole), torch.zeros(1, device="cuda", requires_grad=True)
     y = function("relu6")(laid(whole + leaf), inplace=True)
-    assert "MaskedInPlaceBackward" not in nodes(y.grad_fn)
+    assert "BitmaskInPlaceBackward" not in nodes(y.grad_fn)
     [given] = torch.autograd.grad(y, leaf, torch.ones_like(y))
     assert given.item() == ((x > 0) & (x < 6)).sum().item()
 

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen import manifest
-from fusegen.manifest import Entry
+from fusegen import manifest, runtime_text
+from fusegen.manifest import Entry, Manifest
 
 MANIFEST = "generated/MANIFEST.toml"
+RUNTIME = runtime_text.digest(runtime_text.files("stable"))
 HEAD = (
     "# The modules that 'fusegen build' wrote into this folder, and may remove with --prune. DO NOT EDIT.\n"
     "format = 1\n"
+    'binding = "stable"\n'
+    f'runtime = "{RUNTIME}"\n'
     "\n"
     "[modules]\n"
 )
@@ -56,13 +59,13 @@ def test_a_module_that_was_deleted_leaves_the_manifest(built: Workshop) -> None:
     assert result.stdout.startswith(f"--- {MANIFEST}\n+++ {MANIFEST} (regenerated)\n")
     assert built.run("build").exit_code == 0
     assert built.run("check").exit_code == 0
-    assert list(manifest.read(Path("generated"))) == ["gate", "twice"]
+    assert list(manifest.read(Path("generated")).modules) == ["gate", "twice"]
 
 
 def test_a_path_in_the_manifest_is_read_as_it_was(tmp_path: Path) -> None:
-    entries = {"gate": Entry('../a "b"\\\n\x7f/é😀/gate.yaml', "0" * 64)}
-    (tmp_path / manifest.NAME).write_text(manifest.text(entries), encoding="utf-8")
-    assert manifest.read(tmp_path) == entries
+    found = Manifest({"gate": Entry('../a "b"\\\n\x7f/é😀/gate.yaml', "0" * 64)}, "pybind", "1" * 64)
+    (tmp_path / manifest.NAME).write_text(manifest.text(found), encoding="utf-8")
+    assert manifest.read(tmp_path) == found
 
 
 ROW = f'{{ spec = "s.yaml", sha256 = "{"0" * 64}" }}\n'
@@ -77,7 +80,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {  # manifests with where they are refus
     ),
     "merged with conflicts": (
         (HEAD + "<<<<<<< HEAD\n").encode(),
-        ":5:1: this is not a manifest of fusegen: Invalid statement",
+        ":7:1: this is not a manifest of fusegen: Invalid statement",
     ),
     "a way out": (
         (HEAD + '"../gate" = ' + ROW).encode(),
@@ -136,7 +139,7 @@ def test_prune_removes_what_the_folder_owns_and_no_spec_makes(
     result = built.run("build", *names, "--prune")
     assert result.output == "unchanged: 1 module\nremoved  generated/twice.py\n"
     assert before.keys() - built.files().keys() == {"generated/twice.py"}
-    assert list(manifest.read(Path("generated"))) == ["gate"]
+    assert list(manifest.read(Path("generated")).modules) == ["gate"]
     assert built.run("build", "--prune").output == "unchanged: 1 module\n"
 
 
@@ -198,7 +201,7 @@ def test_prune_without_a_manifest_removes_nothing(built: Workshop) -> None:
     Path(MANIFEST).unlink()
     assert built.run("build", "--prune").output == "unchanged: 1 module\n"
     assert Path("generated/twice.py").exists()
-    assert list(manifest.read(Path("generated"))) == ["gate"]
+    assert list(manifest.read(Path("generated")).modules) == ["gate"]
 
 
 def test_prune_from_another_project_keeps_the_modules_of_this_one(

@@ -70,6 +70,8 @@ def test_an_installed_compiler_writes_the_committed_modules(installed: Path, tmp
     run(*python, "build", *SOME, "--output", "out", folder=tmp_path, **more)
     for name in SOME:
         assert (tmp_path / "out" / f"{name}.py").read_bytes() == (GENERATED / f"{name}.py").read_bytes()
+    for path in (GENERATED / "_runtime").glob("*.py"):
+        assert (tmp_path / "out" / "_runtime" / path.name).read_bytes() == path.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
@@ -79,4 +81,5 @@ def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_pa
     (tmp_path / "specs" / "doubled.yaml").write_text(spec, encoding="utf-8")
     run(sys.executable, "-m", "fusegen", "build", folder=tmp_path, PYTHONPATH=str(installed))
     text = (tmp_path / "generated" / "doubled.py").read_text(encoding="utf-8")
-    assert "\ndef doubled(x=None, inplace=False, *, out=None, input=None):\n" in text
+    arguments = ('x: "Tensor | None" = None', "inplace: bool = False", "*", 'out: "Tensor | None" = None')
+    assert "\ndef doubled(\n    " + ",\n    ".join(arguments) in text

@@ -31,14 +31,17 @@ from kernels import (
     generated,
     load,
     patterns,
+    with_runtime,
 )
 from kernels import extensions as extensions
 from torch import Tensor, nn
 
-from fusegen import build
+from fusegen import build, runtime_text, standalone
 from fusegen.render import Binding
+from fusegen.runtime import flavour, flavour_pybind
 
 COMPILED = ("hardtanh", "swiglu")
+RUNTIME = runtime_text.files("pybind")
 KINKS = (-1.0, 1.0, -0.5, 0.25)
 
 
@@ -55,6 +58,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> dict[st
     files = {name: folder / f"{name}.py" for name in COMPILED}
     for name, path in files.items():
         path.write_text(text(name), encoding="utf-8")
+    with_runtime(folder, "pybind")
     modules = [load(path) for path in files.values()]
     with ThreadPoolExecutor() as pool:
         list(pool.map(first_call, modules))
@@ -62,7 +66,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> dict[st
 
 
 def first_call(module: ModuleType) -> None:
-    getattr(module, module.__name__)(*[torch.ones(3)] * module.INPUTS)
+    getattr(module, module.__name__.rpartition(".")[2])(*[torch.ones(3)] * module.INPUTS)
 
 
 @pytest.fixture(scope="module")
@@ -79,28 +83,36 @@ def swiglu(paths: dict[str, Path]) -> Callable[..., Tensor]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_python_3_8_can_read_it(name: str) -> None:
-    ast.parse(text(name), feature_version=(3, 8))
-    assert not re.search(r"\b(try\s*:|except\b|pass\b)", text(name))  # which benchmark harnesses refuse
+    whole = standalone.text(text(name), "pybind")
+    ast.parse(whole, feature_version=(3, 8))
+    assert not re.search(r"\b(try\s*:|except\b|pass\b)", whole)  # which benchmark harnesses refuse
+
+
+@pytest.mark.parametrize("file", RUNTIME)
+def test_python_3_8_can_read_the_runtime(file: str) -> None:
+    ast.parse(RUNTIME[file], feature_version=(3, 8))
 
 
 @pytest.mark.parametrize(
-    "word", ["headeronly", "stable", "aoti", "register_fake", "backends.cpu", "FRAGMENT"]
+    "word", ["headeronly", "stable/c", "aoti", "library.register_fake", "backends.cpu", "FRAGMENT"]
 )
 def test_it_has_nothing_of_newer_versions(word: str) -> None:
-    assert word in (ROOT / "generated/swiglu.py").read_text(encoding="utf-8") or word == "FRAGMENT"
-    assert word not in text("swiglu")
+    stable = (ROOT / "generated/swiglu.py").read_text(encoding="utf-8")
+    stable += (ROOT / "generated/_runtime/flavour.py").read_text(encoding="utf-8")
+    assert word in stable or word == "FRAGMENT"
+    assert word not in text("swiglu") + "".join(RUNTIME.values())
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_kernels_are_those_of_the_stable_module(name: str, paths: dict[str, Path]) -> None:
     classic, stable = load(paths[name]), generated(name)
-    for part in ("CPU_SOURCE", "CALL_SOURCE", "LAYOUT_SOURCE", "CPU_ISA", "CUDA_FLAGS"):
+    for part in ("CPU_SOURCE", "CALL_SOURCE", "LAYOUT_SOURCE"):
         assert getattr(classic, part) == getattr(stable, part)
     assert stable.CUDA_TEXT.removesuffix(getattr(stable, "MASK_SOURCE", "")) == classic.CUDA_TEXT
     here, there = (module.CPU_PRELUDE.splitlines() for module in (classic, stable))
     differing = {line for pair in zip(here, there, strict=True) if pair[0] != pair[1] for line in pair}
     assert all(line.startswith("#include <") for line in differing)
-    assert set(classic.CPU_FLAGS) - set(stable.CPU_FLAGS) == {"-fopenmp"}
+    assert set(flavour_pybind.CPU_FLAGS) - set(flavour.CPU_FLAGS) == {"-fopenmp"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -207,8 +219,11 @@ def test_where_pytorch_lacks_what_came_after_2_2(
     with monkeypatch.context() as older:
         older.delattr(torch.compiler, "is_dynamo_compiling")
         older.delattr(torch.library, "register_vmap")
-        module = load(paths["hardtanh"])
-    assert module.register_vmap is not getattr(torch.library, "register_vmap")  # noqa: B009
+        folder = with_runtime(paths["hardtanh"].parent / "older", "pybind")
+        (folder / "hardtanh.py").write_text(text("hardtanh"), encoding="utf-8")
+        module = load(folder / "hardtanh.py")
+    own = sys.modules[f"{module.__package__}._runtime.flavour"]
+    assert vars(own)["register_vmap"] is not getattr(torch.library, "register_vmap")  # noqa: B009
     x = torch.randn(10)
     expected = nn.functional.hardtanh(x)
     assert_same(module.hardtanh(x), expected)
@@ -217,10 +232,12 @@ def test_where_pytorch_lacks_what_came_after_2_2(
 
 
 def test_another_process_finds_what_is_built(paths: dict[str, Path], extensions: Path) -> None:
-    code = "import torch; from hardtanh import hardtanh; print(hardtanh(torch.arange(-2., 3.)).tolist())"
+    package = paths["hardtanh"].parent.name
+    code = f"import torch; from {package}.hardtanh import hardtanh\n"
+    code += "print(hardtanh(torch.arange(-2., 3.)).tolist())"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"CXX": "false", "PYTHONPATH": str(paths["hardtanh"].parent)},
+        env=os.environ | {"CXX": "false", "PYTHONPATH": str(paths["hardtanh"].parent.parent)},
         capture_output=True,
         text=True,
     )
@@ -229,24 +246,37 @@ def test_another_process_finds_what_is_built(paths: dict[str, Path], extensions:
 
 def test_the_header_says_how_to_remake_it(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x + 1")
-    assert workshop.run("build", "--binding", "pybind").output == "new      generated/gate.py\n"
+    assert workshop.run("build", "--binding", "pybind").output == (
+        "new      generated/gate.py\nnew      generated/_runtime\n"
+    )
     written = Path("generated/gate.py").read_text(encoding="utf-8")
-    assert "Remake it with: python -m fusegen build --binding pybind specs/gate.yaml\n" in written
+    assert "Remake it with: python -m fusegen build specs/gate.yaml\n" in written
+    assert workshop.run("build", "specs/gate.yaml").output == "unchanged: 1 module\n"
     assert workshop.run("build", "--binding", "pybind", "specs/gate.yaml").output == "unchanged: 1 module\n"
 
 
-def test_check_and_list_hold_a_module_against_its_own_binding(workshop: Workshop) -> None:
+def test_a_folder_has_one_binding(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x + 1")
     workshop.spec("twice", "formula: 2 * x")
     workshop.run("build")
-    workshop.run("build", "--binding", "pybind", "gate")
+    before = workshop.files()
+    refused = workshop.run("build", "--binding", "pybind", "gate")
+    sentence = "the folder has modules of the binding 'stable', such as twice, that this would not remake"
+    hint = "name no spec, so that all are made with --binding pybind; or choose another --output"
+    assert (refused.exit_code, refused.output) == (2, f"generated: {sentence}\n  hint: {hint}\n")
+    assert workshop.files() == before
+    assert workshop.run("build", "--binding", "pybind").exit_code == 0
+    assert 'binding = "pybind"' in Path("generated/MANIFEST.toml").read_text(encoding="utf-8")
     assert workshop.run("check").exit_code == 0
     assert workshop.run("list").output.count("\tcurrent\t") == 2
     workshop.spec("gate", "formula: x + 2")
     assert workshop.run("check").exit_code == 1
     assert "\tout of date\t" in workshop.run("list").output
     assert workshop.run("build", "gate").output == "changed  generated/gate.py\n"
-    assert "--binding" not in Path("generated/gate.py").read_text(encoding="utf-8")
+    assert "torch/extension.h" in Path("generated/gate.py").read_text(encoding="utf-8")
+    assert workshop.run("build", "--binding", "stable").exit_code == 0
+    assert "torch/extension.h" not in Path("generated/gate.py").read_text(encoding="utf-8")
+    assert 'binding = "stable"' in Path("generated/MANIFEST.toml").read_text(encoding="utf-8")
 
 
 def test_a_binding_that_is_none_is_refused(workshop: Workshop) -> None:
@@ -261,6 +291,7 @@ def test_a_binding_that_is_none_is_refused(workshop: Workshop) -> None:
 def test_on_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "hardtanh.py"
     path.write_text(text("hardtanh"), encoding="utf-8")
+    with_runtime(tmp_path, "pybind")
     hardtanh = load(path).hardtanh
     for dtype in DTYPES:
         x = patterns(dtype, 2**20, KINKS, "cuda").requires_grad_()

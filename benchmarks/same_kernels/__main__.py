@@ -39,8 +39,9 @@ import click
 
 from benchmarks.same_kernels.verdict import Verdict, verdict
 from benchmarks.same_kernels.versions import Pair, workers
+from fusegen import runtime_text
 from fusegen.certify.certificate import DEVICES, FORMAT, Json, path_of
-from fusegen.certify.digest import kernel_digest
+from fusegen.certify.digest import FLAGS, kernel_digest
 
 FOLDER = Path("generated")
 HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
@@ -55,6 +56,14 @@ def committed(ref: str, path: Path) -> bytes | None:
     return None if done.returncode else done.stdout
 
 
+def committed_folder(ref: str, folder: Path) -> dict[Path, bytes]:
+    """The files of a folder as they are in a revision."""
+    place = f"./{folder.as_posix()}/"
+    done = subprocess.run(["git", "ls-tree", "--name-only", ref, place], capture_output=True, text=True)
+    paths = map(Path, done.stdout.split())
+    return {path: text for path in paths if (text := committed(ref, path)) is not None}
+
+
 def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iterator[Verdict]:
     """A verdict for each module and device, as soon as it is known."""
     with ExitStack() as stack:
@@ -62,6 +71,9 @@ def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iter
         both = workers()
         for worker in both:
             stack.enter_context(worker)
+        for path, held in committed_folder(ref, FOLDER / runtime_text.FOLDER).items():
+            (folder / path.parent.name).mkdir(exist_ok=True)
+            (folder / path.parent.name / path.name).write_bytes(held)
         for name in names:
             now, old = FOLDER / f"{name}.py", folder / f"{name}.py"
             text = committed(ref, now)
@@ -97,7 +109,9 @@ def renewed(ref: str, found: Verdict) -> str:
     module = FOLDER / f"{found.name}.py"
     path = path_of(module)
     texts = (committed(ref, module) or b"").decode(), module.read_text(encoding="utf-8")
-    old, now = (kernel_digest(text, found.device) for text in texts)
+    place = FOLDER / runtime_text.FOLDER / FLAGS
+    flags = (committed(ref, place) or b"").decode(), place.read_text(encoding="utf-8")
+    old, now = (kernel_digest(text, found.device, own) for text, own in zip(texts, flags, strict=True))
     before, after = committed(ref, path) or b"", path.read_bytes() if path.exists() else b""
     part = _part(before, found.device)
     if old == now or not part or not found.same:

@@ -39,7 +39,7 @@ def results(path: Path, device: str) -> Results:
     """What a module computes on a device: value and gradients, by type, layout and scalars."""
     own = module(path)
     digests = {label: digest(found) for label, found, _ in _computed(own, device)}
-    return Results(sum(points(dtype, own.INPUTS).shape[1] for dtype in TYPES), digests)
+    return Results(sum(points(dtype, own.KERNELS.inputs).shape[1] for dtype in TYPES), digests)
 
 
 def result(path: Path, device: str, *label: str) -> bytes:
@@ -92,7 +92,7 @@ def _computed(own: Any, device: str) -> Iterator[Computed]:
     """Each output with its label and the inputs; scalars that eager refuses are left out."""
     defaults = _scalars(own)
     for dtype in TYPES:
-        whole = points(dtype, own.INPUTS)
+        whole = points(dtype, own.KERNELS.inputs)
         thin = whole[:, :: whole.shape[1] // THIN][:, :THIN].contiguous()
         others = [values for values in scalars.combinations(defaults) if eager_takes(own, values, thin)]
         cases = [(layout, defaults, whole) for layout in LAYOUTS]
@@ -136,7 +136,7 @@ def _scalars(own: Any) -> dict[str, Fraction]:
     arguments = own.OPERATOR._schema.arguments
     name = own.OPERATOR.name().partition("::")[2]
     given = inspect.signature(getattr(own, name)).parameters
-    return {one.name: Fraction(given[one.name].default) for one in arguments[own.INPUTS :]}
+    return {one.name: Fraction(given[one.name].default) for one in arguments[own.KERNELS.inputs :]}
 
 
 def digest(found: Tensor) -> str:

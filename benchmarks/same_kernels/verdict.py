@@ -59,7 +59,8 @@ class Verdict:
 
 def verdict(pair: Pair, device: str) -> Verdict:
     """Compare the two versions for ``cpu`` or ``cuda``; what cannot be compared counts as changed."""
-    digests = {kernel_digest(text, device) for text in pair.texts}
+    whole = zip(pair.texts, pair.flags, strict=True)
+    digests = {kernel_digest(text, device, flags) for text, flags in whole}
     if len(digests) == 1:
         return Verdict(pair.name, device, ("text",))
     try:

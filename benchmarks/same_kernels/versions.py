@@ -20,7 +20,9 @@ from unittest import mock
 import torch
 
 from benchmarks.same_kernels.text import Recipe
+from fusegen import runtime_text
 from fusegen.built import imported
+from fusegen.certify.digest import FLAGS
 
 KERNELS = ("forward", "backward")
 CAPABILITIES = ("DEFAULT", "AVX2", "AVX512")  # of CPUs, as PyTorch tells them apart
@@ -56,6 +58,13 @@ class Pair:
     def texts(self) -> tuple[str, str]:
         """Both texts."""
         return self.old.read_text(encoding="utf-8"), self.now.read_text(encoding="utf-8")
+
+    @property
+    def flags(self) -> tuple[str, str]:
+        """Both texts of the flags; empty where there is no runtime."""
+        places = (path.parent / runtime_text.FOLDER / FLAGS for path in (self.old, self.now))
+        old, now = (path.read_text(encoding="utf-8") if path.exists() else "" for path in places)
+        return old, now
 
     def ask(self, function: Callable[..., T], *arguments: str) -> tuple[T, T]:
         """What a function of a path says of both, each in its process."""
@@ -94,7 +103,7 @@ def _recipe(path: Path, kernel: str, device: str, capability: str) -> Recipe:
     found: Recipe = {}
     told = ""
     own = module(path)
-    namespace = str(own.OPERATORS.name)
+    namespace = str(own.KERNELS.operators.name)
 
     def record(**recipe: Any) -> NoReturn:
         found.update(recipe)
@@ -114,7 +123,7 @@ def _recipe(path: Path, kernel: str, device: str, capability: str) -> Recipe:
         for target, name, value in replaced:
             stack.enter_context(mock.patch.object(target, name, value))
         try:
-            own.load(kernel, device, namespace)
+            own.KERNELS.load(kernel, device)
         except Exception as error:
             told = str(error)
     if not found:

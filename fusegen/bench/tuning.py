@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusegen import build, emit, pipeline
+from fusegen import build, emit, pipeline, runtime_text
 from fusegen.bench import clock
 from fusegen.bench.rows import Trial, at
 from fusegen.built import imported
@@ -73,7 +73,7 @@ def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator
                 if tensors is None:
                     continue
                 runs = {
-                    launch: partial(getattr(module, operator), *tensors, *params)
+                    launch: partial(getattr(module.KERNELS, operator), *tensors, *params)
                     for launch, module in modules.items()
                 }
                 check(text.name, runs)
@@ -95,7 +95,8 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
         table = Table({0: ""}, {(0, name, share.bits): (launch,) for name, share in kernels})
         path = folder / f"{compiled.spec.name}_{launch}.py"
         texts[path] = emit.module(compiled, Binding.STABLE, table)
-    for change in changes(texts):
+    runtime = {folder / runtime_text.FOLDER / n: text for n, text in runtime_text.files("stable").items()}
+    for change in changes(texts | runtime):
         apply(change)
     modules = {
         launch: imported(path)
@@ -111,7 +112,7 @@ def _built(compiled: Compiled, module: ModuleType) -> None:
     params = [param.default for param in compiled.spec.params]
     dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
     for operator, text in _kernels(compiled).items():
-        getattr(module, operator)(
+        getattr(module.KERNELS, operator)(
             *(torch.zeros(TINY, dtype=dtype, device="cuda") for _ in text.inputs), *params
         )
 
@@ -119,7 +120,7 @@ def _built(compiled: Compiled, module: ModuleType) -> None:
 def _kernels(compiled: Compiled) -> dict[str, KernelText]:
     """The kernels by what a module calls their operators."""
     texts = build.texts(compiled)
-    return {"FORWARD": texts.forward, "BACKWARD": texts.backward}
+    return {"forward": texts.forward, "backward": texts.backward}
 
 
 def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:

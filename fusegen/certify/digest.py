@@ -1,8 +1,9 @@
 """The digest of what decides a module's results on one device.
 
-It covers the module's text: flags, masks, launches, layouts, C++ and Python. It leaves out comments,
-docstrings, blank lines, and what belongs to the other device alone. Only positions in the text are used, so
-that it is the same under every version of Python.
+It covers the module's text, masks, launches, layouts, C++ and Python, and the flags of its runtime. It
+leaves out comments, docstrings, blank lines, what belongs to the other device alone, and the rest of the
+runtime.
+Only positions in the text are used, so that it is the same under every version of Python.
 """
 
 from __future__ import annotations
@@ -13,23 +14,32 @@ import io
 import tokenize
 from collections.abc import Iterator
 
-from fusegen import cache
+from fusegen import cache, runtime_text
 
 # Constants that only the other device's kernels are built from; the host code of CUDA takes CPU_FLAGS.
 OTHER = {
     "cpu": {"CUDA_SOURCE", "CUDA_PRELUDE", "CUDA_FLAGS", "LAUNCH_SOURCE"},
     "cuda": {"CPU_SOURCE", "CPU_PRELUDE"},
 }
+FLAGS = "flags.py"
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
 
-def kernel_digest(module: str, device: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device."""
-    key = cache.key("kernel digest", device, module)
+def kernel_digest(module: str, device: str, flags: str = "") -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device.
+
+    Args:
+        module: its text.
+        device: ``cpu`` or ``cuda``.
+        flags: the text of ``flags.py`` in its runtime; if not given, that of today's.
+    """
+    flags = flags or runtime_text.files("stable")[FLAGS]
+    key = cache.key("kernel digest", device, module, flags)
     match cache.recall(key):
         case str(known):
             return known
-    found = hashlib.sha256(_deciding(module, device).encode()).hexdigest()[:16]
+    deciding = (_deciding(text, device) for text in (module, flags))
+    found = hashlib.sha256("\n".join(deciding).encode()).hexdigest()[:16]
     cache.remember(key, found)
     return found
 

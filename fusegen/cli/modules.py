@@ -3,85 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import GENERATED, SPECS, WHERE
+from fusegen.cli.building import painted, tell
+from fusegen.cli.options import SPECS, WHERE
 from fusegen.errors import counted
 
-if TYPE_CHECKING:
-    from fusegen.write import Change
-
 SCHEMA = SPECS / "schema.json"
-BINDINGS = ("stable", "pybind")
 JUDGES = ("torch", "python-flint")  # the libraries that compare references with formulas
 OUTDATED = {"new": "not built", "changed": "out of date"}  # by what a build would do
 FORMATS = ("text", "markdown", "latex")
 STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda", "cpu", "module")
-
-
-@click.command()
-@click.argument("specs", nargs=-1, metavar="[SPEC]...")
-@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
-@click.option(
-    "--binding",
-    type=click.Choice(BINDINGS),
-    default="stable",
-    help="By PyTorch's stable ABI, from 2.10 on, or by pybind11, from 2.0 on.",
-)
-@click.option(
-    "--prune", is_flag=True, help="Remove the modules that the output folder owns and no known spec makes."
-)
-def build(specs: tuple[str, ...], output: Path, binding: str, prune: bool) -> None:
-    """Write the modules of some specs, or of all in specs/ when none is named.
-
-    MANIFEST.toml in the output folder lists the modules that were written there. Nothing else is removed.
-    A sentence tells of each spec whose results may be less accurate than promised, or slow, and of each
-    step of a chain that is not the spec of its name that comes with fusegen.
-
-    A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
-    """
-    from fusegen import access, library, manifest, modules, outputs, write
-    from fusegen.render import Binding
-
-    paths = library.find_all(specs, SPECS)
-    folder = outputs.opened(output, SPECS)
-    access.require_writable(output / manifest.NAME)
-    built = modules.built(paths, output, Binding(binding))
-    texts = {path: found.text for path, found in built.items()}
-    folder.require_own(texts)
-    changes = write.changes(texts)
-    _make(changes)
-    same = len(texts) - len(changes)
-    if same:
-        click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
-    if prune:
-        _make(write.removal(path) for path in folder.removable(texts))
-    folder = outputs.opened(output, SPECS)
-    for change in folder.manifest(texts, paths):
-        write.apply(change)
-    _tell(folder.complaints(texts))
-    for found in built.values():
-        _tell(found.remarks)
-
-
-def _make(changes: Iterable[Change]) -> None:
-    """Write and remove files, and print a line for each."""
-    from fusegen import write
-
-    for change in changes:
-        write.apply(change)
-        click.echo(f"{_painted(change.kind)} {change.path}")
-
-
-def _tell(sentences: Iterable[str | None]) -> None:
-    for sentence in filter(None, sentences):
-        click.echo(sentence, err=True)
 
 
 @click.command()
@@ -95,18 +32,20 @@ def check(output: Path) -> None:
     from fusegen import library, modules, outputs, write
     from fusegen.agreement import needs_torch
     from fusegen.certify import state
+    from fusegen.render import Binding
     from fusegen.spec import schema_text
 
     specs = library.find_all((), SPECS)
     folder = outputs.opened(output, SPECS)
-    texts = {path: found.text for path, found in modules.built(specs, output).items()}
-    differences = [*write.changes(texts), *folder.manifest(texts, specs)]
+    built = modules.built(specs, output, Binding(folder.binding))
+    texts = {path: found.text for path, found in built.items()}
+    differences = [*write.changes(texts), *folder.runtime(), *folder.manifest(texts, specs)]
     if SCHEMA.exists():
         differences += write.changes({SCHEMA: schema_text()})
     for change in differences:
         click.echo(change.diff(), nl=False)
     complaints = folder.complaints(texts)
-    _tell(complaints)
+    tell(complaints)
     count = len(differences) + len(complaints)
     if differences:
         remedy = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
@@ -115,8 +54,8 @@ def check(output: Path) -> None:
         sys.exit(1)
     loaded = {path: library.load(path) for path in specs}
     for path, claim in zip(texts, map(state.claim, loaded.values()), strict=True):
-        _tell(state.sentences(path, state.states(path, claim)))
-    _tell(f"{path}: there is no module of this certificate; delete it" for path in folder.uncertified())
+        tell(state.sentences(path, state.states(path, claim)))
+    tell(f"{path}: there is no module of this certificate; delete it" for path in folder.uncertified())
     pending = {
         path: text
         for (path, spec), text in zip(loaded.items(), texts.values(), strict=True)
@@ -153,12 +92,14 @@ def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
 @WHERE
 def list_(output: Path) -> None:
     """Show every spec: its formula, dtypes, and what its module and its certificate are worth."""
-    from fusegen import library, modules, write
+    from fusegen import library, manifest, modules, write
     from fusegen.certify import state
     from fusegen.printers.notation import notation
+    from fusegen.render import Binding
 
     specs = library.find_all((), SPECS)
-    texts = {path: found.text for path, found in modules.built(specs, output).items()}
+    built = modules.built(specs, output, Binding(manifest.read(output).binding))
+    texts = {path: found.text for path, found in built.items()}
     states = {change.path: OUTDATED[change.kind] for change in write.changes(texts)}
     rows = []
     for path, spec in zip(texts, map(library.load, specs), strict=True):
@@ -227,7 +168,7 @@ def new(name: str) -> None:
     path = SPECS / f"{name}.yaml"
     text = starter(name, path)
     write.apply(write.Change(path, None, text))
-    click.echo(f"{_painted('new')} {path}")
+    click.echo(f"{painted('new')} {path}")
 
 
 @click.command()
@@ -238,9 +179,4 @@ def schema() -> None:
 
     for change in write.changes({SCHEMA: schema_text()}):
         write.apply(change)
-        click.echo(f"{_painted(change.kind)} {change.path}")
-
-
-def _painted(kind: str) -> str:
-    colours = {"new": "green", "changed": "yellow", "removed": "red"}
-    return click.style(f"{kind:8}", fg=colours[kind])  # click drops colours off a terminal
+        click.echo(f"{painted(change.kind)} {change.path}")

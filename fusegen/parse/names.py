@@ -26,17 +26,8 @@ _CPP = (
 ).split()
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
-    "accepted active_transforms are_transforms_active batched before build_library by_pytorch "
-    "cache_folder call changed checksum contextlib copied copy cpp_extension ctx differentiable "
-    "digest dim eager eager_gradient fcntl find_tools first_tensor first_use followed forward_ad "
-    "functools get_init_inputs get_inputs grad graded halves hashlib have_kernel importlib in_ascii "
-    "in_vectors increment_version inplace is_dynamo_compiling is_traceable_wrapper_subclass "
-    "is_tracing leaf like load load_whole locked logging mask mask_of new_turn nn numbers "
-    "nvcc_command one_word os other_form out output overwrite pathlib plain publish pull queue re "
-    "recorded register register_vmap require require_writable returned run_kernel scalar self "
-    "shaped_like shlex shutil split_compile spread stat staticmethod store subprocess super sys "
-    "take_turns tempfile torch traced transformed transforming transforms trusted vectorized warn_of "
-    "warnings whole with_mask without_kernel write"
+    "are_transforms_active bool call dim eager eager_gradient forward_ad get_init_inputs get_inputs grad "
+    "inplace int is_dynamo_compiling is_tracing nn out output pull result run self str super torch"
 ).split()
 _BUILTINS = (  # functions of Python that the module calls, where a spec's name would be another
     "all any enumerate getattr hasattr isinstance issubclass len max open range repr slice sorted str "

@@ -17,7 +17,6 @@ import jinja2.meta
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.launch import MOST_THREADS
-from fusegen.mask import LARGE
 from fusegen.pieces import Centres
 from fusegen.render import python
 from fusegen.render.texts import Binding, Halves, KernelText, MaskText, Share, Singles, Texts
@@ -38,6 +37,7 @@ __all__ = [
 ]
 
 MODULE = "module.py.j2"
+INTERFACE = 1  # of modules and their runtime, which has it too
 BINDINGS = {Binding.STABLE: "binding.cpp.j2", Binding.PYBIND: "binding_pybind.cpp.j2"}
 SIMPLE = {Singles.COMPUTED, Singles.PIECES}  # what float computes, or could
 FITTED = {Singles.CUBICS, Singles.DECLARED}  # what double fits
@@ -132,10 +132,7 @@ def module(spec: Spec, texts: Texts, binding: Binding) -> str:
     context = {
         "name": spec.name,
         "digest": spec.digest,
-        "build_options": binding.options,
-        "classic": binding is Binding.PYBIND,
-        "large": LARGE,
-        "build_source": _part("build.py.j2", {"name": spec.name, "classic": binding is Binding.PYBIND}),
+        "interface": INTERFACE,
         "summary": spec.summary,
         "source": spec.source,
         "notation": texts.notation,

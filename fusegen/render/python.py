@@ -14,6 +14,8 @@ from fusegen.signatures import Choice, choice_of, refusal_of
 from fusegen.spec import Fill, Spec
 
 Context = dict[str, Any]
+LINE = 110  # characters, from which a list of parameters takes a line for each
+TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
 
 
 def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
@@ -29,19 +31,11 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
     return {
         "inputs": inputs,
         "first": first,
-        "several": bool(others),
-        "inplace": in_place(spec),
-        "split": spec.inputs[-1].split is not None,
         "arguments": ", ".join([*inputs, *params]),
-        "params_tuple": ", ".join(params) + ("," if len(params) == 1 else ""),
-        "trailing_params": "".join(f", {name}" for name in params),
         "unusual": " or ".join(alike),
-        "differing_shapes": " or ".join(f"{first}.shape != {name}.shape" for name in others),
-        "nested": " or ".join(f"{name}.is_nested" for name in inputs),
         "requires_grad": f"({graded})" if others else graded,
-        "call_on_clone": ", ".join([f"{first}.clone() if graded or followed else {first}", *params]),
         "scalar_lines": [
-            *_each(params, "if {0}.__class__ is not float:", '    {0} = scalar("{0}", {0})'),
+            *_each(params, "if {0}.__class__ is not float:", '    {0} = KERNELS.scalar("{0}", {0})'),
             *_refused(spec),
         ],
         "autocast_lines": _each(
@@ -56,7 +50,7 @@ def model(spec: Spec) -> Context:
     """The constructor and the body of ModelNew."""
     inputs, params = input_names(spec), param_names(spec)
     first, arguments = inputs[0], [*inputs, *(f"self.{name}" for name in params)]
-    kept = [*params, *(option.split("=")[0] for option in _options(spec))]
+    kept = [*params, *(option.split(":")[0] for option in _options(spec))]
     lines = [f"{first} = self.{layer.attribute}({first})" for layer in spec.layers]
     if in_place(spec):
         lines += ["if self.inplace:", f"    return {spec.name}({', '.join([*arguments, 'inplace=True'])})"]
@@ -65,11 +59,16 @@ def model(spec: Spec) -> Context:
         lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
     layers = [f"{layer.attribute} = nn.{layer.kind}({', '.join(layer.args)})" for layer in spec.layers]
     constructor = [*(name for name, _ in spec.init), *_defaults(spec), *_options(spec)]
+    alias = "".join(word.capitalize() for word in spec.name.split("_"))
+    alias = "" if alias in TAKEN else alias
     return {
         "attribute": spec.name if spec.name not in params else f"{spec.name}_kernels",
         "constructor": "".join(f", {argument}" for argument in constructor),
         "constructor_lines": [f"self.{line}" for line in (*layers, *(f"{name} = {name}" for name in kept))],
         "forward_parameters": ", ".join(_tensors(spec)),
+        "shown": _shown(spec),
+        "alias": alias,
+        "public": sorted(filter(None, {alias, "ModelNew", spec.name, "get_inputs", "get_init_inputs"})),
         "forward_lines": lines,
         "model_arguments": ", ".join(arguments),
         "example_inputs": [_example(i.shape, i.fill) for i in spec.inputs],
@@ -84,31 +83,33 @@ def function(spec: Spec, texts: Texts) -> Context:
     tensors, choice, lines = _tensors(spec), _choice(spec), []
     parameters, words = [*_defaults(spec), *_options(spec)], []
     if spec.inputs[-1].split is None:
-        words += ["out=None"]
+        words += ['out: "Tensor | None" = None']
     if choice:
         word = choice.argument
-        words += [f'{word}="{choice.word}"']
+        words += [f'{word}: str = "{choice.word}"']
         given = f"{first} if inplace else out" if in_place(spec) else "out"
         lines += [
             f'if {word} != "{choice.word}":',
-            f"    return other_form({given}, {arguments}, {word}={word})",
+            f"    return KERNELS.other_form({choice.function}, {given}, {arguments}, {word}={word})",
         ]
     if in_place(spec):
-        lines += ["if inplace:", f"    return overwrite({arguments})"]
+        lines += ["if inplace:", f"    return KERNELS.overwrite({arguments})"]
     if spec.inputs[-1].split is None:
-        lines += ["if out is not None:", f"    return write(out, {arguments})"]
+        lines += ["if out is not None:", f"    return KERNELS.write(out, {arguments})"]
     else:
-        lines += [f"if {inputs[1]} is None:", f"    return halves({', '.join([first, 'dim', *params])})"]
+        lines += [
+            f"if {inputs[1]} is None:",
+            f"    return KERNELS.halves({', '.join([first, 'dim', *params])})",
+        ]
     alias = "input" not in (*inputs, *params)
     if alias:
-        tensors = [name if "=" in name else f"{name}=None" for name in tensors]
-        words += ["input=None"]
-    required = [name for name in _tensors(spec) if "=" not in name]
+        tensors = [_optional(i.name) for i in spec.inputs]
+        words += ['input: "Tensor | None" = None']
+    required = [i.name for i in spec.inputs if i.split is None]
     return {
-        "function_parameters": ", ".join([*tensors, *parameters, *(["*", *words] if words else [])]),
+        "function_parameters": _listed([*tensors, *parameters, *(["*", *words] if words else [])]),
         "function_lines": lines,
         "required": required if alias else [],
-        "other_form": choice.function if choice else "",
         "doc": _doc(spec, texts),
     }
 
@@ -122,41 +123,20 @@ def gradient(spec: Spec, texts: Texts) -> Context:
         f"_, pull = torch.func.vjp(lambda {names}: eager({arguments}), {names})",
         f"return pull({texts.backward.inputs[0]})",
     ]
-    saved = f"{' and '.join(inputs)} {'are' if len(inputs) > 1 else 'is'}"
     return {
-        "from_output": texts.from_output,
-        "saves": "the output is" if texts.from_output else saved,
-        "saved": "(output,)" if texts.from_output else "inputs[:INPUTS]",
-        "gradient_inputs": texts.backward.inputs,
         "gradient_arguments": ", ".join([*texts.backward.inputs, *params]),
-        "none_params": ", None" * len(params),
         "eager_lines": texts.eager,
         "eager_gradient_lines": texts.eager_gradient or pulled,
     }
 
 
 def operators(spec: Spec, texts: Texts) -> Context:
-    """The schemas under which PyTorch knows the kernels."""
-    params = param_names(spec)
-
-    def schema(tensors: Iterable[str], written: int = 0) -> str:
-        outputs = [f"Tensor({chr(ord('a') + k)}!) OUT{k}" for k in range(written)]
-        return ", ".join([*(f"Tensor {t}" for t in tensors), *(f"float {p}" for p in params), *outputs])
-
+    """The arguments of the schemas under which PyTorch knows the kernels."""
+    scalars = [f"float {name}" for name in param_names(spec)]
+    both = {"forward": input_names(spec), "backward": texts.backward.inputs}
     return {
-        "schema": schema(input_names(spec)),
-        "kernels": [
-            {
-                "name": kernel.name,
-                "functor": kernel.functor,
-                "schema": schema(kernel.inputs),
-                "returns": _tuple("Tensor", len(kernel.outputs)),
-                "out_schema": schema(kernel.inputs, len(kernel.outputs)),
-                "inputs": len(kernel.inputs),
-                "outputs": len(kernel.outputs),
-            }
-            for kernel in (texts.forward, texts.backward)
-        ],
+        f"{kernel}_schema": ", ".join([*(f"Tensor {name}" for name in tensors), *scalars])
+        for kernel, tensors in both.items()
     }
 
 
@@ -181,17 +161,40 @@ def either(words: tuple[str, ...]) -> str:
 
 
 def _tensors(spec: Spec) -> list[str]:
-    return [i.name if i.split is None else f"{i.name}=None" for i in spec.inputs]
+    return [f"{i.name}: Tensor" if i.split is None else _optional(i.name) for i in spec.inputs]
+
+
+def _optional(name: str) -> str:
+    return f'{name}: "Tensor | None" = None'
+
+
+def _listed(parameters: list[str]) -> str:
+    """Parameters on one line, or on a line each."""
+    line = ", ".join(parameters)
+    return line if len(line) <= LINE else "\n    " + ",\n    ".join(parameters) + ",\n"
+
+
+def _shown(spec: Spec) -> str:
+    """What the model's repr shows of its arguments, as an expression; nothing where it has none."""
+    kept = [name for name, *_ in (option.split(":") for option in (*_defaults(spec), *_options(spec)))]
+    values = ", ".join(f"{name}={{self.{name}}}" for name in kept if name != "inplace")
+    if not in_place(spec):
+        return f'f"{values}"' if values else ""
+    if not values:
+        return '"inplace=True" if self.inplace else ""'
+    return f'f"{values}" + (", inplace=True" if self.inplace else "")'
 
 
 def _defaults(spec: Spec) -> list[str]:
-    return [f"{p.name}={p.default!r}" for p in spec.params]
+    return [f"{p.name}: float = {p.default!r}" for p in spec.params]
 
 
 def _options(spec: Spec) -> list[str]:
     """The arguments that say how, after those that say what."""
     split = spec.inputs[-1].split
-    return ["inplace=False"] if in_place(spec) else [f"dim={split}"] if split is not None else []
+    if in_place(spec):
+        return ["inplace: bool = False"]
+    return [f"dim: int = {split}"] if split is not None else []
 
 
 def _choice(spec: Spec) -> Choice | None:
@@ -211,10 +214,6 @@ def _refused(spec: Spec) -> list[str]:
 
 def _each(names: Iterable[str], *lines: str) -> list[str]:
     return [line.format(name) for name in names for line in lines]
-
-
-def _tuple(kind: str, count: int) -> str:
-    return kind if count == 1 else f"({', '.join([kind] * count)})"
 
 
 def _doc(spec: Spec, texts: Texts) -> list[str]:

@@ -16,11 +16,6 @@ class Binding(Enum):
     STABLE = "stable"  # PyTorch's stable ABI, from 2.10 on
     PYBIND = "pybind"  # pybind11 functions, from PyTorch 2.0 on
 
-    @property
-    def options(self) -> str:
-        """What `fusegen build` is told for it, with a space in front."""
-        return "" if self is Binding.STABLE else f" --binding {self.value}"
-
 
 @dataclass(frozen=True, slots=True)
 class Share:

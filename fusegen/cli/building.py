@@ -1,0 +1,123 @@
+"""The verb that makes modules, and what verbs say of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fusegen.cli.options import GENERATED, SPECS
+
+if TYPE_CHECKING:
+    from fusegen.write import Change
+
+BINDINGS = ("stable", "pybind")
+
+
+@click.command()
+@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
+@click.option(
+    "--binding",
+    type=click.Choice(BINDINGS),
+    help="By PyTorch's stable ABI, from 2.10 on, or by pybind11, from 2.0 on; else as the folder is.",
+)
+@click.option(
+    "--prune", is_flag=True, help="Remove the modules that the output folder owns and no known spec makes."
+)
+@click.option(
+    "--standalone",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write to DIR, instead, files that need no runtime beside them, for what runs one file.",
+)
+def build(
+    specs: tuple[str, ...], output: Path, binding: str | None, prune: bool, standalone: Path | None
+) -> None:
+    """Write the modules of some specs, or of all in specs/ when none is named.
+
+    The runtime of the modules goes to _runtime in the output folder. MANIFEST.toml there lists the modules
+    that were written. Nothing else is removed.
+    A sentence tells of each spec whose results may be less accurate than promised, or slow, and of each
+    step of a chain that is not the spec of its name that comes with fusegen.
+
+    A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
+    """
+    from fusegen import access, library, manifest, modules, outputs, write
+    from fusegen.render import Binding
+
+    paths = library.find_all(specs, SPECS)
+    if standalone and prune:
+        raise click.UsageError("--prune and --standalone exclude each other")
+    if standalone:
+        _build_standalone(paths, standalone, binding)
+        return
+    folder = outputs.opened(output, SPECS).bound(binding, [output / f"{path.stem}.py" for path in paths])
+    access.require_writable(output / manifest.NAME)
+    built = modules.built(paths, output, Binding(folder.binding))
+    texts = {path: found.text for path, found in built.items()}
+    folder.require_own(texts)
+    changes, runtime = write.changes(texts), folder.runtime()
+    _make(changes)
+    _make_runtime(runtime)
+    same = len(texts) - len(changes)
+    if same:
+        click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
+    if prune:
+        _make(write.removal(path) for path in folder.removable(texts))
+    folder = outputs.opened(output, SPECS).bound(folder.binding, texts)
+    for change in folder.manifest(texts, paths):
+        write.apply(change)
+    tell(folder.complaints(texts))
+    for found in built.values():
+        tell(found.remarks)
+
+
+def _make(changes: Iterable[Change]) -> None:
+    """Write and remove files, and print a line for each."""
+    from fusegen import write
+
+    for change in changes:
+        write.apply(change)
+        click.echo(f"{painted(change.kind)} {change.path}")
+
+
+def _make_runtime(changes: tuple[Change, ...]) -> None:
+    """Write the files of a runtime, and print one line of them; print a line for each that is removed."""
+    from fusegen import write
+
+    written = [change for change in changes if change.after is not None]
+    for change in written:
+        write.apply(change)
+    if written:
+        kind = "new" if all(change.before is None for change in written) else "changed"
+        click.echo(f"{painted(kind)} {written[0].path.parent}")
+    _make(change for change in changes if change.after is None)
+
+
+def tell(sentences: Iterable[str | None]) -> None:
+    """Print sentences to the standard error; None says nothing."""
+    for sentence in filter(None, sentences):
+        click.echo(sentence, err=True)
+
+
+def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None) -> None:
+    """Write the modules of some specs with the runtime inside; the folder gets no manifest."""
+    from fusegen import modules, outputs, standalone, write
+    from fusegen.render import Binding
+
+    bound = Binding(binding or BINDINGS[0])
+    built = modules.built(paths, folder, bound)
+    texts = {path: standalone.text(found.text, bound.value) for path, found in built.items()}
+    outputs.opened(folder, SPECS).require_own(texts)
+    _make(write.changes(texts))
+    for one in built.values():
+        tell(one.remarks)
+
+
+def painted(kind: str) -> str:
+    """A kind of change in its colour."""
+    colours = {"new": "green", "changed": "yellow", "removed": "red"}
+    return click.style(f"{kind:8}", fg=colours[kind])  # click drops colours off a terminal

@@ -1,0 +1,31 @@
+"""The runtime of generated modules: operators, gradients, calls, and the build of kernels on first use.
+
+A module hands its kernels to `Activation` and keeps what that makes. A folder of modules holds one copy
+of these files, `_runtime`; they need torch and the standard library only, and Python 3.8 can read them.
+"""
+
+from importlib.util import find_spec
+from typing import Any
+
+from .activation import INTERFACE, Activation
+from .calls import PLAIN, forward_ad, is_tracing
+from .flavour import are_transforms_active, is_dynamo_compiling
+from .sources import Sources
+
+__all__ = [
+    "INTERFACE",
+    "PLAIN",
+    "Activation",
+    "Sources",
+    "are_transforms_active",
+    "forward_ad",
+    "is_dynamo_compiling",
+    "is_tracing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Refuses a name that only the runtime of another interface has."""
+    if name.startswith("__") or find_spec(f"{__name__}.{name}"):
+        raise AttributeError(name)
+    raise ImportError(f"this runtime, of interface {INTERFACE}, has no {name}; run fusegen build")

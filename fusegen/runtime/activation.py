@@ -1,0 +1,228 @@
+"""The kernels of a module, and the calls that are not the common one."""
+
+import functools
+from typing import Any, Callable, Tuple, TypeVar
+
+import torch
+
+from . import autograd, bitmask, build, checks, operators
+from .calls import (
+    DEVICES,
+    FUNCTIONALIZE,
+    PLAIN,
+    bump_version,
+    copy_into,
+    differentiable,
+    have_kernel,
+    recorded,
+    traced,
+    transformed,
+    warn_of,
+)
+from .checks import check, check_writable
+from .flavour import is_traceable_wrapper_subclass, transforms
+from .sources import Sources
+
+INTERFACE = 1  # of modules and this runtime; it changes when the text of modules has to
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class Activation:
+    """The kernels of a module, with their gradient.
+
+    Attributes:
+        name: of the module.
+        signature: the arguments of the kernels.
+        dtypes: that the kernels take.
+        eager, eager_gradient: the same in PyTorch's own operations, the gradient as a tuple: for tensors
+            without a kernel, and for second derivatives.
+        operators: the namespace of PyTorch's operators; `operator` is the function with its gradient.
+        forward, backward: the kernels; `forward_out` and `backward_out` write into given tensors.
+        graded: chooses, for some tensors, the call whose gradient autograd records.
+    """
+
+    forward: Any
+    forward_out: Any
+    backward: Any
+    backward_out: Any
+
+    def __init__(self, name: str, *, interface: int, **own: Any) -> None:
+        if interface != INTERFACE:
+            other = f"{name}.py was generated for interface {interface}, this runtime is {INTERFACE}"
+            raise ImportError(f"{other}; run fusegen build")
+        self.name = name
+        self._keep(**own)
+
+    def _keep(
+        self,
+        forward: str,
+        backward: str,
+        dtypes: "Tuple[torch.dtype, ...]",
+        sources: Sources,
+        gradients: "Tuple[Callable[..., Any], Callable[..., Any]]",
+    ) -> None:
+        self.signature = operators.Signature(self.name, forward, backward)
+        self.inputs = len(self.signature.tensors)
+        self.dtypes, self.sources = dtypes, sources
+        self.eager, self.eager_gradient = gradients
+        self.operators = operators.registered(self)
+        self.operator = getattr(self.operators, self.name).default
+        for kernel in ("forward", "forward_out", "backward", "backward_out"):
+            setattr(self, kernel, self._kernel(kernel))
+        self.Forward, self.Backward = autograd.functions(self)
+        self.differentiated = self.broadcast_first if self.inputs > 1 else self.Forward.apply
+        self.in_place, self.on_halves = autograd.in_place(self), autograd.on_halves(self)
+        if sources.mask:
+            for kernel in ("forward_masked", "forward_masked_out", "backward_masked", "backward_by_mask"):
+                setattr(self, kernel, self._kernel(kernel))
+            self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
+        self.graded = self._graded()
+
+    def _kernel(self, name: str) -> Any:
+        return getattr(self.operators, f"{self.name}_{name}").default._op
+
+    def _graded(self) -> "Callable[..., Any]":
+        """A function of the tensors that chooses the call whose gradient autograd records."""
+        # for plain tensors, all that apply does
+        apply = super(torch.autograd.Function, self.Forward).apply  # type: ignore[misc]
+
+        def unary(x: Any) -> Any:
+            return self.by_pytorch if x.is_nested else apply
+
+        def with_bitmask(x: Any) -> Any:
+            if x.is_cuda and x.numel() >= bitmask.LARGE and not x.is_nested:
+                return self.with_bitmask.apply
+            return self.by_pytorch if x.is_nested else apply
+
+        def several(first: Any, *others: Any) -> Any:
+            if first.is_nested or any(t.is_nested for t in others):
+                return self.by_pytorch
+            alike = all(t.shape == first.shape for t in others)
+            return apply if alike else self.broadcast_first
+
+        def pair(a: Any, b: Any) -> Any:
+            if a.is_nested or b.is_nested:
+                return self.by_pytorch
+            return apply if a.shape == b.shape else self.broadcast_first
+
+        if self.inputs > 1:
+            return pair if self.inputs == 2 else several
+        return with_bitmask if self.sources.mask else unary
+
+    def function(self, function: F) -> F:
+        """Keeps a module's function, under a name for each device that has a kernel."""
+        for device in ("cuda", "cpu"):
+            setattr(self, f"{self.name}_{device}", function)
+        self.call = function
+        return function
+
+    def load(self, kernel: str, device: str) -> None:
+        """Loads a kernel, forward or backward, for a device, as its first use does."""
+        build.load(self, self.operators, kernel, device)
+
+    def scalar(self, name: str, value: Any) -> float:
+        """A parameter as the float that the operator takes."""
+        return checks.scalar(self.name, name, value)
+
+    def first(self, given: Any, input: Any) -> Any:
+        """The first tensor, which PyTorch calls input."""
+        name = self.signature.tensors[0]
+        check(input is not None, self.name, f"the argument {name} is missing", TypeError)
+        check(given is None, self.name, f"{name} and input are one argument, and both are given", TypeError)
+        return input
+
+    def broadcast_first(self, *arguments: Any) -> Any:
+        """The kernel on tensors broadcast beforehand, so that PyTorch sums their gradients."""
+        tensors, params = arguments[: self.inputs], arguments[self.inputs :]
+        return self.Forward.apply(*torch.broadcast_tensors(*tensors), *params)
+
+    def transforming(self, *arguments: Any) -> Any:
+        """The function under torch.func; some of its transforms take no autograd.Function."""
+        if not have_kernel(*arguments[: self.inputs]):
+            return self.by_pytorch(*arguments)
+        kinds = transforms()
+        if FUNCTIONALIZE not in kinds:
+            return self.differentiated(*arguments)
+        return self.operator(*arguments) if kinds == {FUNCTIONALIZE} else self.eager(*arguments)
+
+    def without_kernel(self, *arguments: Any) -> Any:
+        """The function of a tensor subclass, of other dtypes, and of tensors that are not alike."""
+        tensors, params = arguments[: self.inputs], arguments[self.inputs :]
+        if not all(isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) for t in tensors):
+            return self.eager(*arguments)
+        shaped = [t for t in tensors if t.dim()] or tensors  # the others follow these in dtype and device
+        dtype = tensors[0].dtype
+        if len(tensors) > 1:
+            dtype = functools.reduce(torch.promote_types, (t.dtype for t in shaped))
+            tensors = tuple(t.to(dtype) if t.dim() else t.to(shaped[0].device, dtype) for t in tensors)
+        if dtype not in self.dtypes or any(p != p for p in params):
+            return self.eager(*arguments)
+        return self.operator(*tensors, *params) if have_kernel(*tensors) else self.by_pytorch(*arguments)
+
+    def by_pytorch(self, *arguments: Any) -> Any:
+        """PyTorch's own operations, for tensors of a layout or on a device that has no kernel."""
+        for tensor in arguments[: self.inputs]:
+            if tensor.device.type not in DEVICES:
+                warn_of(self.name, tensor.device.type)
+        return self.eager(*arguments)
+
+    def other_form(self, function: "Callable[..., Any]", out: Any, x: Any, **word: Any) -> Any:
+        """Another form of the function, by PyTorch's own operation."""
+        if out is None:
+            return function(x, **word)
+        over = out is x and differentiable(x)  # the gradient needs what was there
+        return copy_into(self.name, out, function(x.clone() if over else x, **word))
+
+    def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
+        tensors = arguments[: self.inputs]
+        graded = differentiable(out, *tensors)
+        check(not graded, self.name, "a call with out= has no gradient; call it under no_grad()")
+        if not recorded() and out.numel() == 0:
+            out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
+        alike = all(t.dtype == out.dtype and not t.is_neg() for t in (out, *tensors))
+        usual = alike and self._usual((out, *tensors), arguments[self.inputs :])
+        if not usual or recorded() or transformed():
+            return copy_into(self.name, out, self.call(*arguments))
+        check_writable(self.name, out)
+        self.forward_out(*arguments, out)
+        return bump_version(out)
+
+    def overwrite(self, x: torch.Tensor, *params: float) -> torch.Tensor:
+        """The kernel that writes over its input."""
+        graded = differentiable(x)
+        leaf = graded and (x if x._base is None else x._base).is_leaf
+        check(
+            not leaf, self.name, "a leaf that requires a gradient cannot be written over; clone() it first"
+        )
+        followed = traced() or transformed()
+        if not self._usual((x,), params) or followed or x.is_neg():
+            return copy_into(self.name, x, self.call(x.clone() if graded or followed else x, *params))
+        check_writable(self.name, x)
+        if not graded:
+            self.forward_out(x, *params, x)
+            return bump_version(x)
+        if not have_kernel(x):
+            return copy_into(self.name, x, self.by_pytorch(x.clone(), *params))
+        large = self.sources.mask and x.is_cuda and x.numel() >= bitmask.LARGE
+        if large and bitmask.in_vectors(x):
+            return self.in_place_with_bitmask.apply(x, x[:0].clone(), *params)
+        saved = None if self.signature.saved != self.signature.tensors else x.clone()
+        return self.in_place.apply(x, saved, *params)
+
+    def halves(self, whole: torch.Tensor, dim: int, *params: float) -> torch.Tensor:
+        """The kernel on the two halves of a tensor along a dimension."""
+        check(whole.dim() > 0, self.name, "a tensor without dimensions has no halves")
+        if not recorded():  # which would record the size
+            size = whole.size(dim)
+            odd = f"only an even number of elements has halves, and dimension {dim} has {size}"
+            check(size % 2 == 0, self.name, odd)
+        usual = self._usual((whole,), ()) and not traced() and not transformed()
+        if usual and differentiable(whole) and have_kernel(whole):
+            return self.on_halves.apply(whole, dim, *params)
+        return self.call(*whole.chunk(2, dim), *params)
+
+    def _usual(self, tensors: "Tuple[torch.Tensor, ...]", params: "Tuple[float, ...]") -> bool:
+        """Whether the kernels take such tensors and scalars."""
+        plain = all(t.__class__ in PLAIN and t.dtype in self.dtypes for t in tensors)
+        return plain and all(p == p for p in params)

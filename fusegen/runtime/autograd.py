@@ -1,0 +1,152 @@
+"""The gradients of a module's kernels: autograd.Functions for the call, in place, and on halves."""
+
+import functools
+import inspect
+from typing import Any, Tuple
+
+import torch
+
+from .calls import batched, transformed
+
+
+def functions(kernels: Any) -> "Tuple[Any, Any]":
+    """The kernel with its gradient, and the kernel of the gradient."""
+    signature = kernels.signature
+    count, nones = len(signature.tensors), (None,) * signature.params
+    saves_output = signature.saved != signature.tensors
+
+    class Forward(torch.autograd.Function):
+        """The kernel with its gradient, for which the output is saved, or the inputs are."""
+
+        forward = staticmethod(_signed(kernels.forward))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            saved = (output,) if saves_output else inputs[:count]
+            ctx.save_for_backward(*saved)
+            ctx.save_for_forward(*saved)
+            ctx.params = inputs[count:]
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            saved = ctx.saved_tensors
+            if torch.is_grad_enabled() or transformed():
+                gradients = Backward.apply(grad, *saved, *ctx.params)
+            else:
+                gradients = kernels.backward(grad, *saved, *ctx.params)
+            return (*gradients, *nones) if count > 1 else (gradients, *nones)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            parts = (Backward.apply(t, *ctx.saved_tensors, *ctx.params) for t in tangents[:count])
+            if count == 1:
+                return next(parts)
+            return functools.reduce(torch.add, [several[k] for k, several in enumerate(parts)])
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+            return batched(Forward.apply, in_dims, arguments)
+
+    Backward = _backward(kernels)
+    return Forward, Backward
+
+
+def _backward(kernels: Any) -> Any:
+    """The kernel of the gradient; PyTorch's own operations compute its derivative."""
+    signature = kernels.signature
+    several, saved = len(signature.tensors) > 1, 1 + len(signature.saved)
+    nones = (None,) * signature.params
+
+    def pulled(ctx: Any) -> Any:
+        gradient = functools.partial(_with_params, kernels.eager_gradient, ctx.params)
+        return torch.func.vjp(gradient, *ctx.saved_tensors)[1]
+
+    class Backward(torch.autograd.Function):
+        forward = staticmethod(_signed(kernels.backward))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs[:saved])
+            ctx.save_for_forward(*inputs[:saved])
+            ctx.params = inputs[saved:]
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return (*pulled(ctx)(grads), *nones)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            # second derivatives are symmetric, so what comes along the inputs is what goes back to them
+            (_, *inputs), (tangent, *others) = ctx.saved_tensors, tangents[:saved]
+            parts = Backward.apply(tangent, *inputs, *ctx.params)
+            along = pulled(ctx)(tuple(others))[1:]
+            return tuple(a + b for a, b in zip(parts, along)) if several else parts + along[0]
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+            return batched(Backward.apply, in_dims, arguments)
+
+    return Backward
+
+
+def _signed(kernel: Any) -> Any:
+    """A kernel with a signature, which PyTorch asks for and builtin functions lack."""
+    signed: Any = functools.partial(kernel)
+    arguments = inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)
+    signed.__signature__ = inspect.Signature([arguments])
+    return signed
+
+
+def _with_params(function: Any, params: Any, *tensors: Any) -> Any:
+    return function(*tensors, *params)
+
+
+def in_place(kernels: Any) -> Any:
+    """The kernel that writes over its input, and saves a copy of that, or the output."""
+    saves_output = kernels.signature.saved != kernels.signature.tensors
+
+    class InPlace(torch.autograd.Function):
+        """The kernel that writes over its input; a copy of that comes along, to be saved, or None."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, copy: Any, *params: Any) -> Any:
+            ctx.params = params
+            kernels.forward_out(x, *params, x)
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x if saves_output else copy)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            gradient, *others = kernels.Forward.backward(ctx, grad)
+            return (gradient, None, *others)
+
+    return InPlace
+
+
+def on_halves(kernels: Any) -> Any:
+    """The kernel on the halves of one tensor."""
+
+    class Split(torch.autograd.Function):
+        """The kernel on the halves of one tensor, whose gradient is written whole."""
+
+        @staticmethod
+        def forward(ctx: Any, whole: Any, dim: Any, *params: Any) -> Any:
+            ctx.save_for_backward(whole)
+            ctx.dim, ctx.params = dim, params
+            return kernels.forward(*whole.chunk(2, dim), *params)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            [whole] = ctx.saved_tensors
+            if torch.is_grad_enabled():
+                parts = kernels.Backward.apply(grad, *whole.chunk(2, ctx.dim), *ctx.params)
+                gradient = torch.cat(parts, ctx.dim)
+            else:
+                gradient = torch.empty_like(whole)
+                halves = whole.resolve_neg().chunk(2, ctx.dim)
+                written = gradient.chunk(2, ctx.dim)
+                kernels.backward_out(grad.resolve_neg(), *halves, *ctx.params, *written)
+            return (gradient, None, *(None for _ in ctx.params))
+
+    return Split

@@ -1,0 +1,116 @@
+"""The build of a kernel on first use, unless this machine has built it before."""
+
+import contextlib
+import hashlib
+import logging
+import os
+import pathlib
+import re
+import tempfile
+from typing import Any, Dict
+
+import torch
+
+from . import flags, flavour, tools
+from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish
+from .checks import check
+
+
+def digest(text: str) -> str:
+    """The first 16 hexadecimal digits of a text's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
+    """Loads a kernel, forward or backward, for a device, built unless this machine has built it before.
+
+    Builds are kept by content. To load one takes no lock. To build one, a process takes a lock that the
+    system frees when its holder ends and that a fork does not inherit.
+    """
+    name, namespace, key = kernels.name, operators.name, device.upper()
+    oldest = ".".join(map(str, flavour.MINIMUM))
+    recent = tuple(map(int, torch.__version__.split(".")[:2])) >= flavour.MINIMUM
+    check(recent, name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
+    recipe = recipe_of(kernels.sources, kernel, device, namespace)
+    content = digest(repr((torch.__version__, os.uname().machine, recipe)))
+    library = cache_folder(name) / f"{namespace}_{kernel}_{device}_{content}.so"
+    with contextlib.ExitStack() as stack:
+        stack.callback(
+            operators._turn.put, operators._turn.get()
+        )  # one thread at a time loads this module's kernels
+        if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::{name}_{kernel}", key):
+            return
+        built = load_whole(library)
+        if not built:
+            stack.enter_context(locked(name, library.with_suffix(".lock")))
+            turn = torch.ops.fusegen._turn
+            stack.callback(turn.put, turn.get())  # builds set the process's variables
+            built = load_whole(library) or build_library(name, library, (kernel, device), recipe)
+        flavour.implement(operators, name, built, kernel, key)
+
+
+def recipe_of(sources: Any, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
+    """The sources and the flags of a kernel."""
+    without = "#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
+    cpp, cuda, cuda_flags = [without, *sources.cpu_texts], [], []
+    if device == "cuda":
+        cpp, cuda = [without, "#define ON_CUDA", *sources.binding_texts], [without, sources.cuda_text]
+        count = torch.cuda.device_count()
+        chips = sorted({"%d%d" % torch.cuda.get_device_capability(k) for k in range(count)})
+        cuda_flags = flags.CUDA_FLAGS + [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in chips]
+    cpp = flavour.in_namespace(cpp, namespace, device.upper())
+    return {
+        "cpp_sources": [_in_ascii(text) for text in cpp],
+        "cuda_sources": [_in_ascii(text) for text in cuda],
+        "extra_cflags": flavour.CPU_FLAGS + flags.CPU_ISA.get(flavour.capability(), []),
+        "extra_cuda_cflags": cuda_flags,
+    }
+
+
+def build_library(
+    module: str, library: pathlib.Path, of: "tuple[str, str]", recipe: "Dict[str, Any]"
+) -> Any:
+    """Builds and loads a library, and keeps it, with its size and digest beside it.
+
+    Args:
+        module: its name.
+        library: the path of the library.
+        of: the kernel and the device.
+        recipe: the sources and the flags.
+    """
+    from torch.utils import cpp_extension
+
+    kernel, device = of
+    root, log = library.parent, library.with_suffix(".log")
+    toolkit: Any = cpp_extension.CUDA_HOME
+    words, path = tools.find_tools(module, device, toolkit)
+    executable = not os.statvfs(root).f_flag & os.ST_NOEXEC
+    noexec = f"{root} is mounted noexec; set TORCH_EXTENSIONS_DIR to a folder that is not"
+    check(executable, module, noexec)
+    logging.getLogger("fusegen").info("building %s_%s for %s as %s", module, kernel, device, library)
+    place = (
+        root if re.fullmatch(r"[\w./+,=@-]+", str(root), re.ASCII) else None
+    )  # ninja takes no other path
+    failure = f"the {kernel} kernel did not compile for {device}; the compiler's output is in {log}"
+    explained, temporary = OneLineErrors(module, root, failure, log), tempfile.TemporaryDirectory(dir=place)
+    with explained, temporary as folder, tools.Environment(CXX=tools.one_word(words, folder), PATH=path):
+        for_cuda = tools.split_compile(toolkit) if device == "cuda" else []
+        built = cpp_extension.load_inline(
+            name=library.stem,
+            cpp_sources=recipe["cpp_sources"],
+            cuda_sources=recipe["cuda_sources"],
+            extra_cflags=tools.accepted(recipe["extra_cflags"], words, folder),
+            extra_cuda_cflags=recipe["extra_cuda_cflags"] + for_cuda,
+            build_directory=folder,
+            **flavour.inline_options(kernel),
+        )
+        [made] = pathlib.Path(folder).glob("*.so")
+        kept, content = flavour.kept_as(library, made), made.read_bytes()
+        publish(kept, content)
+        publish(kept.with_suffix(".sum"), checksum(content))
+    return built
+
+
+def _in_ascii(text: str) -> str:
+    """A source that can be written in any locale: comments have letters that are not ASCII."""
+    return text.encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,101 @@
+"""What a call depends on: the tensors, and what of PyTorch is at work around it."""
+
+import functools
+import warnings
+from typing import Any, Callable, Sequence, Tuple
+
+import torch
+from torch import nn
+from torch._C import _is_tracing as is_tracing
+from torch.autograd import forward_ad
+
+from .checks import check
+from .flavour import are_transforms_active, increment_version, is_dynamo_compiling, transforms
+
+__all__ = [
+    "DEVICES",
+    "FUNCTIONALIZE",
+    "PLAIN",
+    "batched",
+    "bump_version",
+    "copy_into",
+    "differentiable",
+    "forward_ad",
+    "have_kernel",
+    "is_tracing",
+    "recorded",
+    "traced",
+    "transformed",
+    "warn_of",
+]
+
+PLAIN = (torch.Tensor, nn.Parameter)  # the classes of tensors that kernels take
+FUNCTIONALIZE = torch._C._functorch.TransformType.Functionalize
+DEVICES = {"cpu", "cuda", "meta"}
+
+
+def have_kernel(*tensors: torch.Tensor) -> bool:
+    """Whether a kernel takes the tensors' layouts on their devices; else an operator returns None."""
+    devices = {t.device.type for t in tensors}
+    return devices <= DEVICES and all(t.layout == torch.strided and not t.is_nested for t in tensors)
+
+
+def differentiable(*tensors: torch.Tensor) -> bool:
+    """Whether autograd records what is done with the tensors."""
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
+def transformed() -> bool:
+    """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
+    return bool(are_transforms_active()) or forward_ad._current_level >= 0
+
+
+def traced() -> bool:
+    """Whether dynamo or torch.jit.trace is at work."""
+    return bool(is_dynamo_compiling() or is_tracing())
+
+
+def recorded() -> bool:
+    """Whether torch.jit.trace records what is called, a question that dynamo does not know."""
+    return not is_dynamo_compiling() and bool(is_tracing())
+
+
+@functools.lru_cache(None)
+def warn_of(module: str, device: str) -> None:
+    """Warns, once, that a device has no kernel."""
+    warnings.warn(
+        f"{module}: no kernel for {device}; PyTorch's own operations run there instead", stacklevel=4
+    )
+
+
+def copy_into(module: str, out: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """A given tensor, after a result of its shape, dtype and device is copied into it."""
+    if out.is_nested or recorded():  # where there is no shape to compare
+        return out.copy_(result)
+    shapes = f"out has the shape {tuple(out.shape)}, the result {tuple(result.shape)}"
+    check(out.shape == result.shape, module, shapes)
+    check(out.dtype == result.dtype, module, f"out is {out.dtype}, the result {result.dtype}")
+    check(out.device == result.device, module, f"out is on {out.device}, the result on {result.device}")
+    if not is_dynamo_compiling() and FUNCTIONALIZE in transforms():  # which has no derivative of a copy
+        return out.masked_scatter_(torch.ones_like(out, dtype=torch.bool), result)
+    return out.copy_(result)
+
+
+def bump_version(out: torch.Tensor) -> torch.Tensor:
+    """A tensor whose elements a kernel has written; autograd is told."""
+    if not out.is_inference():
+        increment_version(out)
+    return out
+
+
+def batched(
+    function: "Callable[..., Any]", in_dims: "Sequence[Any]", arguments: "Sequence[Any]"
+) -> "Tuple[Any, Any]":
+    """The function over one more dimension in front; `in_dims` says where tensors have it."""
+    tensors = [(t, d) for t, d in zip(arguments, in_dims) if isinstance(t, torch.Tensor)]
+    rank = max(t.dim() - (d is not None) for t, d in tensors)
+    moved = [t if d is None else t.movedim(d, 0) for t, d in tensors]
+    ones = [() if d is None else (None,) * (rank - t.dim() + 1) for t, d in tensors]
+    aligned = [t[(slice(None), *new)] if new else t for t, new in zip(moved, ones)]
+    result = function(*torch.broadcast_tensors(*aligned), *arguments[len(tensors) :])
+    return result, (0,) * len(result) if isinstance(result, tuple) else 0

@@ -1,0 +1,34 @@
+"""Refusals: one sentence each, which begins with the module's name."""
+
+import numbers
+from typing import Any, Type
+
+import torch
+
+
+def check(holds: Any, module: str, otherwise: str, error: "Type[Exception]" = RuntimeError) -> None:
+    """Raises an error of one sentence unless a condition holds."""
+    if not holds:
+        raise error(f"{module}: {otherwise}")
+
+
+def check_writable(module: str, out: torch.Tensor) -> None:
+    """Refuses, as PyTorch does, a tensor whose change autograd could not be told of."""
+    frozen = out.is_inference() and not torch.is_inference_mode_enabled()
+    check(
+        not frozen,
+        module,
+        "an inference tensor cannot be written over outside of inference mode; clone() it first",
+    )
+
+
+def scalar(module: str, name: str, value: Any) -> float:
+    """A parameter as the float that the operator takes, from what PyTorch takes as a number, too."""
+    number = isinstance(value, (int, float, torch.SymInt, torch.SymFloat, numbers.Real))
+    if isinstance(value, torch.Tensor):
+        graded = f"{name} must be a number: the kernels compute no gradient of it; give {name}.item()"
+        check(not value.requires_grad, module, graded, TypeError)
+        number = value.dim() == 0 and not value.is_complex()
+    number = number or type(value).__name__ in ("bool", "bool_")  # numpy's, which is no number to Python
+    check(number, module, f"{name} must be a number, not {type(value).__name__}", TypeError)
+    return float(value)

@@ -1,0 +1,77 @@
+"""What the binding decides: here PyTorch's stable ABI, from PyTorch 2.10 on."""
+
+import contextlib
+import pathlib
+from typing import Any, Callable, Dict, List, Set
+
+import torch
+from torch._C import _are_functorch_transforms_active as are_transforms_active
+from torch._C._functorch import get_interpreter_stack
+from torch.autograd.graph import increment_version
+from torch.compiler import is_dynamo_compiling
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from .flags import CPU_FLAGS
+
+__all__ = [
+    "CPU_FLAGS",
+    "MINIMUM",
+    "are_transforms_active",
+    "capability",
+    "implement",
+    "in_namespace",
+    "increment_version",
+    "inline_options",
+    "is_dynamo_compiling",
+    "is_traceable_wrapper_subclass",
+    "kept_as",
+    "loaded",
+    "register_fake",
+    "register_vmap",
+    "transforms",
+]
+
+MINIMUM = (2, 10)  # the oldest PyTorch
+register_vmap = torch.library.register_vmap
+
+
+def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None:
+    """Tells PyTorch what an operator returns, without the elements."""
+    torch.library.register_fake(operator, fake, lib=library)
+
+
+def transforms() -> "Set[Any]":
+    """The kinds of torch.func's transforms that are at work."""
+    return {level.key() for level in get_interpreter_stack() or ()}
+
+
+def capability() -> str:
+    """The CPU's vector instructions, as PyTorch names them."""
+    return torch.backends.cpu.get_cpu_capability()
+
+
+def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
+    """C++ that registers its functions as kernels of a namespace's operators, under a dispatch key."""
+    return [text.replace("NAMESPACE", namespace).replace("KEY", key) for text in texts]
+
+
+def inline_options(kernel: str) -> "Dict[str, Any]":
+    """What `load_inline` is told, besides sources and flags."""
+    return {"is_python_module": False, "no_implicit_headers": True}
+
+
+def kept_as(library: pathlib.Path, made: pathlib.Path) -> pathlib.Path:
+    """The path under which a library that was made is kept."""
+    return library
+
+
+def loaded(library: pathlib.Path) -> bool:
+    """Loads a library, which registers its kernels; tells whether it can be loaded."""
+    with contextlib.suppress(OSError):
+        torch.ops.load_library(library)
+        return True
+    return False
+
+
+def implement(operators: Any, name: str, built: Any, kernel: str, key: str) -> None:
+    """Registers the kernels of a built library, which here has done so itself."""

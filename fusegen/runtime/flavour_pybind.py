@@ -1,0 +1,95 @@
+"""What the binding decides: here pybind11, from PyTorch 2.0 on."""
+
+import contextlib
+import importlib.util
+import pathlib
+from typing import Any, Callable, Dict, List, Set
+
+import torch
+from torch._C import _are_functorch_transforms_active as are_transforms_active
+
+from . import flags
+
+__all__ = [
+    "CPU_FLAGS",
+    "MINIMUM",
+    "are_transforms_active",
+    "capability",
+    "implement",
+    "in_namespace",
+    "increment_version",
+    "inline_options",
+    "is_dynamo_compiling",
+    "is_traceable_wrapper_subclass",
+    "kept_as",
+    "loaded",
+    "register_fake",
+    "register_vmap",
+    "transforms",
+]
+
+MINIMUM = (2, 0)  # the oldest PyTorch
+CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]
+
+# What came after PyTorch 2.0, in 2.3, 2.1, 2.1 and 2.5; before, vmap takes a bare operator row after row.
+is_dynamo_compiling = getattr(
+    getattr(torch, "compiler", None), "is_dynamo_compiling", torch._utils.is_compiling
+)
+increment_version = getattr(
+    torch.autograd.graph,
+    "increment_version",
+    lambda tensor: torch._C._autograd._unsafe_set_version_counter(tensor, tensor._version + 1),
+)
+is_traceable_wrapper_subclass = getattr(
+    torch.utils._python_dispatch,
+    "is_traceable_wrapper_subclass",
+    lambda tensor: hasattr(tensor, "__tensor_flatten__"),
+)
+register_vmap = getattr(torch.library, "register_vmap", lambda operator, rule, lib: None)
+active_transforms = getattr(torch._C._functorch, "get_interpreter_stack", lambda: ())
+
+
+def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None:
+    """Tells PyTorch what an operator returns, without the elements."""
+    library.impl(operator._schema.name.partition("::")[2], fake, "Meta")
+
+
+def transforms() -> "Set[Any]":
+    """The kinds of torch.func's transforms that are at work."""
+    return {level.key() for level in active_transforms() or ()}
+
+
+def capability() -> str:
+    """The CPU's vector instructions, as PyTorch names them."""
+    return str(torch.__config__.show().partition("CPU capability usage: ")[2].partition("\n")[0])
+
+
+def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
+    """The texts as they are: `implement` registers the kernels."""
+    return texts
+
+
+def inline_options(kernel: str) -> "Dict[str, Any]":
+    """What `load_inline` is told, besides sources and flags."""
+    return {"functions": [kernel, kernel + "_out"]}
+
+
+def kept_as(library: pathlib.Path, made: pathlib.Path) -> pathlib.Path:
+    """The path under which a library that was made is kept: its name is that of the module in it."""
+    return library.with_name(made.name)
+
+
+def loaded(library: pathlib.Path) -> Any:
+    """A library's functions, or None where it cannot be loaded."""
+    with contextlib.suppress(OSError, ImportError):
+        found: Any = importlib.util.spec_from_file_location(library.stem, library)
+        built = importlib.util.module_from_spec(found)
+        found.loader.exec_module(built)
+        return built
+    return None
+
+
+def implement(operators: Any, name: str, built: Any, kernel: str, key: str) -> None:
+    """Registers the kernels of a built library."""
+    for function in (kernel, kernel + "_out"):
+        operators._library.impl(f"{name}_{function}", getattr(built, function), key)

@@ -1,0 +1,176 @@
+"""The operators of a module, as PyTorch knows them: names, schemas, fake tensors, batches, first use.
+
+The namespace, ``fusegen_NAME_SIGNATURE``, changes only with the signature, so that a program that was
+exported before a module was rebuilt loads after it. Where a process has two modules of one name and
+signature and of different kernels, the second has the digest of its kernels in the namespace, too.
+"""
+
+import functools
+import os
+import queue
+from dataclasses import dataclass
+from typing import Any, Callable, List, Tuple
+
+import torch
+
+from . import build
+from .bitmask import new_bitmask, with_bitmask
+from .calls import batched, have_kernel
+from .checks import check
+from .flavour import register_fake, register_vmap
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of a module's kernels, from the schemas of their operators.
+
+    Attributes:
+        name: of the module.
+        forward, backward: the schemas' arguments, as in ``Tensor grad, Tensor x, float alpha``.
+    """
+
+    name: str
+    forward: str
+    backward: str
+
+    @property
+    def tensors(self) -> "List[str]":
+        """The tensors that the function takes."""
+        return _tensors(self.forward)
+
+    @property
+    def saved(self) -> "List[str]":
+        """The tensors that the gradient reads, besides the one that comes in."""
+        return _tensors(self.backward)[1:]
+
+    @property
+    def params(self) -> int:
+        """How many scalars follow the tensors."""
+        return len(self.forward.split(", ")) - len(self.tensors)
+
+    @property
+    def kernels(self) -> "Tuple[Tuple[str, str, int, int], ...]":
+        """The name, the arguments, and the numbers of inputs and outputs of each kernel."""
+        count = len(self.tensors)
+        return ("forward", self.forward, count, 1), ("backward", self.backward, 1 + len(self.saved), count)
+
+
+def registered(kernels: Any) -> Any:
+    """The namespace of a module's operators; kernels are loaded when they are first asked for."""
+    signature, sources = kernels.signature, kernels.sources
+    text = build.digest(repr((sources.cpu_texts, sources.cuda_text)))
+    namespace = (
+        f"fusegen_{signature.name}_{build.digest(signature.forward + '; ' + signature.backward)[:6]}"
+    )
+    if getattr(getattr(torch.ops, namespace), "_text", text) != text:  # another module has the name
+        namespace = f"{namespace}_{text}"
+    operators = getattr(torch.ops, namespace)
+    if not hasattr(operators, "_text"):
+        take_turns(operators)
+        take_turns(torch.ops.fusegen)  # where every module finds it
+        operators._library = torch.library.Library(namespace, "DEF")  # lives as long as they do
+        operators._text = text
+        _define(kernels, operators)
+    return operators
+
+
+def take_turns(holder: Any) -> None:
+    """Makes a turn, which one thread at a time takes; the child of a fork begins anew."""
+    if not hasattr(holder, "_turn"):
+        _new_turn(holder)
+        os.register_at_fork(after_in_child=functools.partial(_new_turn, holder))
+
+
+def _new_turn(holder: Any) -> None:
+    holder._turn = queue.SimpleQueue()
+    holder._turn.put(None)
+
+
+def _define(kernels: Any, operators: Any) -> None:
+    """Tells PyTorch of a module's operators."""
+    signature, library = kernels.signature, operators._library
+    name = signature.name
+    library.define(f"{name}({signature.forward}) -> Tensor")
+    library.impl(name, lambda *arguments: kernels.differentiated(*arguments), "CompositeImplicitAutograd")
+    for kernel, arguments, inputs, outputs in signature.kernels:
+        written = "".join(f", Tensor({chr(ord('a') + k)}!) OUT{k}" for k in range(outputs))
+        made = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
+        library.define(f"{name}_{kernel}({arguments}) -> {made}")
+        library.define(f"{name}_{kernel}_out({arguments}{written}) -> ()")
+        for suffix, new in (("", outputs), ("_out", 0)):
+            operator = getattr(operators, f"{name}_{kernel}{suffix}").default
+            loading = _first_use(kernels, operators, operator, (kernel, inputs, new))
+            library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeExplicitAutograd")
+            library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeImplicitAutogradNestedTensor")
+            register_fake(operator, _shaped_like(name, inputs, new, outputs - new), library)
+            register_vmap(operator, _vectorized(operator), lib=library)
+    if kernels.sources.mask:
+        _define_with_bitmask(kernels, operators)
+    whole = getattr(operators, name).default
+    register_vmap(whole, _vectorized(whole), lib=library)
+
+
+def _define_with_bitmask(kernels: Any, operators: Any) -> None:
+    """Tells PyTorch of the operators that write or read a bitmask."""
+    signature, library = kernels.signature, operators._library
+    name, gradient = signature.name, _shaped_like(signature.name, 2, 1, 0)
+    for which, schema, inputs, fake in (
+        ("forward_masked", f"{signature.forward}) -> (Tensor, Tensor)", 1, with_bitmask),
+        ("forward_masked_out", f"{signature.forward}, Tensor(a!) OUT0) -> Tensor", 1, new_bitmask),
+        ("backward_masked", f"{signature.backward}, Tensor mask) -> Tensor", 2, gradient),
+        ("backward_by_mask", f"{signature.backward}, Tensor mask) -> Tensor", 2, gradient),
+    ):
+        library.define(f"{name}_{which}({schema}")
+        operator, kernel = getattr(operators, f"{name}_{which}").default, which.split("_")[0]
+        loading = _first_use(kernels, operators, operator, (kernel, inputs, 2))
+        library.impl(operator.name(), loading, "CompositeExplicitAutograd")
+        register_fake(operator, fake, library)
+
+
+def _first_use(
+    kernels: Any, operators: Any, operator: Any, of: "Tuple[str, int, int]"
+) -> "Callable[..., Any]":
+    """The operator on a device whose kernel is not loaded yet: loads it and starts again.
+
+    Tensors that no kernel takes make the forward operator return None for each tensor it makes, so that
+    PyTorch's own operations take its place with their gradient; into a given tensor, these write here.
+    """
+    kernel, inputs, made = of
+
+    def loading(*arguments: Any) -> Any:
+        devices = {t.device.type for t in arguments[:inputs]}
+        if not have_kernel(*arguments[:inputs]):
+            none = f"no kernel for such tensors on {', '.join(sorted(devices))}"
+            check(kernel == "forward", kernels.name, none)
+            if not made:
+                arguments[-1].copy_(kernels.by_pytorch(*arguments[:-1]))
+            return (None,) * made if made > 1 else None
+        build.load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu")
+        return operator(*arguments)
+
+    return loading
+
+
+def _shaped_like(module: str, inputs: int, outputs: int, given: int) -> "Callable[..., Any]":
+    """What the operator returns, without the elements, laid in memory as the kernel would lay it."""
+
+    def fake(*arguments: Any) -> Any:
+        tensors, written = arguments[:inputs], arguments[len(arguments) - given :]
+        alike = len({(t.dtype, t.device) for t in (*tensors, *written)}) == 1
+        check(alike, module, "expected tensors of one dtype and device")
+        result = functools.reduce(torch.add, tensors) if inputs > 1 else torch.neg(*tensors)
+        fits = all(t.shape == result.shape for t in written)
+        check(fits, module, "out has another shape than the result")
+        made = [torch.empty_like(result) for _ in range(outputs)]
+        return tuple(made) if outputs > 1 else made[0] if made else None
+
+    return fake
+
+
+def _vectorized(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    return lambda info, in_dims, *arguments: batched(function, in_dims, arguments)
+
+
+def _tensors(schema: str) -> "List[str]":
+    arguments = (argument.split(" ") for argument in schema.split(", "))
+    return [name for kind, name in arguments if kind == "Tensor"]

@@ -1,0 +1,77 @@
+"""The tools that torch starts for a build: compilers, ninja, and the flags that they take."""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import Any, List, Optional, Tuple
+
+from .checks import check
+from .flags import GCC_FLAGS
+
+
+def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[List[str], str]":
+    """The words of the C++ compiler's command, and a PATH with ninja on it."""
+    compiler = os.environ.get("CXX", "").strip() or "c++"
+    words = shlex.split(compiler)
+    check(shutil.which(words[0]), module, f"no C++ compiler {compiler}; install g++ or set CXX")
+    folders = os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable or "")
+    path = os.pathsep.join(folder for folder in folders if folder)
+    check(shutil.which("ninja", path=path), module, "no ninja; pip install ninja")
+    found = device == "cpu" or (toolkit and shutil.which(nvcc_command(toolkit)[0]))
+    check(found, module, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
+    return words, path
+
+
+class Environment:
+    """Sets variables of the environment for the tools that torch starts, and then puts them back."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = values
+
+    def __enter__(self) -> None:
+        self.before = {name: os.environ[name] for name in self.values if name in os.environ}
+        os.environ.update(self.values)
+
+    def __exit__(self, *_: Any) -> None:
+        for name in self.values.keys() - self.before.keys():
+            del os.environ[name]
+        os.environ.update(self.before)
+
+
+def one_word(words: "List[str]", folder: str) -> str:
+    """A compiler as torch takes it: for a launcher and a compiler, a script that runs both."""
+    if len(words) == 1:
+        return words[0]
+    script = pathlib.Path(folder, "c++")
+    script.write_bytes(os.fsencode(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'))
+    script.chmod(0o700)
+    return str(script)
+
+
+def accepted(flags: "List[str]", words: "List[str]", folder: str) -> "List[str]":
+    """The flags without those only for speed that the compiler refuses, as clang does."""
+    empty = pathlib.Path(folder, "empty.cpp")
+    empty.touch()
+
+    def refuses(some: "List[str]") -> bool:
+        command = [*words, *some, "-Werror", "-c", str(empty), "-o", str(empty.with_suffix(".o"))]
+        return subprocess.run(command, capture_output=True).returncode != 0
+
+    refused = [flag for flag in GCC_FLAGS if refuses([flag])] if refuses(GCC_FLAGS) else []
+    return [flag for flag in flags if flag not in refused]
+
+
+def nvcc_command(toolkit: str) -> "List[str]":
+    """The words of nvcc's command, as torch finds it."""
+    return shlex.split(os.environ.get("PYTORCH_NVCC", "")) or [os.path.join(toolkit, "bin", "nvcc")]
+
+
+def split_compile(toolkit: str) -> "List[str]":
+    """The flag for ptxas to use every processor, if this nvcc has it."""
+    told = subprocess.run([*nvcc_command(toolkit), "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"release (\d+)\.", told)
+    return ["-Xptxas=--split-compile=0"] if release and int(release[1]) >= 13 else []

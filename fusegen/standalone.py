@@ -1,0 +1,51 @@
+"""Modules in one file each, with the runtime inside: they run through `exec`, without `__file__`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+from fusegen import render, runtime_text
+
+IMPORTS = re.compile(r"^from \._runtime import \(\n(?P<names>(?:    \w+,\n)+)\)\n", re.MULTILINE)
+TORCH = "import torch\n"
+LIBRARIES = "import hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
+MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
+
+
+def text(module: str, binding: str) -> str:
+    """A module's text with the runtime inside.
+
+    Args:
+        module: its text beside a runtime.
+        binding: its binding.
+    """
+    [found] = IMPORTS.finditer(module)
+    names = [name.strip(" ,") for name in found["names"].splitlines()]
+    files = reached(runtime_text.files(binding))
+    assert not any("'''" in part for part in files.values())
+    words = "(" + ", ".join(f'"{name}"' for name in names) + ")"
+    loader = render.fill("standalone.py.j2", {"files": files.items(), "names": names, "words": words})
+    whole = module[: found.start()] + loader + module[found.end() :]
+    return MADE.sub(r"\1 --standalone . ", whole.replace(TORCH, LIBRARIES + TORCH, 1), count=1)
+
+
+def reached(files: Mapping[str, str]) -> dict[str, str]:
+    """The files that a runtime's first one imports, and those that these do, by module; sorted."""
+    known = {name.removesuffix(".py"): text for name, text in files.items()}
+    found, left = {"__init__"}, ["__init__"]
+    while left:
+        for name in _imported(known[left.pop()]) & (known.keys() - found):
+            found.add(name)
+            left.append(name)
+    return {name: known[name] for name in sorted(found)}
+
+
+def _imported(text: str) -> set[str]:
+    """The files that a file imports from its own folder."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            found |= {node.module} if node.module else {alias.name for alias in node.names}
+    return found

@@ -1,0 +1,246 @@
+"""The runtime beside modules: versions, copies, standalone files, exported programs, refusals."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from budget import HANG
+from conftest import Workshop
+from kernels import GENERATED, NAMES, ROOT, complaints, generated, load, with_runtime
+from kernels import extensions as extensions
+from processes import CAUGHT, environment, told
+
+from fusegen import mask, render, runtime, runtime_text, standalone
+from fusegen.runtime import bitmask, flavour, flavour_pybind
+
+EXPORT = "ignore:.isinstance.treespec, LeafSpec.. is deprecated"
+CHANGED = ("/ 6.0f", "/ 5.0f")  # of hardsigmoid on the CPU
+
+
+def text(name: str) -> str:
+    """A committed module."""
+    return (GENERATED / f"{name}.py").read_text(encoding="utf-8")
+
+
+def changed(folder: Path) -> ModuleType:
+    """A copy of hardsigmoid that computes something else, in a folder of its own."""
+    path = with_runtime(folder) / "hardsigmoid.py"
+    path.write_text(text("hardsigmoid").replace(*CHANGED), encoding="utf-8")
+    return load(path)
+
+
+# Versions
+
+
+def test_the_compiler_and_the_runtime_agree() -> None:
+    assert render.INTERFACE == runtime.INTERFACE
+    assert bitmask.LARGE == mask.LARGE
+    assert sorted(flavour.__all__) == sorted(flavour_pybind.__all__)
+
+
+def test_a_module_for_another_interface_is_one_sentence(tmp_path: Path) -> None:
+    path = with_runtime(tmp_path) / "hardsigmoid.py"
+    path.write_text(text("hardsigmoid").replace("interface=1", "interface=2"), encoding="utf-8")
+    sentence = "hardsigmoid.py was generated for interface 2, this runtime is 1; run fusegen build"
+    with pytest.raises(ImportError, match=f"^{sentence}$"):
+        load(path)
+
+
+def test_a_name_that_the_runtime_lacks_is_one_sentence(tmp_path: Path) -> None:
+    path = with_runtime(tmp_path) / "hardsigmoid.py"
+    path.write_text(
+        text("hardsigmoid").replace("    PLAIN,\n", "    PLAIN,\n    OTHER,\n"), encoding="utf-8"
+    )
+    with pytest.raises(ImportError, match=r"this runtime, of interface 1, has no OTHER; run fusegen build"):
+        load(path)
+
+
+def test_a_folder_without_a_runtime_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "hardsigmoid.py"
+    path.write_text(text("hardsigmoid"), encoding="utf-8")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named '\w+\._runtime'"):
+        load(path)
+
+
+def test_two_folders_of_different_versions_live_in_one_process(tmp_path: Path) -> None:
+    """Whichever comes first has the stable name; each runs its own kernels under its own runtime."""
+    x = torch.zeros(1)
+    first, other = generated("hardsigmoid"), changed(tmp_path)
+    assert (first.hardsigmoid(x).item(), other.hardsigmoid(x).item()) == (0.5, pytest.approx(0.6))
+    assert first.KERNELS.__class__ is not other.KERNELS.__class__
+    names = [module.OPERATOR.name().partition("::")[0] for module in (first, other)]
+    assert names[1].startswith(f"{names[0]}_")
+
+
+SAVING = "torch.export.save(torch.export.export(m.ModelNew(), (torch.zeros(1),)), {path!r})"
+LOADING = "print(torch.export.load({path!r}).module()(torch.zeros(1)).item())"
+
+
+def test_an_exported_program_loads_after_a_rebuild(tmp_path: Path) -> None:
+    """It calls the operator of the module as it is then."""
+    changed(tmp_path / "after")
+    path = str(tmp_path / "saved.pt2")
+    quiet = "import torch, warnings; warnings.simplefilter('ignore')\n"
+    builds = tmp_path / "builds"
+    told(f"{quiet}import generated.hardsigmoid as m\n{SAVING.format(path=path)}", builds)
+    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    code = f"{quiet}import {{folder}}.hardsigmoid as m\n{LOADING.format(path=path)}"
+    for folder, answer in (("generated", 0.5), ("after", 0.6)):
+        said = told(code.format(folder=folder), builds, **environment)
+        assert float(said) == pytest.approx(answer)
+
+
+# Files
+
+
+def test_check_tells_of_a_runtime_that_was_edited(built: Workshop) -> None:
+    path = Path("generated/_runtime/flags.py")
+    path.write_text(path.read_text(encoding="utf-8").replace("-O3", "-O2"), encoding="utf-8")
+    result = built.run("check")
+    assert result.exit_code == 1
+    assert f"--- {path}\n+++ {path} (regenerated)\n" in result.stdout
+    assert result.stderr.startswith("1 file differs; ")
+    assert built.run("build").output == "changed  generated/_runtime\nunchanged: 2 modules\n"
+    assert built.run("check").exit_code == 0
+
+
+def test_check_tells_of_a_runtime_that_is_missing(built: Workshop) -> None:
+    for path in Path("generated/_runtime").iterdir():
+        path.unlink()
+    result = built.run("check")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{len(runtime_text.files('stable'))} files differ; ")
+
+
+def test_a_file_that_the_runtime_no_longer_has_is_removed(built: Workshop) -> None:
+    old = built.file("generated/_runtime/old.py", runtime_text.HEAD + "x = 1\n")
+    own = built.file("generated/_runtime/own.py", "x = 1\n")
+    assert built.run("check").exit_code == 1
+    assert built.run("build").output == "removed  generated/_runtime/old.py\nunchanged: 2 modules\n"
+    assert not old.exists()
+    assert own.exists()
+
+
+def test_a_file_of_somebody_elses_is_not_written_over(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x + 1")
+    workshop.file("generated/_runtime/calls.py", "mine = 1\n")
+    before = workshop.files()
+    result = workshop.run("build")
+    sentence = "fusegen did not write this file, and the module of a spec would replace it"
+    assert (result.exit_code, result.output.splitlines()[0]) == (
+        2,
+        f"generated/_runtime/calls.py: {sentence}",
+    )
+    assert workshop.files() == before
+
+
+def test_the_manifest_pins_the_runtime() -> None:
+    told = (GENERATED / "MANIFEST.toml").read_text(encoding="utf-8")
+    files = {path.name: path.read_text(encoding="utf-8") for path in (GENERATED / "_runtime").glob("*.py")}
+    assert f'\nruntime = "{runtime_text.digest(files)}"\n' in told
+
+
+def test_linters_are_quiet_with_their_defaults() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", str(GENERATED)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "All checks passed!\n")
+
+
+# Standalone files
+
+
+def test_build_writes_standalone_files_and_nothing_else(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+    assert workshop.run("build", "--standalone", "single", "gate").output == "new      single/gate.py\n"
+    assert set(workshop.files()) == {"specs/gate.yaml", "single/gate.py"}
+    assert workshop.run("build", "--standalone", "single").output == ""
+    assert workshop.run("build", "--standalone", "single", "--prune").exit_code == 2
+    workshop.file("single/gate.py", "mine = 1\n")
+    assert workshop.run("build", "--standalone", "single").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["hardsigmoid", "leaky_relu", "swiglu"])
+def test_a_standalone_file_holds_the_module_and_its_runtime(name: str) -> None:
+    whole = standalone.text(text(name), "stable")
+    head, imports, rest = text(name).partition("from ._runtime import (")
+    assert whole.splitlines()[2:12] == head.splitlines()[2:12]
+    assert imports not in whole
+    assert whole.endswith(rest.partition("\n)\n")[2])
+    files = runtime_text.files("stable")
+    assert all(files[f"{stem}.py"] in whole for stem in standalone.reached(files))
+
+
+def test_standalone_files_share_one_runtime(extensions: Path) -> None:
+    spaces: list[dict[str, Any]] = []
+    for name in ("hardsigmoid", "relu"):
+        spaces.append({"__name__": "m"})
+        exec(compile(standalone.text(text(name), "stable"), "<string>", "exec"), spaces[-1])
+    assert spaces[0]["KERNELS"].__class__ is spaces[1]["KERNELS"].__class__
+    x = torch.randn(5, requires_grad=True)
+    model = spaces[1]["ModelNew"]
+    [slope] = torch.autograd.grad(model()(x).sum(), x)
+    assert torch.equal(slope, (x > 0).float())
+
+
+def test_a_standalone_file_without_a_folder_to_build_in_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "single.py"
+    path.write_text(standalone.text(text("hardsigmoid"), "stable"), encoding="utf-8")
+    (tmp_path / "file").write_text("not a folder", encoding="utf-8")
+    code = "import torch, single\n" + CAUGHT.partition("hardsigmoid\n")[2].replace("hard", "single.hard")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(tmp_path / "file", PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+    )
+    hint = "set TORCH_EXTENSIONS_DIR to a folder that can be written"
+    sentence = f"hardsigmoid: cannot build in {tmp_path / 'file' / 'fusegen'}: Not a directory; {hint}"
+    assert (done.stdout, complaints(done.stderr)) == (f"RuntimeError {sentence} None True\n", "")
+
+
+# Modules
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_shows_its_arguments(name: str) -> None:
+    module = generated(name)
+    model = module.ModelNew(*module.get_init_inputs())
+    shown = model.extra_repr()
+    for key, value in vars(model).items():
+        if isinstance(value, float) or key == "dim":
+            assert f"{key}={value}" in shown
+    if hasattr(model, "inplace"):
+        assert "inplace" not in shown
+        assert module.ModelNew(inplace=True).extra_repr().endswith("inplace=True")
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_another_form_in_place_has_its_gradient(approximate: str, extensions: Path) -> None:
+    x = torch.randn(5, requires_grad=True)
+    y = generated("gelu").gelu(x * 1, inplace=True, approximate=approximate)
+    expected = F.gelu(x, approximate=approximate)
+    torch.testing.assert_close(y, expected)
+    [ours], [theirs] = (torch.autograd.grad(value.sum(), x) for value in (y, expected))
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_in_place_has_its_gradient(extensions: Path) -> None:
+    parts = [torch.randn(3), torch.randn(4)]
+    leaf = torch.nested.nested_tensor(parts, requires_grad=True)
+    y = generated("silu").silu(leaf * 1, inplace=True)
+    torch.autograd.backward(torch.nested.to_padded_tensor(y, 0.0).sum())
+    assert leaf.grad is not None
+    for part, slope in zip(parts, leaf.grad.unbind(), strict=True):
+        part.requires_grad_()
+        [expected] = torch.autograd.grad(F.silu(part).sum(), part)
+        torch.testing.assert_close(slope, expected)
