@@ -59,12 +59,11 @@ from fusegen.mask import masked
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.parse import parse_spec
 from fusegen.pieces import Centres, centres, fits
-from fusegen.printers import ample, dump
-from fusegen.printers.approximations import approximates, approximations, errs
-from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform, wide
+from fusegen.printers import dump
+from fusegen.printers.approximations import approximates, errs
+from fusegen.printers.cpp import ROUNDED, CppPrinter, definitions, headers, literal, uniform, wide
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
-from fusegen.printers.vectorised import vectorised
 from fusegen.render import Binding, Halves, Singles, remarks
 from fusegen.roundoff import (
     AMPLE,
@@ -379,12 +378,9 @@ class Compilation:
 
     @property
     def one_word(self) -> str:
-        """One word of double, if a kernel takes it, with the functions that it calls."""
+        """How many bits of one word of double are right, if a kernel takes it."""
         taken = [ulp for ulp in self.ulp_of_double if ulp <= AMPLE]
-        ways = (bool(way) for way, one in enumerate(self.ample) if one)
-        called = ample.needed(self.kernel(way, Device.CUDA, Math.DOUBLE) for way in ways)
-        digits = ample.BRIEF if max(taken, default=0.0) <= BRIEF else ample.AMPLE
-        return ample.ample(called, digits) if taken else ""
+        return ("39" if max(taken) <= BRIEF else "44") if taken else ""
 
     @cached_property
     def singles(self) -> dict[Device, tuple[Singles, Singles]]:
@@ -531,12 +527,11 @@ class Compilation:
     @cached_property
     def mask(self) -> render.MaskText | None:
         """What the printers write of these."""
-        printers = [tuple(map(CppPrinter, pair)) for pair in self.masks]
-        if not printers:
+        if not self.masks:
             return None
-        definitions = [printer.definition() for each in zip(*printers, strict=True) for printer in each]
-        bit, taken = printers[0]
-        return render.MaskText(tuple(definitions), bit.element(), taken.element())
+        bits, taken = zip(*self.masks, strict=True)
+        bit, multiple = (CppPrinter(kernels[0]).element() for kernels in (bits, taken))
+        return render.MaskText(bit, multiple, definitions(bits, ()), definitions(taken, ()))
 
     @cached_property
     def texts(self) -> render.Texts:
@@ -558,16 +553,13 @@ class Compilation:
                 (_what_gradient(self.composed.inputs, grad, saved),),
             ),
             mask=self.mask,
-            functions={device: support(several) for device, several in called.items()},
+            headers={device: headers(several) for device, several in called.items()},
             scalars=tuple(name for name in (*self.composed.params, *hosted) if name in read),
             bounds=bounds(self.composed),
             declared=tuple(literal(p.default, Math.DOUBLE) for p in self.spec.params),
             uniforms=tuple(uniform(let) for let in hosted.values()),
-            approximations=approximations(self.computed) if self.cheaper else (),
+            fast=self.cheaper,
             ample=self.one_word,
-            vectorised=vectorised(called[Device.CPU]),
-            two_words=bool(self.one_word)
-            or any(wide(kernel) for several in kernels.values() for kernel in several),
             rounds=any(ROUNDED in operations(kernel) for kernel in kernels[Device.CUDA]),
             eager=statements(constants_folded(self.eager)),
             eager_gradient=statements(derived, several=True) if from_output or self.arithmetic else (),
@@ -582,15 +574,17 @@ class Compilation:
         """What the printers write for one kernel."""
         program, rewrites = simplified
         gradient = functor == "Backward"
-        open_ = {Math.FLOAT: self.cheaper, Math.DOUBLE: self.ample[gradient]}
+        open_ = [
+            kind for kind, opens in zip(Math, (self.cheaper, self.ample[gradient]), strict=True) if opens
+        ]
         kernels = {device: self.printed(gradient, device) for device in Device}
         short = {device: several[gradient] for device, several in self.short.items()}
-        printers = {
+        emitted = {
             device: [
-                CppPrinter(kernel, device is Device.CUDA and open_[kernel.math])
-                for kernel in (*several, *filter(None, (short[device],)))
+                definitions(several, open_ if device is Device.CUDA else ()) for several in both if several
             ]
-            for device, several in kernels.items()
+            for device, own in kernels.items()
+            for both in [(own, tuple(filter(None, (short[device],))))]
         }
         said = says or (notation(self.spec),)
         how, settles = self.in_16_bits[gradient], self.settled_by_double[gradient]
@@ -632,9 +626,9 @@ class Compilation:
                 device: (*said, *map(dump.rewrite, rewrites), *notes(program, device), *remarked[device])
                 for device in Device
             },
-            definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
-            elements={device: printers[device][0].element() for device in Device},
-            short={device: printers[device][-1].element() if short[device] else "" for device in Device},
+            definitions={device: tuple(itertools.chain(*emitted[device])) for device in Device},
+            elements={device: CppPrinter(own[0]).element() for device, own in kernels.items()},
+            short={device: CppPrinter(own).element() if own else "" for device, own in short.items()},
             shares=self.shares(f"{self.spec.name}_{functor.lower()}", kernels[Device.CUDA], by_double),
             halves=self.halves[gradient],
             settled=settles,
@@ -762,8 +756,8 @@ STAGES: dict[str, Callable[[Compilation], str]] = {
         for device in Device
         for kernel in (*c.kernels(device), *filter(None, c.short[device]))
     ),
-    "cuda": lambda c: c.sources["cuda"],
-    "cpu": lambda c: c.sources["cpu"],
+    "cuda": lambda c: render.short(c.spec, c.texts)["cuda"],
+    "cpu": lambda c: render.short(c.spec, c.texts)["cpu"],
     "module": lambda c: c.module,
 }
 

@@ -39,116 +39,2346 @@ from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 CUDA_SOURCE = r"""
+// The functions that the binding calls. WITHOUT_FORWARD and WITHOUT_BACKWARD leave one of the two out.
+#ifndef FUSEGEN_CALL_H  // both texts of a kernel for the CPU have it
+#define FUSEGEN_CALL_H
+// What the binding hands to a kernel.
+#include <cstdint>
+
+namespace fusegen {
+
+constexpr int MAX_RANK = 25;
+
+// Element types by their number in c10::ScalarType.
+enum Dtype { FLOAT16 = 5, FLOAT32 = 6, FLOAT64 = 7, BFLOAT16 = 15 };
+template <int... NUMBERS>
+struct Dtypes {};
+using AllDtypes = Dtypes<FLOAT32, FLOAT16, BFLOAT16, FLOAT64>;
+
+// N tensors, the inputs first and then the outputs.
+template <int N>
+struct Tensors {
+  void* data[N];
+  int64_t numel;
+  int dtype, device;    // c10::ScalarType; index of the CUDA device
+  void* stream;         // that device's current stream
+  bool dense, aligned;  // all tensors have one layout, without gaps; every pointer is a multiple of 16
+  int rank;             // of size and stride: outermost first, in elements, neighbours merged
+  int64_t size[MAX_RANK], stride[N][MAX_RANK];
+};
+
+// The tensors, and P scalars.
+template <int N, int P>
+struct Call : Tensors<N> {
+  double param[P];
+};
+template <int N>
+struct Call<N, 0> : Tensors<N> {};
+
+// The scalars of a formula that reads none, in the type it computes in.
+template <typename M>
+struct NoParams {
+  template <int P>
+  static NoParams from(const double (&)[P]) {
+    return {};
+  }
+};
+
+// The scalars of a call as PARAMS.
+template <class PARAMS, int N, int P>
+PARAMS params(const Call<N, P>& call) {
+  if constexpr (P == 0) return {};
+  else return PARAMS::from(call.param);
+}
+
+// What computes an element type, by its width: a method for each of 16, 32 and 64 bits.
+template <class BITS16, class BITS32, class BITS64>
+struct ByWidth {
+  template <typename T>
+  static constexpr auto method() {
+    if constexpr (sizeof(T) == 2) return BITS16();
+    else if constexpr (sizeof(T) == 4) return BITS32();
+    else return BITS64();
+  }
+};
+
+// By the formula, evaluated in M and rounded once.
+template <typename M>
+struct Formula;
+
+// A kernel of IN inputs and OUT outputs, whose formula reads PARAMS, of the P scalars of its call. A derived type has
+// `element`, which computes one element, and what differs from the defaults here.
+template <int IN, int OUT, template <typename> class PARAMS = NoParams, int P = 0>
+struct Elementwise {
+  static constexpr int INPUTS = IN, OUTPUTS = OUT, SCALARS = P;
+  static constexpr bool TWO_PHASES = false;   // whether few elements are left to a second, slower phase
+  static constexpr int RESIDENT_THREADS = 0;  // on an SM for which registers are left; 0 for any number
+  using Elements = AllDtypes;
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  template <typename M>
+  using Params = PARAMS<M>;
+};
+
+// The call of a kernel, and its scalars in a type.
+template <class F>
+using CallOf = Call<F::INPUTS + F::OUTPUTS, F::SCALARS>;
+template <class F, typename M>
+using ParamsOf = typename F::template Params<M>;
+template <class F, typename T>
+using MethodOf = decltype(F::Methods::template method<T>());
+
+// The body of `element`: statements that compute out[0], ... from in[0], ... and the scalars p.
+#define FUSEGEN_ELEMENT(...)                                              \
+  template <typename T, typename M>                                       \
+  static ANYWHERE void element(const M* in, M* out, const Params<M>& p) { \
+    __VA_ARGS__;                                                          \
+  }
+
+}  // namespace fusegen
+
+#endif
+
+#define FUSEGEN_LAUNCHER(NAME, F)                                                 \
+  extern "C" const char* NAME##_launch(const fusegen::CallOf<fusegen::F>& call) { \
+    return fusegen::run<fusegen::F>(call);                                        \
+  }
+#ifdef WITHOUT_FORWARD
+#define FUSEGEN_FORWARD(NAME)
+#else
+#define FUSEGEN_FORWARD(NAME) FUSEGEN_LAUNCHER(NAME##_forward, Forward)
+#endif
+#ifdef WITHOUT_BACKWARD
+#define FUSEGEN_BACKWARD(NAME)
+#else
+#define FUSEGEN_BACKWARD(NAME) FUSEGEN_LAUNCHER(NAME##_backward, Backward)
+#endif
+// 16-bit kernels whose results are read from a table, since computing them right would take longer than moving them: a
+// function of one element has 65,536 of them. They are computed in double on first use: the function's are rounded
+// once; a slope, which the incoming gradient is multiplied with, is kept as a float.
+#include <cuda_pipeline_primitives.h>
+// What a kernel fills on first use, for others to read.
+#include <atomic>
+
+namespace fusegen {
 namespace {
 
-// x tanh(softplus(x))
-template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
-  const float q = single_ratio(x > 0.0f ? 2.0f : n, d);
-  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
+// Has a kernel fill a table, unless it has been filled on this device. Others may read it when this returns; while a
+// graph is captured nobody can wait, so that the graph fills it anew each time.
+template <class F, typename Kernel>
+cudaError_t filled(const CallOf<F>& call, Kernel fill, int threads, std::atomic<uint64_t>& devices) {
+  const uint64_t bit = uint64_t(1) << (call.device & 63);
+  if (devices.load() & bit) return cudaSuccess;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  fill<<<(threads + 127) / 128, 128, 0, stream>>>(params<ParamsOf<F, double>>(call));
+  error = cudaGetLastError();
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  error = cudaStreamSynchronize(stream);
+  if (error == cudaSuccess) devices |= bit;
+  return error;
+}
+
+}  // namespace
+
+// THEN where the scalars are F::DEFAULTS, else OTHERWISE.
+template <class THEN, class OTHERWISE>
+struct AtDefaults {
+  template <class F, typename T>
+  static cudaError_t launch(const CallOf<F>& call) {
+    bool same = true;
+    for (int k = 0; k < F::SCALARS; ++k) same = same && call.param[k] == F::DEFAULTS[k];
+    return same ? THEN::template launch<F, T>(call) : OTHERWISE::template launch<F, T>(call);
+  }
+};
+
+}  // namespace fusegen
+// Kernels that compute each element by itself, and their launch.
+// How the elements of dense tensors are shared out among threads.
+#include <algorithm>
+#include <type_traits>
+// What the headers of both devices begin with.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#ifdef __NVCC_DIAG_PRAGMA_SUPPORT__
+#pragma nv_diag_suppress 177  // a kernel calls few of the functions that the headers define
+#endif
+#ifdef __CUDACC__
+#define ANYWHERE __device__ __forceinline__
+#define ANYWHERE_CALLED __device__ __noinline__
+#define UNROLL _Pragma("unroll")
+#else
+#define ANYWHERE inline
+#define ANYWHERE_CALLED inline
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+// Inlined in a loop at all times: a call would keep the loop from being vectorised.
+#define ALWAYS_INLINE __attribute__((always_inline)) inline
+
+namespace fusegen {
+namespace {
+
+using std::fabs;
+using std::fma;
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+ANYWHERE M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+  UNROLL
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+ANYWHERE To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
+template <typename M>
+ANYWHERE M exp2i(int32_t n) {
+  const uint32_t bits = uint32_t(n + 127) << 23;
+  M y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// A double as a float, rounded to odd: the last bit is set if the float is inexact, so that rounding it once more to
+// fewer digits rounds as the double would be rounded.
+[[maybe_unused]] ANYWHERE float round_to_odd(double v) {
+  float y = float(v);
+  if (double(y) == v) return y;
+  uint32_t bits;
+  memcpy(&bits, &y, sizeof(bits));
+  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// A row: on a chip from this one on, for tensors up to so many KiB, a block has so many threads, and a thread so many
+// 16-byte vectors of each tensor. fusegen/launch.toml says where the numbers come from.
+struct Launch {
+  int chip;
+  int64_t kib;
+  int threads, vectors;
+};
+// A row that may have a block prefetch into L2 what the block so many further on will read.
+struct PrefetchLaunch {
+  int chip;
+  int64_t kib;
+  int threads, vectors, prefetch_blocks = 0;
+};
+constexpr int64_t ANY = INT64_MAX;
+constexpr int MOST_THREADS = 256;  // of a block
+
+// The rows of a kernel for elements of a type; and whether a thread has so many vectors in any of them.
+template <class F, typename T>
+constexpr auto launches() {
+  if constexpr (sizeof(T) == 2) return &F::BITS16[0];
+  else if constexpr (sizeof(T) == 4) return &F::BITS32[0];
+  else return &F::BITS64[0];
+}
+template <class F, typename T>
+constexpr bool PREFETCHES = std::is_same_v<decltype(launches<F, T>()), const PrefetchLaunch*>;
+template <class Row>
+constexpr bool any_has(const Row* row, int vectors) {
+  return row->threads && (row->vectors == vectors || any_has(row + 1, vectors));
+}
+
+// The row for tensors of so many bytes on a chip: as on the next older chip where it has none.
+template <class Row>
+Row select_config(const Row* row, int chip, int64_t bytes) {
+  const Row* found = row;
+  for (const Row* next = row + 1; next->threads && next->chip <= std::max(chip, row->chip); ++next)
+    if (next->chip > found->chip || found->kib < bytes >> 10) found = next;
+  return *found;
+}
+
+int chip_of(int device) {
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  return 10 * major + minor;
+}
+
+// Makes a device the current one for a while.
+struct OnDevice {
+  explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
+    if (moved) error = cudaSetDevice(device);
+  }
+  ~OnDevice() {
+    if (moved) cudaSetDevice(before);
+  }
+  int before;
+  cudaError_t error;
+  bool moved;
+};
+
+// Whether the elements of every tensor come in whole vectors, side by side.
+template <typename T, int N>
+bool in_vectors(const Tensors<N>& call) {
+  constexpr int64_t WIDTH = 16 / sizeof(T);
+  const int inner = call.rank - 1;
+  bool whole = call.aligned && (call.dense || call.size[inner] % WIDTH == 0);
+  for (const auto& stride : call.stride) {
+    if (stride[inner] == 0) continue;
+    whole = whole && stride[inner] == 1;
+    for (int d = 0; d < inner; ++d) whole = whole && stride[d] % WIDTH == 0;
+  }
+  return whole;
+}
+
+// Cuts a call in two through its longest dimension: the first half, and the second in `rest`.
+template <typename T, class C>
+C first_half(const C& call, C& rest) {
+  const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
+  C part = call;
+  part.size[d] = call.size[d] / 2;
+  part.numel = call.numel / call.size[d] * part.size[d];
+  rest = call;
+  for (size_t k = 0; k < sizeof(call.data) / sizeof(call.data[0]); ++k) {
+    rest.data[k] = static_cast<T*>(call.data[k]) + part.size[d] * call.stride[k][d];
+    rest.aligned = rest.aligned && reinterpret_cast<uintptr_t>(rest.data[k]) % 16 == 0;
+  }
+  rest.size[d] = call.size[d] - part.size[d];
+  rest.numel = call.numel - part.numel;
+  return part;
+}
+
+}  // namespace
+}  // namespace fusegen
+// L2 prefetch: thread 0 of each block prefetches what a later block will load. While some warps compute, too few others
+// load to keep the memory busy, unless what they load is on its way already.
+
+namespace fusegen {
+namespace {
+
+// Prefetches some of a tensor into L2, where there is an instruction for that.
+__device__ __forceinline__ void prefetch_l2(const void* from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes));
+#endif
+}
+
+// Prefetches what the block so many blocks further on will read, if that is a whole one.
+template <int INPUTS, typename T, int N>
+__device__ __forceinline__ void prefetch_block(const Tensors<N>& call, int blocks, int block) {
+  const int64_t first = (int64_t(blockIdx.x) + blocks) * block;
+  if (blocks == 0 || threadIdx.x != 0 || first + block > call.numel) return;
+#pragma unroll
+  for (int k = 0; k < INPUTS; ++k)
+    prefetch_l2(static_cast<const T*>(call.data[k]) + first, uint32_t(block * sizeof(T)));
+}
+
+}  // namespace
+}  // namespace fusegen
+// A kernel F of TWO_PHASES gives most of its results at once, and the few that are undecided by a slower fallback:
+// F::try_fast says whether it gave an element, F::undecided gives a vector and says which elements are left, a bit
+// each, and F::fallback computes one of these.
+// Where elements lie, and 16-byte vectors of them.
+// The element types on CUDA: loads into the type that is computed in, and stores, rounded to nearest, ties to even.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace fusegen {
+namespace {
+
+template <int DTYPE>
+struct ElementOf;
+template <>
+struct ElementOf<FLOAT16> {
+  using type = __half;
+};
+template <>
+struct ElementOf<FLOAT32> {
+  using type = float;
+};
+template <>
+struct ElementOf<FLOAT64> {
+  using type = double;
+};
+template <>
+struct ElementOf<BFLOAT16> {
+  using type = __nv_bfloat16;
+};
+
+ANYWHERE float load(float v) { return v; }
+ANYWHERE float load(__half v) { return __half2float(v); }
+ANYWHERE float load(__nv_bfloat16 v) { return __bfloat162float(v); }
+ANYWHERE double load(double v) { return v; }
+ANYWHERE uint16_t load(uint16_t v) { return v; }
+ANYWHERE void store(float& y, float v) { y = v; }
+ANYWHERE void store(__half& y, float v) { y = __float2half_rn(v); }
+ANYWHERE void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
+ANYWHERE void store(double& y, double v) { y = v; }
+ANYWHERE void store(uint16_t& y, uint16_t v) { y = v; }
+
+// Stores a result, rounded from the type that it was computed in.
+template <typename T, typename M>
+ANYWHERE void store_rounded(T& y, M v) {
+  store(y, decltype(load(T()))(v));
+}
+
+// Two results of 16 bits as one 32-bit word, by one conversion.
+ANYWHERE uint32_t pack(__half, float a, float b) { return bit_cast<uint32_t>(__floats2half2_rn(a, b)); }
+ANYWHERE uint32_t pack(__nv_bfloat16, float a, float b) { return bit_cast<uint32_t>(__floats2bfloat162_rn(a, b)); }
+
+// Eager's rounding to the element type between two of its operations.
+template <typename T, typename M>
+ANYWHERE M rounded(M v) {
+  T stored;
+  store(stored, v);
+  return load(stored);
+}
+// What eager computes in elements of 16 bits, and in wider ones.
+template <typename T, typename M>
+ANYWHERE M by_width(M narrow, M wide) {
+  return sizeof(T) == 2 ? narrow : wide;
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// The index of an element: a division by 64 bits would cost more than all the rest.
+template <bool DENSE>
+using Index = std::conditional_t<DENSE, int64_t, uint32_t>;
+
+// Where element i of each tensor lies.
+template <bool DENSE, int N>
+__device__ __forceinline__ void locate(const Tensors<N>& call, Index<DENSE> i, int64_t (&at)[N]) {
+  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
+  if constexpr (!DENSE) {
+    for (int d = call.rank - 1; d > 0; --d) {
+      const uint32_t size = uint32_t(call.size[d]), rest = i / size, index = i - rest * size;
+#pragma unroll
+      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
+      i = rest;
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
+  }
+}
+
+template <typename T>
+struct alignas(16) Vector {
+  T at[16 / sizeof(T)];
+};
+
+// The vector at p; one element throughout where the input stands still along the innermost dimension.
+template <typename T>
+__device__ __forceinline__ Vector<T> vector(const T* p, bool moves) {
+  if (moves) return *reinterpret_cast<const Vector<T>*>(p);
+  Vector<T> v;
+#pragma unroll
+  for (T& element : v.at) element = *p;
+  return v;
+}
+
+// Element e of the outputs, from element e of the inputs.
+template <class F, typename T, typename M, int N>
+__device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const ParamsOf<F, M>& p) {
+  M in[F::INPUTS], out[F::OUTPUTS];
+#pragma unroll
+  for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
+  F::template element<T>(in, out, p);
+#pragma unroll
+  for (int k = 0; k < F::OUTPUTS; ++k) store_rounded(v[F::INPUTS + k].at[e], out[k]);
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// One element. As a call, the fallback is there once and not for each element of a thread.
+template <typename M, int N>
+struct Values {
+  M at[N];
+};
+template <class F, typename T, typename M>
+__device__ __noinline__ Values<M, F::OUTPUTS> call_fallback(Values<M, F::INPUTS> in, const ParamsOf<F, M> p) {
+  Values<M, F::OUTPUTS> out;
+  F::template fallback<T>(in.at, out.at, p);
+  return out;
+}
+template <class F, typename T, typename M>
+__device__ __forceinline__ void fast_or_fallback(const M* in, M* out, const ParamsOf<F, M>& p) {
+  if (F::template try_fast<T>(in, out, p)) return;
+  Values<M, F::INPUTS> left;
+#pragma unroll
+  for (int k = 0; k < F::INPUTS; ++k) left.at[k] = in[k];
+  const Values<M, F::OUTPUTS> found = call_fallback<F, T, M>(left, p);
+#pragma unroll
+  for (int k = 0; k < F::OUTPUTS; ++k) out[k] = found.at[k];
+}
+
+// Dense tensors. A thread stores all that is given, and then reads again what is left, and an end of fewer elements
+// than a block has: with a call where each element is, it would keep registers that other threads need.
+template <typename T, int VECTORS>
+__device__ __forceinline__ int64_t where(int e) {  // element e of a thread lies
+  constexpr int WIDTH = 16 / sizeof(T);
+  const int thread = int(threadIdx.x), vector = VECTORS * (thread & ~31) + e / WIDTH * 32 + (thread & 31);
+  return int64_t(blockIdx.x) * VECTORS * WIDTH * blockDim.x + vector * WIDTH + e % WIDTH;
+}
+template <class F, typename T, int VECTORS, typename M>
+__device__ __noinline__ void second_phase(const CallOf<F>& call, uint32_t left, const ParamsOf<F, M>& p) {
+#pragma unroll 1
+  for (; left != 0; left &= left - 1) {
+    const int64_t i = where<T, VECTORS>(__ffs(left) - 1);
+    M in[F::INPUTS], out[F::OUTPUTS];
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(static_cast<const T*>(call.data[k])[i]);
+    if (!F::template try_fast<T>(in, out, p)) F::template fallback<T>(in, out, p);
+#pragma unroll
+    for (int k = 0; k < F::OUTPUTS; ++k) store_rounded(static_cast<T*>(call.data[F::INPUTS + k])[i], out[k]);
+  }
+}
+
+template <class F, typename T, typename M, int VECTORS>
+__device__ __forceinline__ void both_phases(const CallOf<F>& call, int prefetch_blocks, const ParamsOf<F, M>& p) {
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = VECTORS * WIDTH;
+  uint32_t left = 0;
+  if constexpr (PREFETCHES<F, T> && F::RESIDENT_THREADS == 0)  // else no registers are left to prefetch
+    prefetch_block<F::INPUTS, T>(call, prefetch_blocks, MANY * int(blockDim.x));
+  if ((int64_t(blockIdx.x) + 1) * MANY * blockDim.x <= call.numel) {
+    Vector<T> v[VECTORS][N];
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k)
+        v[j][k] = vector(static_cast<const T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH), true);
+    }
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      const uint32_t open = F::undecided(v[j], p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) {
+        T* const to = static_cast<T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH);
+        if (open == 0) *reinterpret_cast<Vector<T>*>(to) = v[j][k];
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e)
+          if (open != 0 && (open >> e & 1) == 0) to[e] = v[j][k].at[e];
+      }
+      left |= open << j * WIDTH;
+    }
+  } else {
+#pragma unroll 1
+    for (int e = 0; e < MANY; ++e) left |= uint32_t(where<T, VECTORS>(e) < call.numel) << e;
+  }
+  if (left != 0) second_phase<F, T, VECTORS, M>(call, left, p);
+}
+
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS, F::RESIDENT_THREADS / MOST_THREADS)
+    two_phases(const __grid_constant__ CallOf<F> call, bool, const __grid_constant__ ParamsOf<F, M> p) {
+  both_phases<F, T, M, VECTORS>(call, 0, p);
+}
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS, F::RESIDENT_THREADS / MOST_THREADS)
+    two_phases_prefetching(const __grid_constant__ CallOf<F> call, bool, int prefetch_blocks,
+                           const __grid_constant__ ParamsOf<F, M> p) {
+  both_phases<F, T, M, VECTORS>(call, prefetch_blocks, p);
+}
+template <class F, typename T, typename M, int VECTORS>
+constexpr auto two_phase_kernel() {
+  if constexpr (PREFETCHES<F, T>) return two_phases_prefetching<F, T, M, VECTORS>;
+  else return two_phases<F, T, M, VECTORS>;
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// A thread of a dense kernel computes VECTORS 16-byte vectors of each output, after it has loaded all that it needs
+// for them; the 32 threads of a warp take neighbours. In the block where the tensors end it computes as many elements
+// one by one. Tensors that are not dense have a kernel of their own, where VECTORS is 0 and a thread has one vector or
+// as many elements one by one: without what it needs, the dense kernel keeps few registers, so that enough threads
+// wait for memory at a time.
+template <class F, typename T, typename M, int VECTORS>
+__device__ __forceinline__ void compute_block(const CallOf<F>& call, bool vectors, int prefetch_blocks,
+                                              const ParamsOf<F, M>& p) {
+  constexpr bool DENSE = VECTORS > 0;
+  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = DENSE ? VECTORS : 1;
+  const int block = MANY * WIDTH * int(blockDim.x), thread = int(threadIdx.x);
+  const Index<DENSE> first = Index<DENSE>(blockIdx.x) * block, n = Index<DENSE>(call.numel);
+  if constexpr (DENSE && PREFETCHES<F, T>) prefetch_block<F::INPUTS, T>(call, prefetch_blocks, block);
+  T* data[N];
+#pragma unroll
+  for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
+  Vector<T> all[MANY][N], (&v)[N] = all[0];
+  int64_t where[MANY][N], (&at)[N] = where[0];
+  if ((DENSE || vectors) && first + block <= n) {
+#pragma unroll
+    for (int j = 0; j < MANY; ++j) {
+      locate<DENSE>(call, first + (MANY * (thread & ~31) + j * 32 + (thread & 31)) * WIDTH, where[j]);
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k)
+        all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
+    }
+#pragma unroll
+    for (int j = 0; j < MANY; ++j) {
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) element<F, T, M>(all[j], e, p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + where[j][k]) = all[j][k];
+    }
+  } else if constexpr (DENSE) {
+#pragma unroll 1
+    for (int64_t i = first + thread; i < n; i += blockDim.x) {
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
+      element<F, T, M>(v, 0, p);
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) data[k][i] = v[k].at[0];
+    }
+  } else {
+    T* to[F::OUTPUTS][WIDTH];
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+      const uint32_t i = first + e * int(blockDim.x) + thread;
+      if (i >= n) continue;
+      locate<DENSE>(call, i, at);
+#pragma unroll
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[e] = data[k][at[k]];
+#pragma unroll
+      for (int k = F::INPUTS; k < N; ++k) to[k - F::INPUTS][e] = data[k] + at[k];
+    }
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+      if (first + e * int(blockDim.x) + thread >= n) continue;
+      element<F, T, M>(v, e, p);
+#pragma unroll
+      for (int k = 0; k < F::OUTPUTS; ++k) *to[k][e] = v[F::INPUTS + k].at[e];
+    }
+  }
+}
+
+// In double, registers are left for 768 threads on an SM, as fewer spill.
+template <typename M>
+constexpr int BLOCKS_ON_SM = sizeof(M) == 8 ? 768 / MOST_THREADS : 0;
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_ON_SM<M>)
+    pointwise(const __grid_constant__ CallOf<F> call, bool vectors, const ParamsOf<F, M> p) {
+  compute_block<F, T, M, VECTORS>(call, vectors, 0, p);
+}
+template <class F, typename T, typename M, int VECTORS>
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_ON_SM<M>)
+    pointwise_prefetching(const __grid_constant__ CallOf<F> call, bool vectors, int prefetch_blocks,
+                          const ParamsOf<F, M> p) {
+  compute_block<F, T, M, VECTORS>(call, vectors, prefetch_blocks, p);
+}
+
+// The kernel for so many vectors a thread; 0 where tensors are not dense.
+template <class F, typename T, typename M, int VECTORS>
+constexpr auto kernel_of() {
+  if constexpr (F::TWO_PHASES && VECTORS > 0) return two_phase_kernel<F, T, M, VECTORS>();
+  else if constexpr (PREFETCHES<F, T>) return pointwise_prefetching<F, T, M, VECTORS>;
+  else return pointwise<F, T, M, VECTORS>;
+}
+template <class F, typename T, typename M>
+constexpr auto dense_kernel(int vectors) {
+  constexpr auto all = launches<F, T>();
+  if constexpr (any_has(all, 4)) {
+    if (vectors == 4) return kernel_of<F, T, M, 4>();
+  }
+  if constexpr (any_has(all, 2)) {
+    if (vectors == 2) return kernel_of<F, T, M, 2>();
+  }
+  return kernel_of<F, T, M, 1>();
+}
+
+// Launches a kernel that computes in M.
+template <class F, typename T, typename M>
+cudaError_t launch(const CallOf<F>& call) {
+  const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
+  if (!dense && call.numel > INT32_MAX) {
+    CallOf<F> rest;
+    const cudaError_t error = launch<F, T, M>(first_half<T>(call, rest));
+    return error == cudaSuccess ? launch<F, T, M>(rest) : error;
+  }
+  std::decay_t<decltype(*launches<F, T>())> by = {0, ANY, 128, 1};  // where not dense
+  if (dense) by = select_config(launches<F, T>(), chip_of(call.device), call.numel * sizeof(T));
+  const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
+  const unsigned blocks = unsigned((call.numel + block - 1) / block);
+  const auto kernel = dense ? dense_kernel<F, T, M>(by.vectors) : kernel_of<F, T, M, 0>();
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  const auto p = params<ParamsOf<F, M>>(call);
+  if constexpr (PREFETCHES<F, T>) kernel<<<blocks, by.threads, 0, stream>>>(call, vectors, by.prefetch_blocks, p);
+  else kernel<<<blocks, by.threads, 0, stream>>>(call, vectors, p);
+  return cudaGetLastError();
 }
 
 template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus(M x) {
+struct FormulaLaunch {
+  template <class F, typename T>
+  static cudaError_t launch(const CallOf<F>& call) {
+    return fusegen::launch<F, T, M>(call);
+  }
+};
+
+// Launches F on elements of whichever type the tensors have.
+template <class F, int... DTYPES>
+cudaError_t launch_any(const CallOf<F>& call, Dtypes<DTYPES...>) {
+  cudaError_t error = cudaSuccess;
+  const auto launched = [&](int dtype, auto element) {
+    using T = decltype(element);
+    if (call.dtype != dtype) return false;
+    error = MethodOf<F, T>::template launch<F, T>(call);
+    return true;
+  };
+  (void)(launched(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
+  return error;
+}
+
+// Launches F on the current stream of the tensors' device; returns what went wrong, or nothing.
+template <class F>
+const char* run(const CallOf<F>& call) {
+  const OnDevice here(call.device);
+  const cudaError_t error = here.error == cudaSuccess ? launch_any<F>(call, typename F::Elements()) : here.error;
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+}  // namespace
+
+template <typename M>
+struct Formula : FormulaLaunch<M> {};
+
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// Where results are read from shared memory, functions of float16: from how many elements on, and the threads of an
+// SM's one block; fewer where SMs have the time to get far apart, which memory serves less fast.
+constexpr int64_t TABLE_FROM = int64_t(1) << 18, TABLE_LARGE = int64_t(1) << 26;
+constexpr int TABLE_THREADS = 1024, TABLE_LARGE_THREADS = 768;
+
+template <class F>
+using Entry = std::conditional_t<F::INPUTS == 1, uint16_t, uint32_t>;
+constexpr int ENTRIES = 65536;
+constexpr uint32_t ZERO_GRADIENT = 0xffffffff;  // whatever the incoming gradient is, the result is 0
+
+template <class F, typename T>
+__device__ alignas(16) Entry<F> table_of[ENTRIES];
+
+template <class F, typename T>
+__global__ void fill_table(const ParamsOf<F, double> p) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  double in[F::INPUTS], out[1];
+  in[F::INPUTS - 1] = load(bit_cast<T>(uint16_t(i)));
+  if constexpr (F::INPUTS == 1) {
+    T y;
+    F::template element<T>(in, out, p);
+    store(y, round_to_odd(out[0]));
+    table_of<F, T>[i] = bit_cast<uint16_t>(y);
+  } else {
+    in[0] = INFINITY;
+    F::template element<T>(in, out, p);
+    const bool none = out[0] == 0;
+    in[0] = 1;
+    F::template element<T>(in, out, p);
+    table_of<F, T>[i] = none ? ZERO_GRADIENT : out[0] == out[0] ? bit_cast<uint32_t>(round_to_odd(out[0])) : 0x7fc00000;
+  }
+}
+
+// The result of an element from its entry: the entry, or its product with the incoming gradient.
+template <typename T>
+__device__ __forceinline__ uint16_t from_table(const uint16_t*, uint16_t y) {
+  return y;
+}
+template <typename T>
+__device__ __forceinline__ uint16_t from_table(const uint16_t* in, uint32_t slope) {
+  T y;
+  store(y, slope == ZERO_GRADIENT ? 0 : load(bit_cast<T>(in[0])) * bit_cast<float>(slope));
+  return bit_cast<uint16_t>(y);
+}
+
+template <class F, typename T>
+struct Tabulated : F {
+  template <typename, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const ParamsOf<F, M>&) {
+    out[0] = from_table<T>(in, table_of<F, T>[in[F::INPUTS - 1]]);
+  }
+};
+
+// A function of float16 uses more entries than an L1 cache serves fast enough. For large dense tensors each SM has one
+// block, which reads the table from shared memory. The entries get there past the registers, as do the vectors of a
+// thread: two are on their way while it looks up one.
+constexpr int IN_FLIGHT = 2;
+template <class F>
+__global__ void __launch_bounds__(TABLE_THREADS) table_in_shared_memory(const __grid_constant__ CallOf<F> call) {
+  constexpr int WIDTH = 8;
+  extern __shared__ uint16_t table[];
+  using Pairs = Vector<uint32_t>;  // of elements
+  const auto x = static_cast<const Pairs*>(call.data[0]);
+  const auto y = static_cast<Pairs*>(call.data[1]);
+  Pairs* const arriving = reinterpret_cast<Pairs*>(table + ENTRIES) + threadIdx.x;
+  const int threads = int(blockDim.x);
+  const int64_t whole = call.numel / WIDTH, turn = int64_t(threads) * gridDim.x;
+  const auto fetch = [&](int64_t i, int slot) {
+    if (i < whole) __pipeline_memcpy_async(arriving + slot * threads, x + i, sizeof(Pairs));
+    __pipeline_commit();
+  };
+#pragma unroll
+  for (int k = int(threadIdx.x) * WIDTH; k < ENTRIES; k += threads * WIDTH)
+    __pipeline_memcpy_async(table + k, table_of<F, __half> + k, sizeof(Pairs));
+  __pipeline_commit();
+  int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < IN_FLIGHT; ++k) fetch(i + k * turn, k);
+  __pipeline_wait_prior(IN_FLIGHT);
+  __syncthreads();
+#pragma unroll 1
+  for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % IN_FLIGHT) {
+    __pipeline_wait_prior(IN_FLIGHT - 1);
+    Pairs v = arriving[slot * threads];
+    fetch(i + IN_FLIGHT * turn, slot);
+#pragma unroll
+    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
+    y[i] = v;
+  }
+  const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector
+  if (blockIdx.x == 0 && rest < call.numel)
+    static_cast<uint16_t*>(call.data[1])[rest] = table[static_cast<const uint16_t*>(call.data[0])[rest]];
+}
+
+template <class F, typename T>
+cudaError_t launch_table(const CallOf<F>& call) {
+  static std::atomic<uint64_t> devices{0};
+  cudaError_t error = filled<F>(call, fill_table<F, T>, ENTRIES, devices);
+  if (error != cudaSuccess) return error;
+  if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
+    const int threads = call.numel < TABLE_LARGE ? TABLE_THREADS : TABLE_LARGE_THREADS;
+    const int bytes = ENTRIES * int(sizeof(Entry<F>)) + IN_FLIGHT * threads * 16;
+    const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= TABLE_FROM;
+    int most = 0, blocks = 0;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
+    cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, call.device);
+    if (dense && most >= bytes) {
+      const auto kernel = table_in_shared_memory<F>;
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+      if (error != cudaSuccess) return error;
+      kernel<<<blocks, threads, bytes, static_cast<cudaStream_t>(call.stream)>>>(call);
+      return cudaGetLastError();
+    }
+  }
+  return launch<Tabulated<F, T>, uint16_t, uint16_t>(call);
+}
+
+}  // namespace
+
+// The method: a table of all results.
+struct Table {
+  template <class F, typename T>
+  static cudaError_t launch(const CallOf<F>& call) {
+    return launch_table<F, T>(call);
+  }
+};
+
+}  // namespace fusegen
+// The mish family on CUDA, in float with single-word results, to less than 4 ulp.
+// Exponentials on CUDA. In float they err by less than 4 ulp; arguments, which would magnify a rounding, are in
+// double-word arithmetic all the same.
+// The math library of CUDA, and what single-word functions in float are made of.
+#include <type_traits>
+// Double-word arithmetic: a value is hi + lo, not added up, and rounds once, where it is stored. A lo of NaN, which
+// comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi 2005, SIAM J. Sci.
+// Comput. 26; Joldes, Muller and Popescu 2017, ACM Trans. Math. Softw. 44.
+
+namespace fusegen {
+namespace {
+
+template <typename M>
+struct DoubleWord {
+  ANYWHERE DoubleWord(M hi, M lo = 0) : hi(hi), lo(lo) {}
+  ANYWHERE operator M() const {
+    const M y = hi + lo;
+    return y < hi || y > hi ? y : hi;  // of -0, that
+  }
+  M hi, lo;
+};
+
+// The single-word and the double-word type of a value of either.
+template <typename X>
+struct Words {
+  using single = X;
+  using two = DoubleWord<X>;
+};
+template <typename M>
+struct Words<DoubleWord<M>> {
+  using single = M;
+  using two = DoubleWord<M>;
+};
+template <typename X>
+using Scalar = typename Words<X>::single;
+template <typename X>
+using Promoted = typename Words<X>::two;
+
+template <typename M>
+ANYWHERE bool operator<(DoubleWord<M> a, M b) {
+  return a.hi < b;
+}
+template <typename M>
+ANYWHERE bool operator>(DoubleWord<M> a, M b) {
+  return a.hi > b;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(DoubleWord<M> a) {
+  return {-a.hi, -a.lo};
+}
+
+// A double-word number.
+template <typename M>
+ANYWHERE DoubleWord<M> double_word(M hi, M lo) {
+  return {hi, lo};
+}
+
+// a b and a + b exactly, of single words.
+template <typename M>
+ANYWHERE DoubleWord<M> two_prod(M a, M b) {
+  const M p = a * b;
+  return {p, fma(a, b, -p)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> two_sum(M a, M b) {
+  const M s = a + b, t = s - a;
+  return {s, (a - (s - t)) + (b - t)};
+}
+// a + b exactly, of a b no larger than a; -0 and 0 give -0.
+template <typename M>
+ANYWHERE DoubleWord<M> fast_two_sum(M a, M b) {
+  const M s = a + b, hi = s == a ? a : s;
+  return {hi, b - (hi - a)};
+}
+// 1 + a, of an a from -1 to 2^23.
+template <typename M>
+ANYWHERE DoubleWord<M> one_plus(DoubleWord<M> a) {
+  const M s = M(1) + a.hi;
+  return {s, (a.hi - (s - M(1))) + a.lo};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator+(DoubleWord<M> a, M b) {
+  const DoubleWord<M> s = two_sum(a.hi, b);
+  return {s.hi, s.lo + a.lo};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator+(M a, DoubleWord<M> b) {
+  return b + a;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator+(DoubleWord<M> a, DoubleWord<M> b) {
+  const DoubleWord<M> s = two_sum(a.hi, b.hi);
+  return {s.hi, s.lo + (a.lo + b.lo)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(DoubleWord<M> a, M b) {
+  return a + -b;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(M a, DoubleWord<M> b) {
+  return -b + a;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(DoubleWord<M> a, DoubleWord<M> b) {
+  return a + -b;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator*(DoubleWord<M> a, M b) {
+  const DoubleWord<M> p = two_prod(a.hi, b);
+  return {p.hi, fma(a.lo, b, p.lo)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator*(M a, DoubleWord<M> b) {
+  return b * a;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator*(DoubleWord<M> a, DoubleWord<M> b) {
+  const DoubleWord<M> p = two_prod(a.hi, b.hi);
+  return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> two_prod(DoubleWord<M> a, DoubleWord<M> b) {
+  return a * b;
+}
+
+// 1 / x to 1 ulp, of an x from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE M reciprocal_approx(M x) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(M) == 4) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+  }
+#endif
+  return M(1) / x;
+}
+// a^2 + 2 a, of an a from 0.
+template <typename M>
+ANYWHERE DoubleWord<M> quadratic(DoubleWord<M> a) {
+  const M twice = a.hi + a.hi, y = fma(a.hi, a.hi, twice);
+  return {y, fma(a.lo, twice + M(2), fma(a.hi, a.hi, twice - y))};
+}
+// a + 2, of an a from 0.
+template <typename M>
+ANYWHERE DoubleWord<M> plus_two(DoubleWord<M> a) {
+  const M s = a.hi + M(2);
+  return {s, (a.hi - (s - M(2))) + a.lo};
+}
+// a / b, of a b from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE DoubleWord<M> divide(DoubleWord<M> a, DoubleWord<M> b) {
+  const M r = reciprocal_approx(b.hi), q = a.hi * r;
+  const M rest = fma(-q, b.lo, fma(-q, b.hi, a.hi) + a.lo);
+  return {q, rest * r};
+}
+// -|x|
+template <typename M>
+ANYWHERE M neg_abs(M x) {
+  return -fabs(x);
+}
+template <typename M>
+ANYWHERE DoubleWord<M> neg_abs(DoubleWord<M> x) {
+  return {-fabs(x.hi), x.hi < M(0) ? x.lo : -x.lo};
+}
+
+// x, or the least that is as good as what is below it; double needs none.
+template <typename M>
+ANYWHERE M fast_clamp_min(M x, M least) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(M) == 4) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(least));
+    return x;
+  }
+#endif
+  return x <= least && sizeof(M) == 4 ? least : x;
+}
+// x, or the most that is as good as what is above it.
+template <typename M>
+ANYWHERE M fast_clamp_max(M x, M most) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(M) == 4) {
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(most));
+    return x;
+  }
+#endif
+  return x >= most ? most : x;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> fast_clamp_min(DoubleWord<M> x, M least) {
+  const M v = fast_clamp_min(x.hi, least);
+  return {v, v == x.hi ? x.lo : M(0)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> fast_clamp_max(DoubleWord<M> x, M most) {
+  const M v = fast_clamp_max(x.hi, most);
+  return {v, v == x.hi ? x.lo : M(0)};
+}
+
+// x (hi + lo)
+template <typename M>
+ANYWHERE M scaled(M x, M hi, M lo) {
+  return fma(x, hi, x * lo);
+}
+
+// a b c + d
+template <typename M>
+ANYWHERE M product_plus(M a, M b, M c, M d) {
+  const M p = a * b;
+  return fma(p, c, fma(fma(a, b, -p), c, d));
+}
+
+template <typename X>
+ANYWHERE Promoted<X> square_of_two(X x) {
+  return two_prod(x, x);
+}
+
+template <typename X>
+ANYWHERE Promoted<X> cube_of_two(X x) {
+  return two_prod(x, x) * x;
+}
+
+// (a + a_lo) + (b + b_lo) x
+template <typename X>
+ANYWHERE Promoted<X> line_of_two(Scalar<X> b, Scalar<X> b_lo, Scalar<X> a, Scalar<X> a_lo, X x) {
+  using M = Scalar<X>;
+  const M v = x.hi, y = fma(b, v, a), rest = fma(b, v, a - y) + fma(b_lo, v, a_lo);
+  const M lo = fma(b, x.lo, rest);
+  return sizeof(M) == 8 && lo == lo ? fast_two_sum(y, lo) : double_word(y, lo);
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+using std::exp;
+
+// What a function gives of floats, in single-word or double-word arithmetic: a single word.
+template <typename X>
+using SingleFor = std::enable_if_t<std::is_same_v<Scalar<X>, float>, float>;
+// R, where the generic function serves X: in double; floats have single-word functions instead.
+template <typename X, typename R>
+using GenericFor = std::enable_if_t<sizeof(Scalar<X>) == 8, R>;
+
+// 1 / x to half an ulp or little more, of an x from 2^-100 to 2^126.
+template <typename M>
+ANYWHERE M reciprocal_newton(M x) {
+  const M r = reciprocal_approx(x);
+  return fma(fma(-x, r, M(1)), r, r);
+}
+template <typename M>
+ANYWHERE M reciprocal_newton(DoubleWord<M> x) {
+  const M r = reciprocal_approx(x.hi);
+  return fma(fma(-r, x.lo, fma(-r, x.hi, M(1))), r, r);
+}
+
+// a / d to half an ulp or little more, of a d from 2^-100 to 2^126.
+template <typename M>
+ANYWHERE M divide_to_single(M a, DoubleWord<M> d) {
+  const M r = reciprocal_approx(d.hi), q = a * r;
+  return fma(fma(-q, d.lo, fma(-q, d.hi, a)), r, q);
+}
+template <typename M>
+ANYWHERE M divide_to_single(DoubleWord<M> a, DoubleWord<M> d) {
+  const M r = reciprocal_approx(d.hi), q = a.hi * r;
+  return fma(fma(-q, d.lo, fma(-q, d.hi, a.hi) + a.lo), r, q);
+}
+
+// a b + c in double-word arithmetic, of an a b no larger than c.
+template <typename M>
+ANYWHERE DoubleWord<M> fma_dw(M a, M b, M c) {
+  const M s = fma(a, b, c);
+  return {s, fma(a, b, c - s)};
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// e^(x + rest) of doubles.
+template <typename M>
+ANYWHERE DoubleWord<M> exp_dw_in_double(M x, M rest) {
+  const M y = exp(x);
+  return {y, y > 0 ? y * rest : 0};
+}
+
+}  // namespace
+}  // namespace fusegen
+
+// Exponentials. Generic; a device's own header includes it after what it calls of that device.
+
+namespace fusegen {
+namespace {
+
+// The n of n + 1.5 2^23 in float.
+template <typename M>
+ANYWHERE int32_t integer(M shifted) {
+  int32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return bits - 0x4b400000;
+}
+
+// e^(x + rest) in float as (1 + more) 2^n, of an x from -132.5 to 89. With n the integer next to x / ln 2,
+// x - n ln 2 lies between -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
+template <typename M>
+struct ReducedExp {
+  M more;
+  int32_t n;
+};
+template <typename M>
+ANYWHERE ReducedExp<M> exp_reduced(M x, M rest) {
+  const M c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+  const M shifted = fma(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+  const M r = fma(n, -0.693145752f, x) + fma(n, -1.42860677e-6f, rest);  // ln 2 as a double-word value
+  return {fma(r * r, polynomial(c, r), r), integer(shifted)};
+}
+
+// e^(x + rest). In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which give 0 and
+// infinity.
+template <bool SUBNORMAL = true, typename M>
+ANYWHERE DoubleWord<M> exp_dw(M x, M rest) {
+  if constexpr (sizeof(M) == 8) {
+    return exp_dw_in_double(x, rest);
+  } else {
+    const ReducedExp<M> e = exp_reduced(SUBNORMAL && x <= -104.0f ? -104.0f : x, rest);  // it is 0 there
+    const M one = 1.0f + e.more;
+    const int32_t half = SUBNORMAL ? e.n >> 1 : 0;
+    const M size = SUBNORMAL ? exp2i<M>(half) * exp2i<M>(e.n - half) : exp2i<M>(e.n);
+    return {one * size, (e.more - (one - 1.0f)) * size};
+  }
+}
+template <bool SUBNORMAL = true, typename M>
+ANYWHERE DoubleWord<M> exp_dw(M x) {
+  return exp_dw<SUBNORMAL>(x, M(0));
+}
+template <bool SUBNORMAL = true, typename M>
+ANYWHERE DoubleWord<M> exp_dw(DoubleWord<M> x) {
+  return exp_dw<SUBNORMAL>(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
+}
+
+// Where e^x is tiny, the argument of a larger power, so that nothing is lost before it is multiplied: x + 37, since
+// e^-37 is all but a float, or x + 86 in double. The sum is exact.
+template <typename M>
+ANYWHERE M prescaled(M x) {
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? x + M(86) : x;
+  return x < M(-64) ? x + M(37) : x;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> prescaled(DoubleWord<M> x) {
+  return {prescaled(x.hi), x.lo};
+}
+// The factor that undoes the scaling.
+template <typename X>
+ANYWHERE Scalar<X> unscale(X x) {
+  using M = Scalar<X>;
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
+  return x < M(-64) ? M(8.53304763e-17) : M(1);
+}
+
+// exp(x)
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> exp_of_two(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> t = x, near = fast_clamp_min(fast_clamp_max(t, M(89)), M(-104));
+  if constexpr (sizeof(M) == 8) return exp(t.hi) * double_word(M(1), t.lo);
+  const ReducedExp<float> e = exp_reduced(float(near.hi), float(near.lo));
+  const int32_t half = e.n >> 1;
+  const M one = M(1) + e.more;
+  const M size = exp2i<float>(half), rest = exp2i<float>(e.n - half);
+  return {one * size * rest, (e.more - (one - M(1))) * size * rest};
+}
+
+// exp(x) - 1
+template <typename X>
+ANYWHERE Promoted<X> expm1_of_two(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> t = x;
+  const M v = t.hi, own = sizeof(M) == 8 ? expm1(v) : M(0);
+  if constexpr (sizeof(M) == 8) return double_word(own, fma(own, t.lo, t.lo));
+  const M c[] = {M(0.5000000596046448),   M(0.16666662693023682),   M(0.041665319353342056),
+                 M(0.008333634585142136), M(0.0013997324276715517), M(0.00019841187167912722)};
+  const Promoted<X> near = fast_two_sum(v, fma(v * v, polynomial(c, v), fma(v, t.lo, t.lo)));
+  const Promoted<X> far = exp_of_two(t) - M(1);
+  const bool small = fabs(v) < M(0.5);
+  return double_word(small ? near.hi : far.hi, small ? near.lo : far.lo);
+}
+
+// exp(-x²)
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> gauss(X x) {
+  const Promoted<X> t = -two_prod(x, x);
+  return exp_dw(prescaled(t)) * unscale(t);
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// 2^64 e^x in float as (1 + more) size, of an x up to 44 and from -132.5, where it is 0.
+template <typename M>
+struct ScaledExp {
+  M more, size;
+  ANYWHERE operator M() const { return fma(more, size, size); }
+};
+template <typename M>
+ANYWHERE DoubleWord<M> double_word(ScaledExp<M> p) {
+  const M e = p;
+  return {e, fma(p.more, p.size, p.size - e)};
+}
+template <typename X>
+ANYWHERE ScaledExp<Scalar<X>> exp_scaled(X of) {
+  const DoubleWord<Scalar<X>> x = of;
+  const ReducedExp<Scalar<X>> e = exp_reduced(x.hi, x.lo);
+  return {e.more, exp2i<Scalar<X>>(e.n + 64)};
+}
+
+// exp(x)
+template <typename X>
+ANYWHERE SingleFor<X> exp_of_two(X x) {
+  const X t = fast_clamp_min(fast_clamp_max(x, 89.0f), -104.0f);
+  const DoubleWord<float> near = t;
+  const ReducedExp<float> e = exp_reduced(near.hi, near.lo);
+  const int32_t half = e.n >> 1;
+  const float size = exp2i<float>(half);
+  return fma(e.more, size, size) * exp2i<float>(e.n - half);
+}
+
+// exp(-x²)
+template <typename X>
+ANYWHERE SingleFor<X> gauss(X x) {
+  const DoubleWord<float> t = fast_clamp_min(-two_prod(x, x), -132.5f);
+  return float(exp_scaled(t)) * 0x1p-64f;
+}
+
+}  // namespace
+}  // namespace fusegen
+// Products with tanh(softplus(x)). Generic; a device's own header includes it after what it calls of that device.
+
+namespace fusegen {
+namespace {
+
+// tanh(softplus(x))
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus(X x) {
+  using M = Scalar<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
+  const Promoted<X> n = quadratic(exp_dw(x > most ? X(most) : x));
+  return divide(n, plus_two(n));
+}
+
+// the slope of tanh(softplus(x))
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus_slope(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(x));
+  const Promoted<X> n = x > M(0) ? one_plus(e + e) : e * (e + M(2));
+  const Promoted<X> r = divide(Promoted<X>(M(2)), n + (x > M(0) ? (e + e) * e : Promoted<X>(M(2))));
+  return e * one_plus(e) * (x > M(0) ? e : Promoted<X>(M(1))) * (r * r);
+}
+
+// x tanh(softplus(x))
+template <typename M>
+ANYWHERE GenericFor<M, M> times_tanh_softplus(M x) {
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = plus_two(n);
+  return M(x * divide(n, d)) * unscale(x);
+}
+
+// the slope of x tanh(softplus(x))
+template <typename M>
+ANYWHERE GenericFor<M, M> times_tanh_softplus_slope(M x) {
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = plus_two(n);
+  const DoubleWord<M> rise = (n - u) * (x > most ? most : x) * M(4);
+  return M(divide(n + divide(rise, d), d)) * unscale(x);
+}
+
+// x tanh(softplus(x))
+template <typename X>
+ANYWHERE Promoted<X> times_tanh_softplus_of_two(X x) {
+  using M = Scalar<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = n + M(2);
+  const Promoted<X> y = x * divide(n, d) * unscale(x);
+  return double_word(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
 
 // the slope of x tanh(softplus(x))
 template <typename X>
-__device__ __forceinline__ OfFloat<X> times_tanh_softplus_slope(X x) {
-  const X near = at_least(at_most(x, 20.0f), -132.5f);
-  const float u = power(near), n = fma(u * 0x1p-64f, u, u + u);
-  const Two<float> d = fma_words(n, 0x1p-64f, 2.0f);
+ANYWHERE Promoted<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Scalar<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = plus_two(n);
+  const DoubleWord<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return divide(n + divide(rise, d), d) * unscale(x);
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// tanh(softplus(x))
+template <typename X>
+ANYWHERE SingleFor<X> tanh_softplus(X x) {
+  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
+  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
+  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
+  return divide_to_single(n, d) * 0x1p-64f;
+}
+
+// the slope of tanh(softplus(x))
+template <typename X>
+ANYWHERE SingleFor<X> tanh_softplus_slope(X x) {
+  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
+  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
+  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
+  const float r = reciprocal_newton(d);
+  return 4.0f * fma(u * 0x1p-64f, u, u) * r * r * 0x1p-64f;
+}
+
+// x tanh(softplus(x))
+template <typename X>
+ANYWHERE SingleFor<X> times_tanh_softplus(X x) {
+  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
+  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
+  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
+  const float q = divide_to_single(x > 0.0f ? 2.0f : n, d);
+  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+ANYWHERE SingleFor<X> times_tanh_softplus_slope(X x) {
+  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
+  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
+  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
   const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
-  const float slope = single_ratio(rise, d);
-  return single_ratio(fma(near, slope, n), d) * 0x1p-64f;
+  const float slope = divide_to_single(rise, d);
+  return divide_to_single(fma(near, slope, n), d) * 0x1p-64f;
+}
+
+// x tanh(softplus(x))
+template <typename X>
+ANYWHERE SingleFor<X> times_tanh_softplus_at_two(X x) {
+  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
+  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
+  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
+  const float v = x, q = divide_to_single(v > 0.0f ? 2.0f : n, d);
+  return v > 0.0f ? fma(-float(near), q, v) : v * q * 0x1p-64f;
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+ANYWHERE SingleFor<X> times_tanh_softplus_slope_at_two(X x) {
+  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
+  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
+  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
+  const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
+  const float slope = divide_to_single(rise, d), part = fma(near.lo, slope, n);
+  return divide_to_single(fma(near.hi, slope, part), d) * 0x1p-64f;
+}
+
+}  // namespace
+}  // namespace fusegen
+// Selections and plain arithmetic; a NaN operand fails every comparison and stays.
+// Generic; a device's own header includes it after what it calls of that device.
+
+namespace fusegen {
+namespace {
+
+template <typename M>
+ANYWHERE M relu(M x) {
+  return x < 0 ? M(0) : x;
 }
 
 template <typename M>
-__device__ __forceinline__ OfDouble<M, M> times_tanh_softplus_slope(M x) {
-  const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
+ANYWHERE M relu6(M x) {
+  return x < 0 ? M(0) : x > 6 ? M(6) : x;
+}
+
+// min(max(x, min), max)
+template <typename M>
+ANYWHERE M clamp(M x, M min, M max) {
+  x = x < min ? min : x;
+  return x > max ? max : x;
+}
+
+// min(max(x, min), max)
+template <typename M>
+ANYWHERE M saturate(M x, M min, M max) {
+  x = x < min ? min : x;
+  return x > max ? max : x;
+}
+
+// max(x, min)
+template <typename M>
+ANYWHERE M clamp_min(M x, M min) {
+  return x < min ? min : x;
+}
+
+// min(x, max)
+template <typename M>
+ANYWHERE M clamp_max(M x, M max) {
+  return x > max ? max : x;
+}
+
+// min(a, b)
+template <typename M>
+ANYWHERE M minimum(M a, M b) {
+  const M least = a < b ? a : b;
+  return a == a ? least : a;
+}
+
+// max(a, b)
+template <typename M>
+ANYWHERE M maximum(M a, M b) {
+  const M most = a > b ? a : b;
+  return a == a ? most : a;
+}
+
+template <typename M>
+ANYWHERE M sign(M x) {
+  return M(x > 0) - M(x < 0);
+}
+
+// x²
+template <typename M>
+ANYWHERE M square(M x) {
+  return x * x;
+}
+
+// x³
+template <typename M>
+ANYWHERE M cube(M x) {
+  return x * x * x;
+}
+
+// 1 / x
+template <typename M>
+ANYWHERE M reciprocal(M x) {
+  return M(1) / x;
+}
+
+// 1 / √x
+template <typename M>
+ANYWHERE M rsqrt(M x) {
+  return M(1) / sqrt(x);
+}
+
+// x / (|x| + 1)
+template <typename M>
+ANYWHERE M soft_sign(M x) {
+  return x / (fabs(x) + M(1));
+}
+
+// a / b, rounded once
+template <typename M>
+ANYWHERE M quotient(M a, M b) {
+  const M c = M(1) / b, q = a * c, y = fma(fma(-b, q, a), c, q);
+  return y == y ? y : q;
 }
 
 // x, or the least number that times 3 is no infinity
 template <typename M>
-__device__ __forceinline__ M finite_below(M x) {
+ANYWHERE M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
-// y = x · tanh(softplus(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
-// In 16 bits results are looked up among all there are: to compute them right takes longer.
-__device__ __forceinline__ float mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  return times_tanh_softplus(finite_x);
+// x, or the largest number that times 3 is no infinity
+template <typename M>
+ANYWHERE M finite_above(M x) {
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
 }
 
-__device__ __forceinline__ double mish_forward(double x) {
-  const double finite_x = finite_below(x);
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// y = x · tanh(softplus(x))
+// Computed in two words, hi + lo, as double_word.h has them; in float, only arguments are.
+// In 16 bits results are looked up among all there are: to compute them right takes longer.
+template <typename M>
+ANYWHERE M mish_forward(M x) {
+  const M finite_x = finite_below(x);
   return times_tanh_softplus(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them; in float, only arguments are.
+// Computed in two words, hi + lo, as double_word.h has them; in float, only arguments are.
 // In 16 bits results are looked up among all there are: to compute them right takes longer.
-__device__ __forceinline__ float mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
+template <typename M>
+ANYWHERE M mish_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
   return grad * times_tanh_softplus_slope(finite_x);
 }
 
-__device__ __forceinline__ double mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  return grad * times_tanh_softplus_slope(finite_x);
-}
-
-struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1;
-  using Launches = ForwardLaunches;
-  static constexpr Halves HALVES = Halves::LOOKED_UP;
-  template <typename T, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
-    out[0] = mish_forward(in[0]);
-  }
+constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
+    {}};
+constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+struct Forward : Elementwise<1, 1> {
+  static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
+  using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = mish_forward(in[0]))
 };
-
-struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1;
-  using Launches = BackwardLaunches;
-  static constexpr Halves HALVES = Halves::LOOKED_UP;
-  template <typename T, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
-    out[0] = mish_backward(in[0], in[1]);
-  }
+struct Backward : Elementwise<2, 1> {
+  static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
+  using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = mish_backward(in[0], in[1]))
 };
 
 }  // namespace
+}  // namespace fusegen
 
-#ifndef WITHOUT_FORWARD
-extern "C" const char* mish_forward_launch(const Call<2>& call) { return launched<Forward>(call); }
-#endif
-#ifndef WITHOUT_BACKWARD
-extern "C" const char* mish_backward_launch(const Call<3>& call) { return launched<Backward>(call); }
-#endif
+FUSEGEN_FORWARD(mish)
+FUSEGEN_BACKWARD(mish)
 """
 
 CPU_SOURCE = r"""
-namespace math {
+// The functions that the binding calls. WITHOUT_FORWARD and WITHOUT_BACKWARD leave one of the two out.
+#ifndef FUSEGEN_CALL_H  // both texts of a kernel for the CPU have it
+#define FUSEGEN_CALL_H
+// What the binding hands to a kernel.
+#include <cstdint>
+
+namespace fusegen {
+
+constexpr int MAX_RANK = 25;
+
+// Element types by their number in c10::ScalarType.
+enum Dtype { FLOAT16 = 5, FLOAT32 = 6, FLOAT64 = 7, BFLOAT16 = 15 };
+template <int... NUMBERS>
+struct Dtypes {};
+using AllDtypes = Dtypes<FLOAT32, FLOAT16, BFLOAT16, FLOAT64>;
+
+// N tensors, the inputs first and then the outputs.
+template <int N>
+struct Tensors {
+  void* data[N];
+  int64_t numel;
+  int dtype, device;    // c10::ScalarType; index of the CUDA device
+  void* stream;         // that device's current stream
+  bool dense, aligned;  // all tensors have one layout, without gaps; every pointer is a multiple of 16
+  int rank;             // of size and stride: outermost first, in elements, neighbours merged
+  int64_t size[MAX_RANK], stride[N][MAX_RANK];
+};
+
+// The tensors, and P scalars.
+template <int N, int P>
+struct Call : Tensors<N> {
+  double param[P];
+};
+template <int N>
+struct Call<N, 0> : Tensors<N> {};
+
+// The scalars of a formula that reads none, in the type it computes in.
+template <typename M>
+struct NoParams {
+  template <int P>
+  static NoParams from(const double (&)[P]) {
+    return {};
+  }
+};
+
+// The scalars of a call as PARAMS.
+template <class PARAMS, int N, int P>
+PARAMS params(const Call<N, P>& call) {
+  if constexpr (P == 0) return {};
+  else return PARAMS::from(call.param);
+}
+
+// What computes an element type, by its width: a method for each of 16, 32 and 64 bits.
+template <class BITS16, class BITS32, class BITS64>
+struct ByWidth {
+  template <typename T>
+  static constexpr auto method() {
+    if constexpr (sizeof(T) == 2) return BITS16();
+    else if constexpr (sizeof(T) == 4) return BITS32();
+    else return BITS64();
+  }
+};
+
+// By the formula, evaluated in M and rounded once.
+template <typename M>
+struct Formula;
+
+// A kernel of IN inputs and OUT outputs, whose formula reads PARAMS, of the P scalars of its call. A derived type has
+// `element`, which computes one element, and what differs from the defaults here.
+template <int IN, int OUT, template <typename> class PARAMS = NoParams, int P = 0>
+struct Elementwise {
+  static constexpr int INPUTS = IN, OUTPUTS = OUT, SCALARS = P;
+  static constexpr bool TWO_PHASES = false;   // whether few elements are left to a second, slower phase
+  static constexpr int RESIDENT_THREADS = 0;  // on an SM for which registers are left; 0 for any number
+  using Elements = AllDtypes;
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  template <typename M>
+  using Params = PARAMS<M>;
+};
+
+// The call of a kernel, and its scalars in a type.
+template <class F>
+using CallOf = Call<F::INPUTS + F::OUTPUTS, F::SCALARS>;
+template <class F, typename M>
+using ParamsOf = typename F::template Params<M>;
+template <class F, typename T>
+using MethodOf = decltype(F::Methods::template method<T>());
+
+// The body of `element`: statements that compute out[0], ... from in[0], ... and the scalars p.
+#define FUSEGEN_ELEMENT(...)                                              \
+  template <typename T, typename M>                                       \
+  static ANYWHERE void element(const M* in, M* out, const Params<M>& p) { \
+    __VA_ARGS__;                                                          \
+  }
+
+}  // namespace fusegen
+
+#endif
+
+#define FUSEGEN_LAUNCHER(NAME, F)                                                 \
+  extern "C" const char* NAME##_launch(const fusegen::CallOf<fusegen::F>& call) { \
+    return fusegen::run<fusegen::F>(call);                                        \
+  }
+#ifdef WITHOUT_FORWARD
+#define FUSEGEN_FORWARD(NAME)
+#else
+#define FUSEGEN_FORWARD(NAME) FUSEGEN_LAUNCHER(NAME##_forward, Forward)
+#endif
+#ifdef WITHOUT_BACKWARD
+#define FUSEGEN_BACKWARD(NAME)
+#else
+#define FUSEGEN_BACKWARD(NAME) FUSEGEN_LAUNCHER(NAME##_backward, Backward)
+#endif
+// 16-bit results whose rounding is verified (Ziv's rounding test): those of float, but where float's error leaves open
+// how to round one, double's. Source: Ziv 1991, ACM Trans. Math. Softw. 17.
+#include <limits>
+// Loops over the elements of a call, split over PyTorch's own threads.
+#include <algorithm>
+#include <type_traits>
+// The element types on the CPU: conversions to the type that is computed in, and back, rounded to nearest, ties to
+// even.
+#include <cstdint>
+#if __has_include(<torch/headeronly/util/Half.h>)
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+#else
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#endif
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+// What the headers of both devices begin with.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#ifdef __NVCC_DIAG_PRAGMA_SUPPORT__
+#pragma nv_diag_suppress 177  // a kernel calls few of the functions that the headers define
+#endif
+#ifdef __CUDACC__
+#define ANYWHERE __device__ __forceinline__
+#define ANYWHERE_CALLED __device__ __noinline__
+#define UNROLL _Pragma("unroll")
+#else
+#define ANYWHERE inline
+#define ANYWHERE_CALLED inline
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+// Inlined in a loop at all times: a call would keep the loop from being vectorised.
+#define ALWAYS_INLINE __attribute__((always_inline)) inline
+
+namespace fusegen {
+namespace {
+
+using std::fabs;
+using std::fma;
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+ANYWHERE M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+  UNROLL
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+ANYWHERE To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
+template <typename M>
+ANYWHERE M exp2i(int32_t n) {
+  const uint32_t bits = uint32_t(n + 127) << 23;
+  M y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// A double as a float, rounded to odd: the last bit is set if the float is inexact, so that rounding it once more to
+// fewer digits rounds as the double would be rounded.
+[[maybe_unused]] ANYWHERE float round_to_odd(double v) {
+  float y = float(v);
+  if (double(y) == v) return y;
+  uint32_t bits;
+  memcpy(&bits, &y, sizeof(bits));
+  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+template <int DTYPE>
+struct ElementOf;
+template <>
+struct ElementOf<FLOAT16> {
+  using type = c10::Half;
+};
+template <>
+struct ElementOf<FLOAT32> {
+  using type = float;
+};
+template <>
+struct ElementOf<FLOAT64> {
+  using type = double;
+};
+template <>
+struct ElementOf<BFLOAT16> {
+  using type = c10::BFloat16;
+};
+
+inline float load(float v) { return v; }
+inline float load(c10::Half v) { return v; }
+inline float load(c10::BFloat16 v) { return v; }
+inline double load(double v) { return v; }
+
+// A value rounded once to what is stored.
+template <typename T>
+inline T round_to_storage(float y) {
+  return T(y);
+}
+template <typename T>
+inline T round_to_storage(double y) {
+  if constexpr (sizeof(T) == 2) return T(round_to_odd(y));
+  return T(y);
+}
+
+// Eager's rounding to the element type between two of its operations.
+template <typename T, typename M>
+inline M rounded(M v) {
+  return load(T(v));
+}
+
+// Conversions of n elements in a row.
+template <typename T, typename M>
+inline void widen(const T* in, M* out, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) out[k] = load(in[k]);
+}
+template <typename T, typename M>
+inline void narrow(const M* in, T* out, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) out[k] = round_to_storage<T>(in[k]);
+}
+#ifdef __F16C__  // eight at a time: GCC does not find these instructions in the loops above
+inline void widen(const c10::Half* in, float* out, int64_t n) {
+  int64_t k = 0;
+  for (; k + 8 <= n; k += 8) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k));
+    _mm256_storeu_ps(out + k, _mm256_cvtph_ps(halves));
+  }
+  for (; k < n; ++k) out[k] = load(in[k]);
+}
+inline void narrow(const float* in, c10::Half* out, int64_t n) {
+  int64_t k = 0;
+  for (; k + 8 <= n; k += 8) {
+    const __m256 floats = _mm256_loadu_ps(in + k);
+    const __m128i halves = _mm256_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + k), halves);
+  }
+  for (; k < n; ++k) out[k] = c10::Half(in[k]);
+}
+#endif
+
+}  // namespace
+}  // namespace fusegen
+// The math library of the CPU; other functions stand in headers of their own, vectorisable.
+
+namespace fusegen {
+namespace {
+
+using std::exp2;
+using std::log2;
+using std::pow;
+using std::sqrt;
+
+// R, where the generic function serves X: on the CPU always.
+template <typename X, typename R>
+using GenericFor = R;
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// Walks over the tensors, one row of the innermost dimension after the other.
+template <typename T, int N>
+struct StridedIterator {
+  StridedIterator(const Tensors<N>& call, int64_t i) : call(call) {
+    for (int d = call.rank - 1; d >= 0; i /= call.size[d--]) index[d] = i % call.size[d];
+    for (int k = 0; k < N; ++k) {
+      data[k] = static_cast<T*>(call.data[k]);
+      for (int d = 0; d < call.rank; ++d) data[k] += index[d] * call.stride[k][d];
+    }
+  }
+  // How many elements this row still has.
+  int64_t left() const { return call.size[call.rank - 1] - index[call.rank - 1]; }
+  // How far the elements of this row lie apart.
+  int64_t step(int k) const { return call.stride[k][call.rank - 1]; }
+  // Goes on by so many elements of this row, and from its end to the next.
+  void advance(int64_t count) {
+    for (int d = call.rank - 1; d >= 0; --d, count = 1) {
+      index[d] += count;
+      for (int k = 0; k < N; ++k) data[k] += count * call.stride[k][d];
+      if (index[d] < call.size[d]) return;
+      for (int k = 0; k < N; ++k) data[k] -= index[d] * call.stride[k][d];
+      index[d] = 0;
+    }
+  }
+  const Tensors<N>& call;
+  T* data[N];
+  int64_t index[MAX_RANK];
+};
+
+// Splits begin to end over PyTorch's own threads; the binding defines it.
+void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*task)(int64_t, int64_t, void*), void* context);
+
+constexpr int64_t TILE = 256, GRAIN = 32768;
+
+// n elements whose inputs and outputs are M already, each in a row of a tile.
+template <class F, typename T, typename M, int N>
+inline void tiled_loop(M (&m)[N][TILE], int64_t n, const ParamsOf<F, M>& p) {
+#pragma GCC ivdep
+  for (int64_t j = 0; j < n; ++j) {
+    M in[F::INPUTS], out[F::OUTPUTS];
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = m[k][j];
+    F::template element<T>(in, out, p);
+    for (int k = 0; k < F::OUTPUTS; ++k) m[F::INPUTS + k][j] = out[k];
+  }
+}
+
+// n elements that lie apart by the given steps, all one where ROW; an output may be an input.
+template <class F, bool ROW, typename T, typename M, int N>
+inline void strided_loop(T* const (&data)[N], const int64_t (&step)[N], int64_t n, const ParamsOf<F, M>& p) {
+#pragma GCC ivdep
+  for (int64_t j = 0; j < n; ++j) {
+    M in[F::INPUTS], out[F::OUTPUTS];
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(data[k][ROW ? j : j * step[k]]);
+    F::template element<T>(in, out, p);
+    for (int k = 0; k < F::OUTPUTS; ++k)
+      data[F::INPUTS + k][ROW ? j : j * step[F::INPUTS + k]] = round_to_storage<T>(out[k]);
+  }
+}
+
+// n elements in tiles, so that both the conversion and METHOD vectorise: METHOD::compute takes a tile of inputs and
+// writes elements of the outputs.
+template <class METHOD, class F, typename T, int N>
+inline void in_tiles(const CallOf<F>& call, T* const (&from)[N], const int64_t (&step)[N], bool row, int64_t count,
+                     const ParamsOf<F, typename METHOD::type>& p) {
+  using M = typename METHOD::type;
+  for (int64_t j = 0; j < count; j += TILE) {
+    const int64_t n = std::min(TILE, count - j);
+    T apart[N][TILE], *data[N];
+    for (int k = 0; k < N; ++k) {
+      data[k] = row ? from[k] + j : apart[k];
+      for (int64_t e = 0; e < n && !row && k < F::INPUTS; ++e) apart[k][e] = from[k][(j + e) * step[k]];
+    }
+    M m[N][TILE];
+    for (int k = 0; k < F::INPUTS; ++k) widen(data[k], m[k], n);
+    METHOD::template compute<F, T>(m, n, data, call, p);
+    for (int k = F::INPUTS; k < N && !row; ++k)
+      for (int64_t e = 0; e < n; ++e) from[k][(j + e) * step[k]] = apart[k][e];
+  }
+}
+
+// Elements begin to end.
+template <class F, typename T>
+void run_range(const CallOf<F>& call, int64_t begin, int64_t end) {
+  using METHOD = MethodOf<F, T>;
+  using M = typename METHOD::type;
+  constexpr int N = F::INPUTS + F::OUTPUTS;
+  const ParamsOf<F, M> p = params<ParamsOf<F, M>>(call);
+  StridedIterator<T, N> at(call, begin);
+  int64_t step[N];
+  bool row = true;
+  for (int k = 0; k < N; ++k) row = (step[k] = at.step(k)) == 1 && row;
+  for (int64_t i = begin, count; i < end; i += count, at.advance(count)) {
+    count = std::min(at.left(), end - i);
+    if constexpr (METHOD::template IN_TILES<T>) {
+      in_tiles<METHOD, F>(call, at.data, step, row, count, p);
+    } else {
+      if (row) strided_loop<F, true, T, M>(at.data, step, count, p);
+      else strided_loop<F, false, T, M>(at.data, step, count, p);
+    }
+  }
+}
+
+template <class F, int... DTYPES>
+void run_any(const CallOf<F>& call, int64_t begin, int64_t end, Dtypes<DTYPES...>) {
+  const auto ran = [&](int dtype, auto element) {
+    if (call.dtype != dtype) return false;
+    run_range<F, decltype(element)>(call, begin, end);
+    return true;
+  };
+  (void)(ran(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
+}
+
+// What the method of each width prepares on first use.
+template <class F>
+bool prepare() {
+  using Methods = typename F::Methods;
+  return decltype(Methods::template method<c10::Half>())::template prepare<F>() &&
+         decltype(Methods::template method<float>())::template prepare<F>();
+}
+
+// Splits the elements of F over PyTorch's own threads; returns what went wrong, or nothing.
+template <class F>
+const char* run(const CallOf<F>& call) {
+  static const bool ready = prepare<F>();
+  (void)ready;
+  const auto task = [](int64_t begin, int64_t end, void* context) {
+    run_any<F>(*static_cast<const CallOf<F>*>(context), begin, end, typename F::Elements());
+  };
+  parallel_for(0, call.numel, GRAIN, task, const_cast<CallOf<F>*>(&call));
+  return nullptr;
+}
+
+}  // namespace
+
+template <typename M>
+struct Formula {
+  using type = M;
+  template <typename T>
+  static constexpr bool IN_TILES = sizeof(T) == 2;
+  template <class F>
+  static bool prepare() {
+    return true;
+  }
+  template <class F, typename T, int N>
+  static void compute(M (&m)[N][TILE], int64_t n, T* const (&data)[N], const CallOf<F>&, const ParamsOf<F, M>& p) {
+    tiled_loop<F, T, M>(m, n, p);
+    for (int k = F::INPUTS; k < N; ++k) narrow(m[k], data[k], n);
+  }
+};
+
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// Element j of a tile's outputs as double gives it.
+template <class F, typename T, int N>
+void in_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const CallOf<F>& call) {
+  double in[F::INPUTS], out[F::OUTPUTS];
+  for (int k = 0; k < F::INPUTS; ++k) in[k] = m[k][j];
+  F::template element<T>(in, out, params<ParamsOf<F, double>>(call));
+  for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = round_to_storage<T>(out[k]);
+}
+
+// Whether what a result loses on its way to T is half an ulp of T but for UNITS ulp of the float, so that the float
+// does not tell how to round it. Subnormals of T take the places of the least of its normals.
+template <typename T>
+inline bool rounding_undecided(float y) {
+  using Limits = std::numeric_limits<T>;
+  constexpr uint32_t HALF = 1u << (23 - Limits::digits), UNITS = 6;
+  const float least = exp2i<float>(Limits::min_exponent - 1), size = std::fabs(y);
+  const float shifted = size < least ? size + least : size;
+  uint32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return ((bits - (HALF - UNITS)) & (2 * HALF - 1)) <= 2 * UNITS;
+}
+
+// Rounds a tile's outputs; double computes those that UNDECIDED says.
+template <class F, typename T, int N, typename UNDECIDED>
+inline void round_verified(const float (&m)[N][TILE], int64_t n, T* const (&data)[N], const CallOf<F>& call,
+                           const UNDECIDED& undecided) {
+  uint8_t open[TILE] = {};
+  for (int k = F::INPUTS; k < N; ++k) {
+    narrow(m[k], data[k], n);
+    for (int64_t j = 0; j < n; ++j) open[j] |= undecided(m[k][j]);
+  }
+  for (const uint8_t* at = open; (at = static_cast<const uint8_t*>(memchr(at, 1, open + n - at))) != nullptr; ++at)
+    in_double<F>(m, at - open, data, call);
+}
+
+}  // namespace
+
+// The method: FAST, unless its error decides the rounding; then EXACT.
+template <typename FAST, typename EXACT>
+struct Verified;
+template <>
+struct Verified<float, double> {
+  using type = float;
+  template <typename T>
+  static constexpr bool IN_TILES = true;
+  template <class F>
+  static bool prepare() {
+    return true;
+  }
+  template <class F, typename T, int N>
+  static void compute(float (&m)[N][TILE], int64_t n, T* const (&data)[N], const CallOf<F>& call,
+                      const ParamsOf<F, float>& p) {
+    tiled_loop<F, T, float>(m, n, p);
+    round_verified<F>(m, n, data, call, [](float y) { return rounding_undecided<T>(y); });
+  }
+};
+
+}  // namespace fusegen
+// The mish family on the CPU, with its single-word form in float, from -1.2 on.
+// Exponentials on the CPU, in float and in double.
+// Branches are selections, so that loops over the functions vectorise. In double exp, expm1, log, log1p and erf err by
+// at most 1.05 ulp, tanh by 1.7, erfc by 2.6. Source: Cody and Waite 1980, Software Manual for the Elementary
+// Functions, chapters 6 and 11; minimax polynomials by Lawson's iteration (Rice and Usow 1968, Math. Comp. 22).
+// Double-word arithmetic: a value is hi + lo, not added up, and rounds once, where it is stored. A lo of NaN, which
+// comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi 2005, SIAM J. Sci.
+// Comput. 26; Joldes, Muller and Popescu 2017, ACM Trans. Math. Softw. 44.
+
+namespace fusegen {
+namespace {
+
+template <typename M>
+struct DoubleWord {
+  ANYWHERE DoubleWord(M hi, M lo = 0) : hi(hi), lo(lo) {}
+  ANYWHERE operator M() const {
+    const M y = hi + lo;
+    return y < hi || y > hi ? y : hi;  // of -0, that
+  }
+  M hi, lo;
+};
+
+// The single-word and the double-word type of a value of either.
+template <typename X>
+struct Words {
+  using single = X;
+  using two = DoubleWord<X>;
+};
+template <typename M>
+struct Words<DoubleWord<M>> {
+  using single = M;
+  using two = DoubleWord<M>;
+};
+template <typename X>
+using Scalar = typename Words<X>::single;
+template <typename X>
+using Promoted = typename Words<X>::two;
+
+template <typename M>
+ANYWHERE bool operator<(DoubleWord<M> a, M b) {
+  return a.hi < b;
+}
+template <typename M>
+ANYWHERE bool operator>(DoubleWord<M> a, M b) {
+  return a.hi > b;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(DoubleWord<M> a) {
+  return {-a.hi, -a.lo};
+}
+
+// A double-word number.
+template <typename M>
+ANYWHERE DoubleWord<M> double_word(M hi, M lo) {
+  return {hi, lo};
+}
+
+// a b and a + b exactly, of single words.
+template <typename M>
+ANYWHERE DoubleWord<M> two_prod(M a, M b) {
+  const M p = a * b;
+  return {p, fma(a, b, -p)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> two_sum(M a, M b) {
+  const M s = a + b, t = s - a;
+  return {s, (a - (s - t)) + (b - t)};
+}
+// a + b exactly, of a b no larger than a; -0 and 0 give -0.
+template <typename M>
+ANYWHERE DoubleWord<M> fast_two_sum(M a, M b) {
+  const M s = a + b, hi = s == a ? a : s;
+  return {hi, b - (hi - a)};
+}
+// 1 + a, of an a from -1 to 2^23.
+template <typename M>
+ANYWHERE DoubleWord<M> one_plus(DoubleWord<M> a) {
+  const M s = M(1) + a.hi;
+  return {s, (a.hi - (s - M(1))) + a.lo};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator+(DoubleWord<M> a, M b) {
+  const DoubleWord<M> s = two_sum(a.hi, b);
+  return {s.hi, s.lo + a.lo};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator+(M a, DoubleWord<M> b) {
+  return b + a;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator+(DoubleWord<M> a, DoubleWord<M> b) {
+  const DoubleWord<M> s = two_sum(a.hi, b.hi);
+  return {s.hi, s.lo + (a.lo + b.lo)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(DoubleWord<M> a, M b) {
+  return a + -b;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(M a, DoubleWord<M> b) {
+  return -b + a;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator-(DoubleWord<M> a, DoubleWord<M> b) {
+  return a + -b;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator*(DoubleWord<M> a, M b) {
+  const DoubleWord<M> p = two_prod(a.hi, b);
+  return {p.hi, fma(a.lo, b, p.lo)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator*(M a, DoubleWord<M> b) {
+  return b * a;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> operator*(DoubleWord<M> a, DoubleWord<M> b) {
+  const DoubleWord<M> p = two_prod(a.hi, b.hi);
+  return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> two_prod(DoubleWord<M> a, DoubleWord<M> b) {
+  return a * b;
+}
+
+// 1 / x to 1 ulp, of an x from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE M reciprocal_approx(M x) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(M) == 4) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+  }
+#endif
+  return M(1) / x;
+}
+// a^2 + 2 a, of an a from 0.
+template <typename M>
+ANYWHERE DoubleWord<M> quadratic(DoubleWord<M> a) {
+  const M twice = a.hi + a.hi, y = fma(a.hi, a.hi, twice);
+  return {y, fma(a.lo, twice + M(2), fma(a.hi, a.hi, twice - y))};
+}
+// a + 2, of an a from 0.
+template <typename M>
+ANYWHERE DoubleWord<M> plus_two(DoubleWord<M> a) {
+  const M s = a.hi + M(2);
+  return {s, (a.hi - (s - M(2))) + a.lo};
+}
+// a / b, of a b from 2^-100 to 2^100.
+template <typename M>
+ANYWHERE DoubleWord<M> divide(DoubleWord<M> a, DoubleWord<M> b) {
+  const M r = reciprocal_approx(b.hi), q = a.hi * r;
+  const M rest = fma(-q, b.lo, fma(-q, b.hi, a.hi) + a.lo);
+  return {q, rest * r};
+}
+// -|x|
+template <typename M>
+ANYWHERE M neg_abs(M x) {
+  return -fabs(x);
+}
+template <typename M>
+ANYWHERE DoubleWord<M> neg_abs(DoubleWord<M> x) {
+  return {-fabs(x.hi), x.hi < M(0) ? x.lo : -x.lo};
+}
+
+// x, or the least that is as good as what is below it; double needs none.
+template <typename M>
+ANYWHERE M fast_clamp_min(M x, M least) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(M) == 4) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(least));
+    return x;
+  }
+#endif
+  return x <= least && sizeof(M) == 4 ? least : x;
+}
+// x, or the most that is as good as what is above it.
+template <typename M>
+ANYWHERE M fast_clamp_max(M x, M most) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(M) == 4) {
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(most));
+    return x;
+  }
+#endif
+  return x >= most ? most : x;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> fast_clamp_min(DoubleWord<M> x, M least) {
+  const M v = fast_clamp_min(x.hi, least);
+  return {v, v == x.hi ? x.lo : M(0)};
+}
+template <typename M>
+ANYWHERE DoubleWord<M> fast_clamp_max(DoubleWord<M> x, M most) {
+  const M v = fast_clamp_max(x.hi, most);
+  return {v, v == x.hi ? x.lo : M(0)};
+}
+
+// x (hi + lo)
+template <typename M>
+ANYWHERE M scaled(M x, M hi, M lo) {
+  return fma(x, hi, x * lo);
+}
+
+// a b c + d
+template <typename M>
+ANYWHERE M product_plus(M a, M b, M c, M d) {
+  const M p = a * b;
+  return fma(p, c, fma(fma(a, b, -p), c, d));
+}
+
+template <typename X>
+ANYWHERE Promoted<X> square_of_two(X x) {
+  return two_prod(x, x);
+}
+
+template <typename X>
+ANYWHERE Promoted<X> cube_of_two(X x) {
+  return two_prod(x, x) * x;
+}
+
+// (a + a_lo) + (b + b_lo) x
+template <typename X>
+ANYWHERE Promoted<X> line_of_two(Scalar<X> b, Scalar<X> b_lo, Scalar<X> a, Scalar<X> a_lo, X x) {
+  using M = Scalar<X>;
+  const M v = x.hi, y = fma(b, v, a), rest = fma(b, v, a - y) + fma(b_lo, v, a_lo);
+  const M lo = fma(b, x.lo, rest);
+  return sizeof(M) == 8 && lo == lo ? fast_two_sum(y, lo) : double_word(y, lo);
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
 
 constexpr double TO_INTEGER = 0x1.8p52;  // added and taken off, it leaves an integer
 
 // 2^n, of an n from -1022 to 1023
-inline double two_to(double n) {
+inline double exp2i(double n) {
   const double shifted = n + TO_INTEGER;
   uint64_t bits;
   memcpy(&bits, &shifted, sizeof(bits));
@@ -161,120 +2391,441 @@ inline double two_to(double n) {
 // v 2^n, rounded once: 2^n in two factors, as it may be subnormal
 inline double scaled_by(double v, double n) {
   const double half = (0.5 * n + TO_INTEGER) - TO_INTEGER;
-  return v * two_to(half) * two_to(n - half);
+  return v * exp2i(half) * exp2i(n - half);
 }
 
 // e^(x + rest) as (hi + lo) 2^n
-struct Power {
+struct ScaledExp {
   double hi, lo, n;
 };
-__attribute__((always_inline)) inline Power power_of_e(double x, double rest) {
-  constexpr double c[] = {0.5, 0.1666666666666667, 0.04166666666666667, 0.008333333333326136, 0.001388888888888375,
-      0.00019841269874815834, 2.480158732554432e-05, 2.7557255406285044e-06, 2.7557273647451087e-07,
-      2.5105214474751413e-08, 2.0914685161418067e-09};
+ALWAYS_INLINE ScaledExp exp_scaled(double x, double rest) {
+  constexpr double c[] = {0.5,
+                          0.1666666666666667,
+                          0.04166666666666667,
+                          0.008333333333326136,
+                          0.001388888888888375,
+                          0.00019841269874815834,
+                          2.480158732554432e-05,
+                          2.7557255406285044e-06,
+                          2.7557273647451087e-07,
+                          2.5105214474751413e-08,
+                          2.0914685161418067e-09};
   const double above = x < -746.0 ? -746.0 : x, t = above > 710.0 ? 710.0 : above;  // 0 and infinity
-  const double n = std::fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
-  const double first = std::fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
-  const double last = std::fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
-  const double more = std::fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
+  const double n = fma(t, 1.4426950408889634, TO_INTEGER) - TO_INTEGER;
+  const double first = fma(n, -0x1.62e42fefa3800p-1, t);  // ln 2 in two
+  const double last = fma(n, -0x1.ef35793c76730p-45, x == t ? rest : 0.0), r = first + last;
+  const double more = fma(r * r, polynomial(c, r), (first - r) + last), one = 1.0 + r;
   const double lo = (r - (one - 1.0)) + more, hi = one + lo;
   return {hi, lo - (hi - one), n};
 }
 
-// e^x, in double by that
-template <bool SUBNORMAL = true, typename X>
-inline Wide<X> exponential(X x) {
-  if constexpr (sizeof(Word<X>) == 8) {
-    const Two<double> t = x;
-    const Power e = power_of_e(t.hi, t.lo);
-    return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
-  } else {
-    return ::exponential<SUBNORMAL>(x);
-  }
+inline float exp(float x) {
+  constexpr float c[] = {1.0f,
+                         1.0f,
+                         0.49999991059303284f,
+                         0.16666419804096222f,
+                         0.041668228805065155f,
+                         0.00837484560906887f,
+                         0.0013836806174367666f};
+  float t = x < -104.0f ? -104.0f : x;  // beyond these two, 0 and infinity
+  t = t < 89.0f ? t : 89.0f;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;      // to the nearest integer
+  const float r = fma(n, -1.42860677e-6f, fma(n, -0.693145752f, t));  // ln 2 in two
+  const int k = int(n), half = k >> 1;                                // 2^n in two factors, as it may be subnormal
+  const float y = polynomial(c, r) * exp2i<float>(half) * exp2i<float>(k - half);
+  return x == x ? y : x;
+}
+ALWAYS_INLINE double exp(double x) {
+  const ScaledExp e = exp_scaled(x, 0.0);
+  return scaled_by(e.hi, e.n);
 }
 
-}  // namespace math
+inline float expm1(float x) {
+  constexpr float c[] = {1.0f,
+                         0.5000000596046448f,
+                         0.16666662693023682f,
+                         0.041665319353342056f,
+                         0.008333634585142136f,
+                         0.0013997324276715517f,
+                         0.00019841187167912722f};
+  const float near = x * polynomial(c, x), far = exp(x) - 1.0f;
+  return std::fabs(x) < 0.5f ? near : far;
+}
+ALWAYS_INLINE double expm1(double x) {
+  const ScaledExp e = exp_scaled(x < -40.0 ? -40.0 : x, 0.0);
+  const double half = exp2i(e.n - 1.0);  // of 2^n, which may be infinite
+  const double low = half - 0.5, high = half * (e.hi - 1.0);
+  const double y = low + high, rest = fma(half, e.lo, high - (y - low));
+  return std::fabs(x) < 0x1p-54 ? x : 2.0 * (y + rest);
+}
 
+// e^(x + rest) of doubles.
+template <typename M>
+ALWAYS_INLINE DoubleWord<M> exp_dw_in_double(M x, M rest) {
+  const ScaledExp e = exp_scaled(x, rest);
+  return {scaled_by(e.hi, e.n), scaled_by(e.lo, e.n)};
+}
+
+}  // namespace
+}  // namespace fusegen
+
+// Exponentials. Generic; a device's own header includes it after what it calls of that device.
+
+namespace fusegen {
 namespace {
+
+// The n of n + 1.5 2^23 in float.
+template <typename M>
+ANYWHERE int32_t integer(M shifted) {
+  int32_t bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  return bits - 0x4b400000;
+}
+
+// e^(x + rest) in float as (1 + more) 2^n, of an x from -132.5 to 89. With n the integer next to x / ln 2,
+// x - n ln 2 lies between -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
+template <typename M>
+struct ReducedExp {
+  M more;
+  int32_t n;
+};
+template <typename M>
+ANYWHERE ReducedExp<M> exp_reduced(M x, M rest) {
+  const M c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
+  const M shifted = fma(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
+  const M r = fma(n, -0.693145752f, x) + fma(n, -1.42860677e-6f, rest);  // ln 2 as a double-word value
+  return {fma(r * r, polynomial(c, r), r), integer(shifted)};
+}
+
+// e^(x + rest). In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which give 0 and
+// infinity.
+template <bool SUBNORMAL = true, typename M>
+ANYWHERE DoubleWord<M> exp_dw(M x, M rest) {
+  if constexpr (sizeof(M) == 8) {
+    return exp_dw_in_double(x, rest);
+  } else {
+    const ReducedExp<M> e = exp_reduced(SUBNORMAL && x <= -104.0f ? -104.0f : x, rest);  // it is 0 there
+    const M one = 1.0f + e.more;
+    const int32_t half = SUBNORMAL ? e.n >> 1 : 0;
+    const M size = SUBNORMAL ? exp2i<M>(half) * exp2i<M>(e.n - half) : exp2i<M>(e.n);
+    return {one * size, (e.more - (one - 1.0f)) * size};
+  }
+}
+template <bool SUBNORMAL = true, typename M>
+ANYWHERE DoubleWord<M> exp_dw(M x) {
+  return exp_dw<SUBNORMAL>(x, M(0));
+}
+template <bool SUBNORMAL = true, typename M>
+ANYWHERE DoubleWord<M> exp_dw(DoubleWord<M> x) {
+  return exp_dw<SUBNORMAL>(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
+}
+
+// Where e^x is tiny, the argument of a larger power, so that nothing is lost before it is multiplied: x + 37, since
+// e^-37 is all but a float, or x + 86 in double. The sum is exact.
+template <typename M>
+ANYWHERE M prescaled(M x) {
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? x + M(86) : x;
+  return x < M(-64) ? x + M(37) : x;
+}
+template <typename M>
+ANYWHERE DoubleWord<M> prescaled(DoubleWord<M> x) {
+  return {prescaled(x.hi), x.lo};
+}
+// The factor that undoes the scaling.
+template <typename X>
+ANYWHERE Scalar<X> unscale(X x) {
+  using M = Scalar<X>;
+  if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
+  return x < M(-64) ? M(8.53304763e-17) : M(1);
+}
+
+// exp(x)
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> exp_of_two(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> t = x, near = fast_clamp_min(fast_clamp_max(t, M(89)), M(-104));
+  if constexpr (sizeof(M) == 8) return exp(t.hi) * double_word(M(1), t.lo);
+  const ReducedExp<float> e = exp_reduced(float(near.hi), float(near.lo));
+  const int32_t half = e.n >> 1;
+  const M one = M(1) + e.more;
+  const M size = exp2i<float>(half), rest = exp2i<float>(e.n - half);
+  return {one * size * rest, (e.more - (one - M(1))) * size * rest};
+}
+
+// exp(x) - 1
+template <typename X>
+ANYWHERE Promoted<X> expm1_of_two(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> t = x;
+  const M v = t.hi, own = sizeof(M) == 8 ? expm1(v) : M(0);
+  if constexpr (sizeof(M) == 8) return double_word(own, fma(own, t.lo, t.lo));
+  const M c[] = {M(0.5000000596046448),   M(0.16666662693023682),   M(0.041665319353342056),
+                 M(0.008333634585142136), M(0.0013997324276715517), M(0.00019841187167912722)};
+  const Promoted<X> near = fast_two_sum(v, fma(v * v, polynomial(c, v), fma(v, t.lo, t.lo)));
+  const Promoted<X> far = exp_of_two(t) - M(1);
+  const bool small = fabs(v) < M(0.5);
+  return double_word(small ? near.hi : far.hi, small ? near.lo : far.lo);
+}
+
+// exp(-x²)
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> gauss(X x) {
+  const Promoted<X> t = -two_prod(x, x);
+  return exp_dw(prescaled(t)) * unscale(t);
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// x, or most where it is above that or NaN; that is positive
+template <typename M>
+ANYWHERE M clamp_max_or_bound(M x, M most) {
+  int32_t bits, bound;
+  memcpy(&bits, &x, sizeof(bits));
+  memcpy(&bound, &most, sizeof(bound));
+  bits = bits < bound ? bits : bound;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+}  // namespace
+}  // namespace fusegen
+// Products with tanh(softplus(x)). Generic; a device's own header includes it after what it calls of that device.
+
+namespace fusegen {
+namespace {
+
+// tanh(softplus(x))
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus(X x) {
+  using M = Scalar<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const Promoted<X> n = quadratic(exp_dw(x > most ? X(most) : x));
+  return divide(n, plus_two(n));
+}
+
+// the slope of tanh(softplus(x))
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus_slope(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(x));
+  const Promoted<X> n = x > M(0) ? one_plus(e + e) : e * (e + M(2));
+  const Promoted<X> r = divide(Promoted<X>(M(2)), n + (x > M(0) ? (e + e) * e : Promoted<X>(M(2))));
+  return e * one_plus(e) * (x > M(0) ? e : Promoted<X>(M(1))) * (r * r);
+}
 
 // x tanh(softplus(x))
 template <typename M>
-inline M times_tanh_softplus(M x) {
+ANYWHERE GenericFor<M, M> times_tanh_softplus(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = math::exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  return M(x * ratio(n, d)) * lift_back(x);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = plus_two(n);
+  return M(x * divide(n, d)) * unscale(x);
 }
 
 // the slope of x tanh(softplus(x))
 template <typename M>
-inline M times_tanh_softplus_slope(M x) {
+ANYWHERE GenericFor<M, M> times_tanh_softplus_slope(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
-  const Two<M> u = math::exponential<false>(lifted(at_least(at_most(x, most), M(-125)))), n = quadratic(u), d =
-      plus_two(n);
-  const Two<M> rise = (n - u) * (x > most ? most : x) * M(4);
-  return M(ratio(n + ratio(rise, d), d)) * lift_back(x);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = plus_two(n);
+  const DoubleWord<M> rise = (n - u) * (x > most ? most : x) * M(4);
+  return M(divide(n + divide(rise, d), d)) * unscale(x);
+}
+
+// x tanh(softplus(x))
+template <typename X>
+ANYWHERE Promoted<X> times_tanh_softplus_of_two(X x) {
+  using M = Scalar<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = n + M(2);
+  const Promoted<X> y = x * divide(n, d) * unscale(x);
+  return double_word(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+// the slope of x tanh(softplus(x))
+template <typename X>
+ANYWHERE Promoted<X> times_tanh_softplus_slope_of_two(X x) {
+  using M = Scalar<X>;
+  const M most = sizeof(M) == 8 ? M(40) : M(20);
+  const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
+                      d = plus_two(n);
+  const DoubleWord<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
+  return divide(n + divide(rise, d), d) * unscale(x);
+}
+
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// x tanh(softplus(x)), of an x from -1.2
+template <typename M>
+ANYWHERE M times_tanh_softplus_near(M x) {
+  const ReducedExp<M> e = exp_reduced(clamp_max_or_bound(x, 20.0f), 0.0f);
+  const M s = exp2i<M>(e.n), u = fma(e.more, s, s), u_rest = fma(e.more, s, s - u);
+  const DoubleWord<M> n = quadratic(double_word(u, u_rest)), d = plus_two(n);
+  const M r = 1.0f / d.hi, q = n.hi * r;
+  return x * fma(fma(-q, d.lo, fma(-q, d.hi, n.hi) + n.lo), r, q);
+}
+
+}  // namespace
+}  // namespace fusegen
+// Selections and plain arithmetic; a NaN operand fails every comparison and stays.
+// Generic; a device's own header includes it after what it calls of that device.
+
+namespace fusegen {
+namespace {
+
+template <typename M>
+ANYWHERE M relu(M x) {
+  return x < 0 ? M(0) : x;
+}
+
+template <typename M>
+ANYWHERE M relu6(M x) {
+  return x < 0 ? M(0) : x > 6 ? M(6) : x;
+}
+
+// min(max(x, min), max)
+template <typename M>
+ANYWHERE M clamp(M x, M min, M max) {
+  x = x < min ? min : x;
+  return x > max ? max : x;
+}
+
+// min(max(x, min), max)
+template <typename M>
+ANYWHERE M saturate(M x, M min, M max) {
+  x = x < min ? min : x;
+  return x > max ? max : x;
+}
+
+// max(x, min)
+template <typename M>
+ANYWHERE M clamp_min(M x, M min) {
+  return x < min ? min : x;
+}
+
+// min(x, max)
+template <typename M>
+ANYWHERE M clamp_max(M x, M max) {
+  return x > max ? max : x;
+}
+
+// min(a, b)
+template <typename M>
+ANYWHERE M minimum(M a, M b) {
+  const M least = a < b ? a : b;
+  return a == a ? least : a;
+}
+
+// max(a, b)
+template <typename M>
+ANYWHERE M maximum(M a, M b) {
+  const M most = a > b ? a : b;
+  return a == a ? most : a;
+}
+
+template <typename M>
+ANYWHERE M sign(M x) {
+  return M(x > 0) - M(x < 0);
+}
+
+// x²
+template <typename M>
+ANYWHERE M square(M x) {
+  return x * x;
+}
+
+// x³
+template <typename M>
+ANYWHERE M cube(M x) {
+  return x * x * x;
+}
+
+// 1 / x
+template <typename M>
+ANYWHERE M reciprocal(M x) {
+  return M(1) / x;
+}
+
+// 1 / √x
+template <typename M>
+ANYWHERE M rsqrt(M x) {
+  return M(1) / sqrt(x);
+}
+
+// x / (|x| + 1)
+template <typename M>
+ANYWHERE M soft_sign(M x) {
+  return x / (fabs(x) + M(1));
+}
+
+// a / b, rounded once
+template <typename M>
+ANYWHERE M quotient(M a, M b) {
+  const M c = M(1) / b, q = a * c, y = fma(fma(-b, q, a), c, q);
+  return y == y ? y : q;
 }
 
 // x, or the least number that times 3 is no infinity
 template <typename M>
-inline M finite_below(M x) {
+ANYWHERE M finite_below(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
-// y = x · tanh(softplus(x))
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
-// In 16 bits double decides where it is in doubt how a result is rounded.
-inline float mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  return times_tanh_softplus(finite_x);
+// x, or the largest number that times 3 is no infinity
+template <typename M>
+ANYWHERE M finite_above(M x) {
+  if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
+  return x > M(0x1p126) ? M(0x1p126) : x;
 }
 
-inline double mish_forward(double x) {
-  const double finite_x = finite_below(x);
+}  // namespace
+}  // namespace fusegen
+
+namespace fusegen {
+namespace {
+
+// y = x · tanh(softplus(x))
+// Computed in two words, hi + lo, as double_word.h has them, and rounded once.
+// In 16 bits double decides where it is in doubt how a result is rounded.
+template <typename M>
+ANYWHERE M mish_forward(M x) {
+  const M finite_x = finite_below(x);
   return times_tanh_softplus(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Computed in two words, hi + lo, as ARITHMETIC_SOURCE below has them, and rounded once.
+// Computed in two words, hi + lo, as double_word.h has them, and rounded once.
 // In 16 bits double decides where it is in doubt how a result is rounded.
-inline float mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
+template <typename M>
+ANYWHERE M mish_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
   return grad * times_tanh_softplus_slope(finite_x);
 }
 
-inline double mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  return grad * times_tanh_softplus_slope(finite_x);
-}
-
-struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1;
-  static constexpr bool SETTLED = true;
-  template <typename T, typename M>
-  static inline void element(const M* in, M* out, const Params<M>&) {
-    out[0] = mish_forward(in[0]);
-  }
+struct Forward : Elementwise<1, 1> {
+  using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = mish_forward(in[0]))
 };
-
-struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1;
-  static constexpr bool SETTLED = true;
-  template <typename T, typename M>
-  static inline void element(const M* in, M* out, const Params<M>&) {
-    out[0] = mish_backward(in[0], in[1]);
-  }
+struct Backward : Elementwise<2, 1> {
+  using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = mish_backward(in[0], in[1]))
 };
 
 }  // namespace
+}  // namespace fusegen
 
-#ifndef WITHOUT_FORWARD
-extern "C" const char* mish_forward_launch(const Call<2>& call) { return launched<Forward>(call); }
-#endif
-#ifndef WITHOUT_BACKWARD
-extern "C" const char* mish_backward_launch(const Call<3>& call) { return launched<Backward>(call); }
-#endif
+FUSEGEN_FORWARD(mish)
+FUSEGEN_BACKWARD(mish)
 """
 
 
@@ -433,1053 +2984,16 @@ class InPlace(torch.autograd.Function):
         return gradient, None, *others
 
 
-# From here on every module is alike: what a call holds, the arithmetic, how elements are shared out and read, the
-# operator, the build.
-
-CALL_SOURCE = r"""
-#include <cmath>
-#include <cstdint>
-
-constexpr int MAX_RANK = 25;
-
-// What the binding hands to a kernel of N tensors, the inputs first and then the outputs.
-template <int N>
-struct Call {
-  void* data[N];
-  int64_t numel;
-  int dtype, device;  // c10::ScalarType; index of the CUDA device
-  void* stream;  // that device's current stream
-  bool dense, aligned;  // all tensors lie alike, without gaps; every pointer is a multiple of 16
-  int rank;  // of size and stride: outermost first, in elements, neighbours merged
-  int64_t size[MAX_RANK], stride[N][MAX_RANK];
-};
-
-// The scalars that a formula reads, in the type it computes in.
-template <typename M>
-struct Params {
-};
-
-template <typename M, int N>
-Params<M> params(const Call<N>&) {
-  return {};
-}
-"""
-
-ARITHMETIC_SOURCE = r"""
-#include <cstring>
-#ifdef __CUDACC__
-#define ANYWHERE __device__ __forceinline__
-#else
-#define ANYWHERE inline
-#endif
-
-namespace {
-
-using std::fma;
-using std::exp;
-using std::fabs;
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-ANYWHERE M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#ifdef __CUDACC__
-#pragma unroll
-#else
-#pragma GCC unroll 16
-#endif
-  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
-  return y;
-}
-
-// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
-template <typename M>
-ANYWHERE M power_of_two(int32_t n) {
-  const uint32_t bits = uint32_t(n + 127) << 23;
-  M y;
-  memcpy(&y, &bits, sizeof(y));
-  return y;
-}
-
-// A double as a float whose last bit is set where anything was cut off, so that fewer digits of it are rounded as those
-// of the double are.
-ANYWHERE float to_odd(double v) {
-  float y = float(v);
-  if (double(y) == v) return y;
-  uint32_t bits;
-  memcpy(&bits, &y, sizeof(bits));
-  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
-  memcpy(&y, &bits, sizeof(y));
-  return y;
-}
-
-// Two words, hi + lo, not added up: what is computed in them rounds once, where it is stored. A lo of NaN,
-// which comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi
-// 2005, SIAM J. Sci. Comput. 26.
-template <typename M>
-struct Two {
-  ANYWHERE Two(M hi, M lo = 0) : hi(hi), lo(lo) {}
-  ANYWHERE operator M() const {
-    const M y = hi + lo;
-    return y < hi || y > hi ? y : hi;  // of -0, that
-  }
-  M hi, lo;
-};
-
-template <typename X>
-struct Words {
-  using one = X;
-  using two = Two<X>;
-};
-template <typename M>
-struct Words<Two<M>> {
-  using one = M;
-  using two = Two<M>;
-};
-template <typename X>
-using Word = typename Words<X>::one;
-template <typename X>
-using Wide = typename Words<X>::two;
-
-template <typename M>
-ANYWHERE bool operator<(Two<M> a, M b) { return a.hi < b; }
-template <typename M>
-ANYWHERE bool operator>(Two<M> a, M b) { return a.hi > b; }
-template <typename M>
-ANYWHERE Two<M> operator-(Two<M> a) { return {-a.hi, -a.lo}; }
-
-// A number of two words.
-template <typename M>
-ANYWHERE Two<M> words(M hi, M lo) {
-  return {hi, lo};
-}
-
-// a b and a + b exactly, of single words.
-template <typename M>
-ANYWHERE Two<M> product(M a, M b) {
-  const M p = a * b;
-  return {p, fma(a, b, -p)};
-}
-template <typename M>
-ANYWHERE Two<M> sum(M a, M b) {
-  const M s = a + b, t = s - a;
-  return {s, (a - (s - t)) + (b - t)};
-}
-// a + b exactly, of a b no larger than a; -0 and 0 give -0.
-template <typename M>
-ANYWHERE Two<M> ordered_sum(M a, M b) {
-  const M s = a + b, hi = s == a ? a : s;
-  return {hi, b - (hi - a)};
-}
-// 1 + a, of an a from -1 to 2^23.
-template <typename M>
-ANYWHERE Two<M> one_plus(Two<M> a) {
-  const M s = M(1) + a.hi;
-  return {s, (a.hi - (s - M(1))) + a.lo};
-}
-template <typename M>
-ANYWHERE Two<M> operator+(Two<M> a, M b) {
-  const Two<M> s = sum(a.hi, b);
-  return {s.hi, s.lo + a.lo};
-}
-template <typename M>
-ANYWHERE Two<M> operator+(M a, Two<M> b) { return b + a; }
-template <typename M>
-ANYWHERE Two<M> operator+(Two<M> a, Two<M> b) {
-  const Two<M> s = sum(a.hi, b.hi);
-  return {s.hi, s.lo + (a.lo + b.lo)};
-}
-template <typename M>
-ANYWHERE Two<M> operator-(Two<M> a, M b) { return a + -b; }
-template <typename M>
-ANYWHERE Two<M> operator-(M a, Two<M> b) { return -b + a; }
-template <typename M>
-ANYWHERE Two<M> operator-(Two<M> a, Two<M> b) { return a + -b; }
-template <typename M>
-ANYWHERE Two<M> operator*(Two<M> a, M b) {
-  const Two<M> p = product(a.hi, b);
-  return {p.hi, fma(a.lo, b, p.lo)};
-}
-template <typename M>
-ANYWHERE Two<M> operator*(M a, Two<M> b) { return b * a; }
-template <typename M>
-ANYWHERE Two<M> operator*(Two<M> a, Two<M> b) {
-  const Two<M> p = product(a.hi, b.hi);
-  return {p.hi, fma(a.hi, b.lo, fma(a.lo, b.hi, p.lo))};
-}
-template <typename M>
-ANYWHERE Two<M> product(Two<M> a, Two<M> b) { return a * b; }
-
-// 1 / x to a unit in the last place, of an x from 2^-100 to 2^100.
-template <typename M>
-ANYWHERE M inverse(M x) {
-#ifdef __CUDACC__
-  if constexpr (sizeof(M) == 4) {
-    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
-    return x;
-  }
-#endif
-  return M(1) / x;
-}
-// a^2 + 2 a, of an a from 0.
-template <typename M>
-ANYWHERE Two<M> quadratic(Two<M> a) {
-  const M twice = a.hi + a.hi, y = fma(a.hi, a.hi, twice);
-  return {y, fma(a.lo, twice + M(2), fma(a.hi, a.hi, twice - y))};
-}
-// a + 2, of an a from 0.
-template <typename M>
-ANYWHERE Two<M> plus_two(Two<M> a) {
-  const M s = a.hi + M(2);
-  return {s, (a.hi - (s - M(2))) + a.lo};
-}
-// a / b, of a b from 2^-100 to 2^100.
-template <typename M>
-ANYWHERE Two<M> ratio(Two<M> a, Two<M> b) {
-  const M r = inverse(b.hi), q = a.hi * r;
-  const M rest = fma(-q, b.lo, fma(-q, b.hi, a.hi) + a.lo);
-  return {q, rest * r};
-}
-// -|x|
-template <typename M>
-ANYWHERE M minus_size(M x) { return -fabs(x); }
-template <typename M>
-ANYWHERE Two<M> minus_size(Two<M> x) { return {-fabs(x.hi), x.hi < M(0) ? x.lo : -x.lo}; }
-
-// The n of n + 1.5 2^23 in float.
-template <typename M>
-ANYWHERE int32_t integer(M shifted) {
-  int32_t bits;
-  memcpy(&bits, &shifted, sizeof(bits));
-  return bits - 0x4b400000;
-}
-
-// e^(x + rest) in float as (1 + more) 2^n, of an x from -132.5 to 89. With n the integer next to x / ln 2,
-// x - n ln 2 lies between -0.35 and 0.35, where a minimax polynomial errs by 2^-27.
-template <typename M>
-struct Raised {
-  M more;
-  int32_t n;
-};
-template <typename M>
-ANYWHERE Raised<M> raised(M x, M rest) {
-  const M c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
-  const M shifted = fma(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
-  const M r = fma(n, -0.693145752f, x) + fma(n, -1.42860677e-6f, rest);  // ln 2 in two
-  return {fma(r * r, polynomial(c, r), r), integer(shifted)};
-}
-
-// e^(x + rest). In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which give 0 and
-// infinity.
-template <bool SUBNORMAL = true, typename M>
-ANYWHERE Two<M> exponential(M x, M rest) {
-  if constexpr (sizeof(M) == 8) {
-    const M y = exp(x);
-    return {y, y > 0 ? y * rest : 0};
-  } else {
-    const Raised<M> e = raised(SUBNORMAL && x <= -104.0f ? -104.0f : x, rest);  // it is 0 there
-    const M one = 1.0f + e.more;
-    const int32_t half = SUBNORMAL ? e.n >> 1 : 0;
-    const M size = SUBNORMAL ? power_of_two<M>(half) * power_of_two<M>(e.n - half) : power_of_two<M>(e.n);
-    return {one * size, (e.more - (one - 1.0f)) * size};
-  }
-}
-template <bool SUBNORMAL = true, typename M>
-ANYWHERE Two<M> exponential(M x) {
-  return exponential<SUBNORMAL>(x, M(0));
-}
-template <bool SUBNORMAL = true, typename M>
-ANYWHERE Two<M> exponential(Two<M> x) {
-  return exponential<SUBNORMAL>(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
-}
-
-// Where e^x is tiny, a larger power, so that nothing is lost before it is multiplied: x + 37, since e^-37 is
-// all but a float, or x + 86 in double. The sum is exact.
-template <typename M>
-ANYWHERE M lifted(M x) {
-  if constexpr (sizeof(M) == 8) return x < M(-600) ? x + M(86) : x;
-  return x < M(-64) ? x + M(37) : x;
-}
-template <typename M>
-ANYWHERE Two<M> lifted(Two<M> x) {
-  return {lifted(x.hi), x.lo};
-}
-// What takes the lift back, as a factor.
-template <typename X>
-ANYWHERE Word<X> lift_back(X x) {
-  using M = Word<X>;
-  if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
-  return x < M(-64) ? M(8.53304763e-17) : M(1);
-}
-
-// x, or the least that is as good as what is below it; double needs none.
-template <typename M>
-ANYWHERE M at_least(M x, M least) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(M) == 4) {
-    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(least));
-    return x;
-  }
-#endif
-  return x <= least && sizeof(M) == 4 ? least : x;
-}
-// x, or the most that is as good as what is above it.
-template <typename M>
-ANYWHERE M at_most(M x, M most) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(M) == 4) {
-    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(most));
-    return x;
-  }
-#endif
-  return x >= most ? most : x;
-}
-template <typename M>
-ANYWHERE Two<M> at_least(Two<M> x, M least) {
-  const M v = at_least(x.hi, least);
-  return {v, v == x.hi ? x.lo : M(0)};
-}
-template <typename M>
-ANYWHERE Two<M> at_most(Two<M> x, M most) {
-  const M v = at_most(x.hi, most);
-  return {v, v == x.hi ? x.lo : M(0)};
-}
-
-}  // namespace
-"""
-
-LAUNCH_SOURCE = r"""
-namespace {
-
-// How many threads a block of a dense kernel has, and how many 16-byte vectors of each tensor a thread,
-// and how many blocks ahead of itself it asks the second cache for what will be read: by chip,
-// and there by the KiB of a tensor, up to so many. fusegen/launch.toml says where the numbers come from.
-struct Launch {
-  int chip;
-  int64_t kib;
-  int threads, vectors, ahead = 0;
-};
-constexpr int64_t ANY = INT64_MAX;
-
-constexpr Launch TABLE[] = {
-    {80, 65536, 128, 1},
-    {80, ANY, 128, 2},
-    {90, 16384, 128, 1},
-    {90, ANY, 128, 2, 264},
-    {},
-};
-
-constexpr Launch MEDIUM[] = {
-    {80, 16384, 128, 1},
-    {80, ANY, 128, 2},
-    {},
-};
-
-constexpr Launch HEAVY[] = {
-    {80, 32768, 128, 1},
-    {80, ANY, 128, 2},
-    {},
-};
-
-constexpr Launch TABLE_16[] = {
-    {80, 65536, 128, 1},
-    {80, ANY, 128, 2},
-    {},
-};
-
-constexpr Launch LIGHT[] = {
-    {80, ANY, 128, 1},
-    {100, 16384, 128, 1},
-    {100, ANY, 128, 2},
-    {},
-};
-
-constexpr Launch MEDIUM_64[] = {
-    {80, 8192, 128, 1},
-    {80, ANY, 128, 2},
-    {},
-};
-
-struct ForwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
-};
-struct BackwardLaunches {
-  static constexpr const Launch *BITS16 = TABLE_16, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
-};
-
-// Where results are looked up in shared memory, functions of float16: from how many elements on, and the threads of a
-// processor's one block; fewer where processors have the time to get far apart, which memory serves less fast.
-constexpr int64_t STAGED_FROM = int64_t(1) << 18, STAGED_LARGE = int64_t(1) << 26;
-constexpr int STAGED_THREADS = 1024, STAGED_LARGE_THREADS = 768;
-
-}  // namespace
-"""
-
-CUDA_PRELUDE = r"""
-#include <algorithm>
-#include <atomic>
-#include <cstring>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_pipeline_primitives.h>
-#include <type_traits>
-
-
-namespace {
-
-// What a function gives of floats, and what of doubles, in one word or two.
-template <typename X>
-using OfFloat = std::enable_if_t<std::is_same_v<Word<X>, float>, float>;
-template <typename X, typename Y>
-using OfDouble = std::enable_if_t<std::is_same_v<Word<X>, double>, Y>;
-
-// 1 / x to half a unit in the last place or little more, of an x from 2^-100 to 2^126.
-template <typename M>
-__device__ __forceinline__ M refined_inverse(M x) {
-  const M r = inverse(x);
-  return fma(fma(-x, r, M(1)), r, r);
-}
-template <typename M>
-__device__ __forceinline__ M refined_inverse(Two<M> x) {
-  const M r = inverse(x.hi);
-  return fma(fma(-r, x.lo, fma(-r, x.hi, M(1))), r, r);
-}
-
-// a / d to half a unit in the last place or little more, of a d from 2^-100 to 2^126.
-template <typename M>
-__device__ __forceinline__ M single_ratio(M a, Two<M> d) {
-  const M r = inverse(d.hi), q = a * r;
-  return fma(fma(-q, d.lo, fma(-q, d.hi, a)), r, q);
-}
-template <typename M>
-__device__ __forceinline__ M single_ratio(Two<M> a, Two<M> d) {
-  const M r = inverse(d.hi), q = a.hi * r;
-  return fma(fma(-q, d.lo, fma(-q, d.hi, a.hi) + a.lo), r, q);
-}
-
-// a b + c in two words, of an a b no larger than c.
-template <typename M>
-__device__ __forceinline__ Two<M> fma_words(M a, M b, M c) {
-  const M s = fma(a, b, c);
-  return {s, fma(a, b, c - s)};
-}
-
-// 2^64 e^x in float as (1 + more) size, of an x up to 44 and from -132.5, where it is 0.
-template <typename M>
-struct Power {
-  M more, size;
-  __device__ __forceinline__ operator M() const { return fma(more, size, size); }
-};
-template <typename M>
-__device__ __forceinline__ Two<M> words(Power<M> p) {
-  const M e = p;
-  return {e, fma(p.more, p.size, p.size - e)};
-}
-template <typename X>
-__device__ __forceinline__ Power<Word<X>> power(X of) {
-  const Two<Word<X>> x = of;
-  const Raised<Word<X>> e = raised(x.hi, x.lo);
-  return {e.more, power_of_two<Word<X>>(e.n + 64)};
-}
-
-__device__ __forceinline__ float load(float v) { return v; }
-__device__ __forceinline__ float load(__half v) { return __half2float(v); }
-__device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
-__device__ __forceinline__ double load(double v) { return v; }
-__device__ __forceinline__ void store(float& y, float v) { y = v; }
-__device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
-__device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
-__device__ __forceinline__ void store(double& y, double v) { y = v; }
-
-__device__ __forceinline__ uint16_t load(uint16_t v) { return v; }
-__device__ __forceinline__ void store(uint16_t& y, uint16_t v) { y = v; }
-
-// How 16-bit results come about: as the formula says, so and tested, or found among all that there are.
-enum class Halves { COMPUTED, TESTED, LOOKED_UP };
-
-// The bits of a number in one type as a number of another.
-template <typename To, typename From>
-__device__ __forceinline__ To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "");
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
-// The index of an element: a division by 64 bits would cost more than all the rest.
-template <bool DENSE>
-using Index = std::conditional_t<DENSE, int64_t, uint32_t>;
-
-// Where element i of each tensor lies.
-template <bool DENSE, int N>
-__device__ __forceinline__ void locate(const Call<N>& call, Index<DENSE> i, int64_t (&at)[N]) {
-  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
-  if constexpr (!DENSE) {
-    for (int d = call.rank - 1; d > 0; --d) {
-      const uint32_t size = uint32_t(call.size[d]), rest = i / size, index = i - rest * size;
-#pragma unroll
-      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-      i = rest;
-    }
-#pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
-  }
-}
-
-template <typename T>
-struct alignas(16) Vector {
-  T at[16 / sizeof(T)];
-};
-
-// The vector at p; one element throughout where the input stands still along the innermost dimension.
-template <typename T>
-__device__ __forceinline__ Vector<T> vector(const T* p, bool moves) {
-  if (moves) return *reinterpret_cast<const Vector<T>*>(p);
-  Vector<T> v;
-#pragma unroll
-  for (T& element : v.at) element = *p;
-  return v;
-}
-
-// Element e of the outputs, from element e of the inputs.
-template <class F, typename T, typename M, int N>
-__device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M>& p) {
-  M in[F::INPUTS], out[F::OUTPUTS];
-#pragma unroll
-  for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
-  F::template element<T>(in, out, p);
-#pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
-}
-
-constexpr int MOST_THREADS = 256;  // of a block
-
-// Has the second cache fetch some of a tensor, if the chip has an instruction for that.
-__device__ __forceinline__ void prefetch(const void* from, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes));
-#endif
-}
-
-// Asks for what the block `ahead` blocks on will read, if that is a whole one. While some warps compute, too few others
-// load to keep the memory busy, unless what they load is on its way already.
-template <int INPUTS, typename T, int N>
-__device__ __forceinline__ void ask_ahead(const Call<N>& call, int ahead, int block) {
-  const int64_t first = (int64_t(blockIdx.x) + ahead) * block;
-  if (ahead == 0 || threadIdx.x != 0 || first + block > call.numel) return;
-#pragma unroll
-  for (int k = 0; k < INPUTS; ++k) prefetch(static_cast<const T*>(call.data[k]) + first, uint32_t(block * sizeof(T)));
-}
-
-// A thread of a dense kernel computes VECTORS 16-byte vectors of each output, after it has loaded all that it needs
-// for them; the 32 threads of a warp take neighbours. In the block where the tensors end it computes as many elements
-// one by one. Tensors that are not dense have a kernel of their own, where VECTORS is 0 and a thread has one vector or
-// as many elements one by one: without what it needs, the dense kernel keeps few registers, so that enough threads
-// wait for memory at a time. In double, registers are left for 768 threads on a processor, as fewer spill.
-template <class F, typename T, typename M, int VECTORS>
-__global__ void __launch_bounds__(MOST_THREADS, sizeof(M) == 8 ? 768 / MOST_THREADS : 0)
-    pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, int ahead, const Params<M> p) {
-  constexpr bool DENSE = VECTORS > 0;
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = DENSE ? VECTORS : 1;
-  const int block = MANY * WIDTH * int(blockDim.x), thread = int(threadIdx.x);
-  const Index<DENSE> first = Index<DENSE>(blockIdx.x) * block, n = Index<DENSE>(call.numel);
-  if constexpr (DENSE) ask_ahead<F::INPUTS, T>(call, ahead, block);
-  T* data[N];
-#pragma unroll
-  for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
-  Vector<T> all[MANY][N], (&v)[N] = all[0];
-  int64_t where[MANY][N], (&at)[N] = where[0];
-  if ((DENSE || vectors) && first + block <= n) {
-#pragma unroll
-    for (int j = 0; j < MANY; ++j) {
-      locate<DENSE>(call, first + (MANY * (thread & ~31) + j * 32 + (thread & 31)) * WIDTH, where[j]);
-#pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k)
-        all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
-    }
-#pragma unroll
-    for (int j = 0; j < MANY; ++j) {
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) element<F>(all[j], e, p);
-#pragma unroll
-      for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + where[j][k]) = all[j][k];
-    }
-  } else if constexpr (DENSE) {
-#pragma unroll 1
-    for (int64_t i = first + thread; i < n; i += blockDim.x) {
-#pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
-      element<F>(v, 0, p);
-#pragma unroll
-      for (int k = F::INPUTS; k < N; ++k) data[k][i] = v[k].at[0];
-    }
-  } else {
-    T* to[F::OUTPUTS][WIDTH];
-#pragma unroll
-    for (int e = 0; e < WIDTH; ++e) {
-      const uint32_t i = first + e * int(blockDim.x) + thread;
-      if (i >= n) continue;
-      locate<DENSE>(call, i, at);
-#pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[e] = data[k][at[k]];
-#pragma unroll
-      for (int k = F::INPUTS; k < N; ++k) to[k - F::INPUTS][e] = data[k] + at[k];
-    }
-#pragma unroll
-    for (int e = 0; e < WIDTH; ++e) {
-      if (first + e * int(blockDim.x) + thread >= n) continue;
-      element<F>(v, e, p);
-#pragma unroll
-      for (int k = 0; k < F::OUTPUTS; ++k) *to[k][e] = v[F::INPUTS + k].at[e];
-    }
-  }
-}
-
-// Whether the elements of every tensor come in whole vectors, side by side.
-template <typename T, int N>
-bool in_vectors(const Call<N>& call) {
-  constexpr int64_t WIDTH = 16 / sizeof(T);
-  const int inner = call.rank - 1;
-  bool whole = call.aligned && (call.dense || call.size[inner] % WIDTH == 0);
-  for (const auto& stride : call.stride) {
-    if (stride[inner] == 0) continue;
-    whole = whole && stride[inner] == 1;
-    for (int d = 0; d < inner; ++d) whole = whole && stride[d] % WIDTH == 0;
-  }
-  return whole;
-}
-
-// The launches of a kernel for elements of a type; and whether a thread has so many vectors in any of them.
-template <class F, typename T>
-constexpr const Launch* launches() {
-  if constexpr (sizeof(T) == 2) return F::Launches::BITS16;
-  else if constexpr (sizeof(T) == 4) return F::Launches::BITS32;
-  else return F::Launches::BITS64;
-}
-constexpr bool any_has(const Launch* launch, int vectors) {
-  return launch->threads && (launch->vectors == vectors || any_has(launch + 1, vectors));
-}
-
-// Of a kernel's launches the one for tensors of so many bytes on a chip: as on the next older chip where it has none.
-Launch launch_of(const Launch* launch, int chip, int64_t bytes) {
-  const Launch* found = launch;
-  for (const Launch* next = launch + 1; next->threads && next->chip <= std::max(chip, launch->chip); ++next)
-    if (next->chip > found->chip || found->kib < bytes >> 10) found = next;
-  return *found;
-}
-
-int chip_of(int device) {
-  int major = 0, minor = 0;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  return 10 * major + minor;
-}
-
-template <class F, typename T, typename M>
-constexpr auto dense_kernel(int vectors) {
-  constexpr const Launch* all = launches<F, T>();
-  if constexpr (any_has(all, 4)) {
-    if (vectors == 4) return pointwise<F, T, M, 4>;
-  }
-  if constexpr (any_has(all, 2)) {
-    if (vectors == 2) return pointwise<F, T, M, 2>;
-  }
-  return pointwise<F, T, M, 1>;
-}
-
-template <class F, typename T, typename M, int N>
-cudaError_t launch(const Call<N>& call) {
-  const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
-  if (!dense && call.numel > INT32_MAX) {  // in two parts, cut through the longest dimension
-    const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
-    Call<N> part = call;
-    part.size[d] = call.size[d] / 2;
-    part.numel = call.numel / call.size[d] * part.size[d];
-    const cudaError_t error = launch<F, T, M>(part);
-    if (error != cudaSuccess) return error;
-    for (int k = 0; k < N; ++k) {
-      part.data[k] = static_cast<T*>(call.data[k]) + part.size[d] * call.stride[k][d];
-      part.aligned = part.aligned && reinterpret_cast<uintptr_t>(part.data[k]) % 16 == 0;
-    }
-    part.size[d] = call.size[d] - part.size[d];
-    part.numel = call.numel - part.numel;
-    return launch<F, T, M>(part);
-  }
-  Launch by = {0, ANY, 128, 1};  // where not dense
-  if (dense) by = launch_of(launches<F, T>(), chip_of(call.device), call.numel * sizeof(T));
-  const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
-  const unsigned blocks = unsigned((call.numel + block - 1) / block);
-  const auto kernel = dense ? dense_kernel<F, T, M>(by.vectors) : pointwise<F, T, M, 0>;
-  kernel<<<blocks, by.threads, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, by.ahead, params<M>(call));
-  return cudaGetLastError();
-}
-
-// Has a kernel fill what others look up, unless it has been filled on this device. Others may look when this returns;
-// while a graph is captured nobody can wait, so that the graph fills it anew each time.
-template <typename Kernel, int N>
-cudaError_t filled(const Call<N>& call, Kernel fill, int threads, std::atomic<uint64_t>& devices) {
-  const uint64_t bit = uint64_t(1) << (call.device & 63);
-  if (devices.load() & bit) return cudaSuccess;
-  const auto stream = static_cast<cudaStream_t>(call.stream);
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess) return error;
-  fill<<<(threads + 127) / 128, 128, 0, stream>>>(params<double>(call));
-  error = cudaGetLastError();
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  error = cudaStreamSynchronize(stream);
-  if (error == cudaSuccess) devices |= bit;
-  return error;
-}
-
-// 16-bit kernels whose results are looked up, since computing them right would take longer than moving them: a function
-// of one element has 65,536 of them. They are computed in double on first use: the function's are rounded once; a slope,
-// which the incoming gradient is multiplied with, is kept as a float.
-
-template <class F>
-using Entry = std::conditional_t<F::INPUTS == 1, uint16_t, uint32_t>;
-constexpr int ENTRIES = 65536;
-constexpr uint32_t NO_SLOPE = 0xffffffff;  // whatever the incoming gradient is, the result is 0
-
-template <class F, typename T>
-__device__ alignas(16) Entry<F> entries[ENTRIES];
-
-template <class F, typename T>
-__global__ void fill(const Params<double> p) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  double in[F::INPUTS], out[1];
-  in[F::INPUTS - 1] = load(same_bits<T>(uint16_t(i)));
-  if constexpr (F::INPUTS == 1) {
-    T y;
-    F::template element<T>(in, out, p);
-    store(y, to_odd(out[0]));
-    entries<F, T>[i] = same_bits<uint16_t>(y);
-  } else {
-    in[0] = INFINITY;
-    F::template element<T>(in, out, p);
-    const bool none = out[0] == 0;
-    in[0] = 1;
-    F::template element<T>(in, out, p);
-    entries<F, T>[i] = none ? NO_SLOPE : out[0] == out[0] ? same_bits<uint32_t>(to_odd(out[0])) : 0x7fc00000;
-  }
-}
-
-// Element results from what was looked up: it, or its product with the gradient.
-template <typename T>
-__device__ __forceinline__ uint16_t looked_up(const uint16_t*, uint16_t y) { return y; }
-template <typename T>
-__device__ __forceinline__ uint16_t looked_up(const uint16_t* in, uint32_t slope) {
-  T y;
-  store(y, slope == NO_SLOPE ? 0 : load(same_bits<T>(in[0])) * same_bits<float>(slope));
-  return same_bits<uint16_t>(y);
-}
-
-template <class F, typename T>
-struct LookedUp {
-  static constexpr int INPUTS = F::INPUTS, OUTPUTS = 1;
-  using Launches = typename F::Launches;
-  template <typename, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>&) {
-    out[0] = looked_up<T>(in, entries<F, T>[in[INPUTS - 1]]);
-  }
-};
-
-// A function of float16 has more entries in use than a processor's cache finds fast enough. For large dense tensors each
-// processor has one block, which looks up in shared memory. The entries get there past the registers, as do the vectors
-// of a thread: two are on their way while it looks up one.
-constexpr int AHEAD = 2;
-template <class F>
-__global__ void __launch_bounds__(STAGED_THREADS) staged(const __grid_constant__ Call<2> call) {
-  constexpr int WIDTH = 8;
-  extern __shared__ uint16_t table[];
-  using Pairs = Vector<uint32_t>;  // of elements
-  const auto x = static_cast<const Pairs*>(call.data[0]);
-  const auto y = static_cast<Pairs*>(call.data[1]);
-  Pairs* const arriving = reinterpret_cast<Pairs*>(table + ENTRIES) + threadIdx.x;
-  const int threads = int(blockDim.x);
-  const int64_t whole = call.numel / WIDTH, turn = int64_t(threads) * gridDim.x;
-  const auto fetch = [&](int64_t i, int slot) {
-    if (i < whole) __pipeline_memcpy_async(arriving + slot * threads, x + i, sizeof(Pairs));
-    __pipeline_commit();
-  };
-#pragma unroll
-  for (int k = int(threadIdx.x) * WIDTH; k < ENTRIES; k += threads * WIDTH)
-    __pipeline_memcpy_async(table + k, entries<F, __half> + k, sizeof(Pairs));
-  __pipeline_commit();
-  int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
-#pragma unroll
-  for (int k = 0; k < AHEAD; ++k) fetch(i + k * turn, k);
-  __pipeline_wait_prior(AHEAD);
-  __syncthreads();
-#pragma unroll 1
-  for (int slot = 0; i < whole; i += turn, slot = (slot + 1) % AHEAD) {
-    __pipeline_wait_prior(AHEAD - 1);
-    Pairs v = arriving[slot * threads];
-    fetch(i + AHEAD * turn, slot);
-#pragma unroll
-    for (uint32_t& pair : v.at) pair = table[pair & 0xffff] | uint32_t(table[pair >> 16]) << 16;
-    y[i] = v;
-  }
-  const int64_t rest = whole * WIDTH + threadIdx.x;  // of the last vector
-  if (blockIdx.x == 0 && rest < call.numel)
-    static_cast<uint16_t*>(call.data[1])[rest] = table[static_cast<const uint16_t*>(call.data[0])[rest]];
-}
-
-template <class F, typename T, int N>
-cudaError_t look_up(const Call<N>& call) {
-  static std::atomic<uint64_t> devices{0};
-  cudaError_t error = filled(call, fill<F, T>, ENTRIES, devices);
-  if (error != cudaSuccess) return error;
-  if constexpr (F::INPUTS == 1 && std::is_same_v<T, __half>) {
-    const int threads = call.numel < STAGED_LARGE ? STAGED_THREADS : STAGED_LARGE_THREADS;
-    const int bytes = ENTRIES * int(sizeof(Entry<F>)) + AHEAD * threads * 16;
-    const bool dense = call.dense && in_vectors<uint16_t>(call) && call.numel >= STAGED_FROM;
-    int most = 0, blocks = 0;
-    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
-    cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, call.device);
-    if (dense && most >= bytes) {
-      const auto kernel = staged<F>;
-      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-      if (error != cudaSuccess) return error;
-      kernel<<<blocks, threads, bytes, static_cast<cudaStream_t>(call.stream)>>>(call);
-      return cudaGetLastError();
-    }
-  }
-  return launch<LookedUp<F, T>, uint16_t, uint16_t>(call);
-}
-
-template <class F, typename T, typename M, int N>
-cudaError_t launch_16(const Call<N>& call) {
-  if constexpr (F::HALVES == Halves::LOOKED_UP) return look_up<F, T>(call);
-  else return launch<F, T, M>(call);
-}
-
-// Makes a device the current one for a while.
-struct OnDevice {
-  explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
-    if (moved) error = cudaSetDevice(device);
-  }
-  ~OnDevice() {
-    if (moved) cudaSetDevice(before);
-  }
-  int before;
-  cudaError_t error;
-  bool moved;
-};
-
-// Launches F on the current stream of the tensors' device; returns what went wrong, or nothing.
-template <class F, int N>
-const char* launched(const Call<N>& call) {
-  const OnDevice here(call.device);
-  cudaError_t error = here.error;
-  if (error == cudaSuccess) switch (call.dtype) {
-      case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch_16<F, __half, float>(call); break;  // float16
-      case 15: error = launch_16<F, __nv_bfloat16, float>(call); break;  // bfloat16
-      case 7: error = launch<F, double, double>(call); break;  // float64
-    }
-  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
-}
-
-}  // namespace
-"""
-
-CPU_PRELUDE = r"""
-#include <cmath>
-#include <cstring>
-#include <torch/headeronly/util/Half.h>
-#include <torch/headeronly/util/BFloat16.h>
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-
-namespace {
-
-inline float load(float v) { return v; }
-inline float load(c10::Half v) { return v; }
-inline float load(c10::BFloat16 v) { return v; }
-inline double load(double v) { return v; }
-
-// A walk over the tensors, one row of the innermost dimension after the other.
-template <typename T, int N>
-struct Walk {
-  Walk(const Call<N>& call, int64_t i) : call(call) {
-    for (int d = call.rank - 1; d >= 0; i /= call.size[d--]) index[d] = i % call.size[d];
-    for (int k = 0; k < N; ++k) {
-      data[k] = static_cast<T*>(call.data[k]);
-      for (int d = 0; d < call.rank; ++d) data[k] += index[d] * call.stride[k][d];
-    }
-  }
-  // How many elements this row still has.
-  int64_t left() const { return call.size[call.rank - 1] - index[call.rank - 1]; }
-  // How far the elements of this row lie apart.
-  int64_t step(int k) const { return call.stride[k][call.rank - 1]; }
-  // Goes on by so many elements of this row, and from its end to the next.
-  void advance(int64_t count) {
-    for (int d = call.rank - 1; d >= 0; --d, count = 1) {
-      index[d] += count;
-      for (int k = 0; k < N; ++k) data[k] += count * call.stride[k][d];
-      if (index[d] < call.size[d]) return;
-      for (int k = 0; k < N; ++k) data[k] -= index[d] * call.stride[k][d];
-      index[d] = 0;
-    }
-  }
-  const Call<N>& call;
-  T* data[N];
-  int64_t index[MAX_RANK];
-};
-
-// Conversions of n elements in a row.
-template <typename T, typename M>
-inline void widen(const T* in, M* out, int64_t n) {
-  for (int64_t k = 0; k < n; ++k) out[k] = load(in[k]);
-}
-
-template <typename T, typename M>
-inline void narrow(const M* in, T* out, int64_t n) {
-  for (int64_t k = 0; k < n; ++k) out[k] = T(in[k]);
-}
-
-#ifdef __F16C__  // eight at a time: GCC does not find these instructions in the loops above
-inline void widen(const c10::Half* in, float* out, int64_t n) {
-  int64_t k = 0;
-  for (; k + 8 <= n; k += 8) {
-    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k));
-    _mm256_storeu_ps(out + k, _mm256_cvtph_ps(halves));
-  }
-  for (; k < n; ++k) out[k] = load(in[k]);
-}
-
-inline void narrow(const float* in, c10::Half* out, int64_t n) {
-  int64_t k = 0;
-  for (; k + 8 <= n; k += 8) {
-    const __m256 floats = _mm256_loadu_ps(in + k);
-    const __m128i halves = _mm256_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + k), halves);
-  }
-  for (; k < n; ++k) out[k] = c10::Half(in[k]);
-}
-#endif
-
-
-constexpr int64_t TILE = 256;
-
-// n elements whose inputs and outputs are M already, each in a row of a tile.
-template <class F, typename T, typename M, int N>
-inline void tile(M (&m)[N][TILE], int64_t n, const Params<M>& p) {
-#pragma GCC ivdep
-  for (int64_t j = 0; j < n; ++j) {
-    M in[F::INPUTS], out[F::OUTPUTS];
-    for (int k = 0; k < F::INPUTS; ++k) in[k] = m[k][j];
-    F::template element<T>(in, out, p);
-    for (int k = 0; k < F::OUTPUTS; ++k) m[F::INPUTS + k][j] = out[k];
-  }
-}
-
-// n elements that lie apart by the given steps, all one where ROW; an output may be an input.
-template <class F, bool ROW, typename T, typename M, int N>
-inline void stretch(T* const (&data)[N], const int64_t (&step)[N], int64_t n, const Params<M>& p) {
-#pragma GCC ivdep
-  for (int64_t j = 0; j < n; ++j) {
-    M in[F::INPUTS], out[F::OUTPUTS];
-    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(data[k][ROW ? j : j * step[k]]);
-    F::template element<T>(in, out, p);
-    for (int k = 0; k < F::OUTPUTS; ++k)
-      data[F::INPUTS + k][ROW ? j : j * step[F::INPUTS + k]] = T(out[k]);
-  }
-}
-
-// Element j of a tile's outputs as double gives it.
-template <class F, typename T, int N>
-void by_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const Call<N>& call) {
-  double in[F::INPUTS], out[F::OUTPUTS];
-  for (int k = 0; k < F::INPUTS; ++k) in[k] = m[k][j];
-  F::template element<T>(in, out, params<double>(call));
-  for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = T(to_odd(out[k]));
-}
-
-// Whether what a result loses on its way to T is half of its last place but for UNITS of the float's, so that the float
-// does not tell how to round it. Subnormals of T take the places of the least of its normals.
-template <typename T>
-inline bool in_doubt(float y) {
-  using Limits = std::numeric_limits<T>;
-  constexpr uint32_t HALF = 1u << (23 - Limits::digits), UNITS = 6;
-  const float least = power_of_two<float>(Limits::min_exponent - 1), size = std::fabs(y);
-  const float shifted = size < least ? size + least : size;
-  uint32_t bits;
-  memcpy(&bits, &shifted, sizeof(bits));
-  return ((bits - (HALF - UNITS)) & (2 * HALF - 1)) <= 2 * UNITS;
-}
-
-// Rounds a tile's outputs to 16 bits, as those of double are rounded where float's are in doubt.
-template <class F, typename T, int N>
-inline void settle(const float (&m)[N][TILE], int64_t n, T* const (&data)[N], const Call<N>& call) {
-  uint8_t open[TILE] = {};
-  for (int k = F::INPUTS; k < N; ++k) {
-    narrow(m[k], data[k], n);
-    for (int64_t j = 0; j < n; ++j) open[j] |= in_doubt<T>(m[k][j]);
-  }
-  for (const uint8_t* at = open; (at = static_cast<const uint8_t*>(memchr(at, 1, open + n - at))) != nullptr; ++at)
-    by_double<F>(m, at - open, data, call);
-}
-
-// Elements begin to end.
-template <class F, typename T, typename M, int N>
-void run(const Call<N>& call, int64_t begin, int64_t end) {
-  const Params<M> p = params<M>(call);
-  Walk<T, N> walk(call, begin);
-  int64_t step[N];
-  bool row = true;
-  for (int k = 0; k < N; ++k) row = (step[k] = walk.step(k)) == 1 && row;
-  for (int64_t i = begin, count; i < end; i += count, walk.advance(count)) {
-    count = std::min(walk.left(), end - i);
-    if constexpr (sizeof(T) == 2) {  // converted in tiles, so that both the conversion and the formula vectorise
-      for (int64_t j = 0; j < count; j += TILE) {
-        const int64_t n = std::min(TILE, count - j);
-        T apart[N][TILE], *data[N];
-        for (int k = 0; k < N; ++k) {
-          data[k] = row ? walk.data[k] + j : apart[k];
-          for (int64_t e = 0; e < n && !row && k < F::INPUTS; ++e) apart[k][e] = walk.data[k][(j + e) * step[k]];
-        }
-        M m[N][TILE];
-        for (int k = 0; k < F::INPUTS; ++k) widen(data[k], m[k], n);
-        tile<F, T>(m, n, p);
-        if constexpr (F::SETTLED)
-          settle<F>(m, n, data, call);
-        else
-          for (int k = F::INPUTS; k < N; ++k) narrow(m[k], data[k], n);
-        for (int k = F::INPUTS; k < N && !row; ++k)
-          for (int64_t e = 0; e < n; ++e) walk.data[k][(j + e) * step[k]] = apart[k][e];
-      }
-    } else if (row)
-      stretch<F, true>(walk.data, step, count, p);
-    else
-      stretch<F, false>(walk.data, step, count, p);
-  }
-}
-
-constexpr int64_t GRAIN = 32768;
-
-// Splits the elements of F over PyTorch's own threads; returns what went wrong, or nothing.
-template <class F, int N>
-const char* launched(const Call<N>& call) {
-  const auto task = [](int64_t begin, int64_t end, void* context) {
-    const Call<N>& call = *static_cast<const Call<N>*>(context);
-    switch (call.dtype) {
-      case 6: run<F, float, float>(call, begin, end); break;  // float32
-      case 5: run<F, c10::Half, float>(call, begin, end); break;  // float16
-      case 15: run<F, c10::BFloat16, float>(call, begin, end); break;  // bfloat16
-      case 7: run<F, double, double>(call, begin, end); break;  // float64
-    }
-  };
-  parallel_for(0, call.numel, GRAIN, task, const_cast<Call<N>*>(&call));
-  return nullptr;
-}
-
-}  // namespace
-"""
-
-LAYOUT_SOURCE = r"""
+# From here on every module is alike: the binding, the operator, the build.
+
+BINDING_SOURCE = r"""
+#define FUSEGEN_NAME "mish"
+#define FUSEGEN_EXPECTED "expected float32, float16, bfloat16 or float64 tensors, all of one dtype"
+#define FUSEGEN_DTYPES AllDtypes
+// The binding over PyTorch's stable ABI: from the dispatcher's stack to a kernel.
+#include <memory>
+#include <torch/csrc/stable/c/shim.h>
+// How the dimensions of a call are laid, checked and merged, on the host.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -1488,13 +3002,115 @@ LAYOUT_SOURCE = r"""
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
+#ifndef FUSEGEN_CALL_H  // both texts of a kernel for the CPU have it
+#define FUSEGEN_CALL_H
+// What the binding hands to a kernel.
+#include <cstdint>
 
+namespace fusegen {
+
+constexpr int MAX_RANK = 25;
+
+// Element types by their number in c10::ScalarType.
+enum Dtype { FLOAT16 = 5, FLOAT32 = 6, FLOAT64 = 7, BFLOAT16 = 15 };
+template <int... NUMBERS>
+struct Dtypes {};
+using AllDtypes = Dtypes<FLOAT32, FLOAT16, BFLOAT16, FLOAT64>;
+
+// N tensors, the inputs first and then the outputs.
+template <int N>
+struct Tensors {
+  void* data[N];
+  int64_t numel;
+  int dtype, device;    // c10::ScalarType; index of the CUDA device
+  void* stream;         // that device's current stream
+  bool dense, aligned;  // all tensors have one layout, without gaps; every pointer is a multiple of 16
+  int rank;             // of size and stride: outermost first, in elements, neighbours merged
+  int64_t size[MAX_RANK], stride[N][MAX_RANK];
+};
+
+// The tensors, and P scalars.
+template <int N, int P>
+struct Call : Tensors<N> {
+  double param[P];
+};
+template <int N>
+struct Call<N, 0> : Tensors<N> {};
+
+// The scalars of a formula that reads none, in the type it computes in.
+template <typename M>
+struct NoParams {
+  template <int P>
+  static NoParams from(const double (&)[P]) {
+    return {};
+  }
+};
+
+// The scalars of a call as PARAMS.
+template <class PARAMS, int N, int P>
+PARAMS params(const Call<N, P>& call) {
+  if constexpr (P == 0) return {};
+  else return PARAMS::from(call.param);
+}
+
+// What computes an element type, by its width: a method for each of 16, 32 and 64 bits.
+template <class BITS16, class BITS32, class BITS64>
+struct ByWidth {
+  template <typename T>
+  static constexpr auto method() {
+    if constexpr (sizeof(T) == 2) return BITS16();
+    else if constexpr (sizeof(T) == 4) return BITS32();
+    else return BITS64();
+  }
+};
+
+// By the formula, evaluated in M and rounded once.
+template <typename M>
+struct Formula;
+
+// A kernel of IN inputs and OUT outputs, whose formula reads PARAMS, of the P scalars of its call. A derived type has
+// `element`, which computes one element, and what differs from the defaults here.
+template <int IN, int OUT, template <typename> class PARAMS = NoParams, int P = 0>
+struct Elementwise {
+  static constexpr int INPUTS = IN, OUTPUTS = OUT, SCALARS = P;
+  static constexpr bool TWO_PHASES = false;   // whether few elements are left to a second, slower phase
+  static constexpr int RESIDENT_THREADS = 0;  // on an SM for which registers are left; 0 for any number
+  using Elements = AllDtypes;
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  template <typename M>
+  using Params = PARAMS<M>;
+};
+
+// The call of a kernel, and its scalars in a type.
+template <class F>
+using CallOf = Call<F::INPUTS + F::OUTPUTS, F::SCALARS>;
+template <class F, typename M>
+using ParamsOf = typename F::template Params<M>;
+template <class F, typename T>
+using MethodOf = decltype(F::Methods::template method<T>());
+
+// The body of `element`: statements that compute out[0], ... from in[0], ... and the scalars p.
+#define FUSEGEN_ELEMENT(...)                                              \
+  template <typename T, typename M>                                       \
+  static ANYWHERE void element(const M* in, M* out, const Params<M>& p) { \
+    __VA_ARGS__;                                                          \
+  }
+
+}  // namespace fusegen
+
+#endif
+
+#ifndef FUSEGEN_NAME
+#define FUSEGEN_NAME "fusegen"  // in front of a message
+#endif
+
+namespace fusegen {
 namespace {
 
 constexpr int FEW = 64;  // dimensions that need no memory from the heap
 
 void check(bool holds, const char* otherwise) {
-  if (!holds) throw std::runtime_error(std::string("mish: ") + otherwise);
+  if (!holds) throw std::runtime_error(std::string(FUSEGEN_NAME ": ") + otherwise);
 }
 
 // Where a tensor's elements lie.
@@ -1526,8 +3142,8 @@ struct Shape {
 };
 
 // The bytes from the first element to the last, and whether the tensor fills them.
-struct Extent {
-  Extent(const View& view, int64_t bytes) : begin(static_cast<const char*>(view.data)), numel(1) {
+struct MemoryRange {
+  MemoryRange(const View& view, int64_t bytes) : begin(static_cast<const char*>(view.data)), numel(1) {
     int64_t last = 0;
     for (int64_t d = 0; d < view.dim; ++d) {
       numel *= view.size[d];
@@ -1566,7 +3182,7 @@ bool reaches(const Axis* axis, const Axis* end, int64_t distance, int& trials) {
 
 // Whether any element of one tensor lies in one of the other.
 bool overlap(const View& a, const View& b, int64_t bytes) {
-  const Extent first(a, bytes), second(b, bytes);
+  const MemoryRange first(a, bytes), second(b, bytes);
   if (first.numel == 0 || second.numel == 0 || first.end <= second.begin || second.end <= first.begin) return false;
   const int64_t distance = second.begin - first.begin;
   if ((first.filled && second.filled) || distance % bytes != 0) return true;
@@ -1597,7 +3213,7 @@ void check_output(const View& out, const Shape& shape) {
 // New outputs lie in memory in the order in which TensorIterator would lay them; neighbouring dimensions
 // that are one run in every tensor are merged.
 template <int IN, int N>
-Shape plan(Call<N>& call, const View (&view)[N], bool given, int64_t bytes) {
+Shape coalesce_dimensions(Tensors<N>& call, const View (&view)[N], bool given, int64_t bytes) {
   const int tensors = given ? N : IN;
   Shape shape;
   for (int k = 0; k < IN; ++k) shape.dim = std::max(shape.dim, view[k].dim);
@@ -1658,7 +3274,8 @@ Shape plan(Call<N>& call, const View (&view)[N], bool given, int64_t bytes) {
     if (size[d] == 1) continue;
     bool merges = last >= 0;
     for (int k = 0; k < N; ++k) merges = merges && call.stride[k][last] == stride[k][d] * size[d];
-    check(merges || call.rank < MAX_RANK, "a kernel walks through at most 25 dimensions that do not merge; .contiguous() merges them");
+    check(merges || call.rank < MAX_RANK,
+          "a kernel walks through at most 25 dimensions that do not merge; .contiguous() merges them");
     const int64_t at = merges ? last : call.rank++;
     call.size[at] = merges ? call.size[at] * size[d] : size[d];
     for (int k = 0; k < N; ++k) call.stride[k][at] = stride[k][d];
@@ -1674,7 +3291,7 @@ Shape plan(Call<N>& call, const View (&view)[N], bool given, int64_t bytes) {
 // Asks for large pages below a new output on the CPU of 32 MiB or more, which malloc maps anew unless as much has been
 // freed: the first write to each small page is a fault, and these can take longer than the formula. Without large pages
 // nothing changes.
-void expect_writes(const View& out, int64_t bytes) {
+void advise_huge_pages(const View& out, int64_t bytes) {
 #if defined(__linux__) && !defined(ON_CUDA)
   constexpr uintptr_t PAGE = 1 << 21;
   if (bytes < 32 << 20) return;
@@ -1685,7 +3302,7 @@ void expect_writes(const View& out, int64_t bytes) {
 
 // The pointers of all tensors, and what follows from where they point.
 template <int N>
-void point(Call<N>& call, const View (&view)[N]) {
+void bind_pointers(Tensors<N>& call, const View (&view)[N]) {
   call.dense = call.rank == 1;
   call.aligned = true;
   for (int k = 0; k < N; ++k) {
@@ -1696,25 +3313,19 @@ void point(Call<N>& call, const View (&view)[N]) {
 }
 
 }  // namespace
-"""
-
-BINDING_SOURCE = r"""
-#include <memory>
-#include <torch/csrc/stable/c/shim.h>
-
-extern "C" const char* mish_forward_launch(const Call<2>& call);
-extern "C" const char* mish_backward_launch(const Call<3>& call);
-
+}  // namespace fusegen
 #ifdef ON_CUDA
 extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t device, void** stream);
+#endif
+
+namespace fusegen {
+namespace {
+
+#ifdef ON_CUDA
 const auto device_type = aoti_torch_device_type_cuda;
 #else
 const auto device_type = aoti_torch_device_type_cpu;
-#endif
 
-namespace {
-
-#ifndef ON_CUDA
 // Splits begin to end over PyTorch's own threads.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*task)(int64_t, int64_t, void*), void* context) {
   torch_parallel_for(begin, end, grain, task, context);
@@ -1738,8 +3349,8 @@ View view_of(const Tensor& tensor) {
 }
 
 // The dtype and the device that all tensors share, and the bytes of an element.
-template <int N>
-int64_t describe(Call<N>& call, const Tensor* tensor, int count) {
+template <int N, int... DTYPES>
+int64_t describe(Tensors<N>& call, const Tensor* tensor, int count, Dtypes<DTYPES...>) {
   for (int k = 0; k < count; ++k) {
     int32_t dtype, type, index, layout;
     aoti_torch_get_layout(tensor[k].get(), &layout);
@@ -1749,8 +3360,7 @@ int64_t describe(Call<N>& call, const Tensor* tensor, int count) {
     aoti_torch_get_device_index(tensor[k].get(), &index);
     check(type == device_type() && (k == 0 || index == call.device),
           "expected every tensor on one device, the CPU or a CUDA GPU");
-    check((dtype == 6 || dtype == 5 || dtype == 15 || dtype == 7) && (k == 0 || dtype == call.dtype),
-          "expected float32, float16, bfloat16 or float64 tensors, all of one dtype");
+    check(((dtype == DTYPES) || ...) && (k == 0 || dtype == call.dtype), FUSEGEN_EXPECTED);
     call.dtype = dtype;
     call.device = index;
   }
@@ -1769,10 +3379,10 @@ Tensor new_tensor(int64_t dim, const int64_t* size, const int64_t* stride, int32
 
 // What a kernel is called with: inputs, scalars and given outputs off the stack, whose tensors are ours to release,
 // and new outputs.
-template <int IN, int OUT, bool GIVEN>
+template <int IN, int OUT, int PARAMS, class DTYPES, bool GIVEN>
 struct Operands {
-  static constexpr int N = IN + OUT, PARAMS = 0;
-  Call<N> call{};
+  static constexpr int N = IN + OUT;
+  Call<N, PARAMS> call{};
   Tensor tensor[N];
   int64_t bytes;  // of an element
 
@@ -1780,44 +3390,55 @@ struct Operands {
     View view[N];
     for (int k = 0; k < (GIVEN ? N : IN); ++k)
       tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
-    bytes = describe(call, tensor, GIVEN ? N : IN);
+    if constexpr (PARAMS > 0) std::memcpy(call.param, stack + IN, sizeof(call.param));
+    bytes = describe(call, tensor, GIVEN ? N : IN, DTYPES());
     for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
-    const Shape shape = plan<IN>(call, view, GIVEN, bytes);
+    const Shape shape = coalesce_dimensions<IN>(call, view, GIVEN, bytes);
     for (int k = GIVEN ? N : IN; k < N; ++k) {
       tensor[k] = new_tensor(shape.dim, shape.size, shape.stride, call.dtype, call.device);
       view[k] = view_of(tensor[k]);
-      expect_writes(view[k], call.numel * bytes);
+      advise_huge_pages(view[k], call.numel * bytes);
     }
-    point(call, view);
+    bind_pointers(call, view);
   }
 };
 
 void put(StableIValue* stack, Tensor& tensor) { *stack = reinterpret_cast<StableIValue>(tensor.release()); }
 
+template <int IN, int OUT, int PARAMS>
+using Launcher = const char* (*)(const Call<IN + OUT, PARAMS>&);
+
 // A kernel as the dispatcher calls it.
-template <int IN, int OUT, const char* (*LAUNCH)(const Call<IN + OUT>&), bool GIVEN>
+template <int IN, int OUT, int PARAMS, class DTYPES, Launcher<IN, OUT, PARAMS> LAUNCH, bool GIVEN>
 void boxed(StableIValue* stack, uint64_t, uint64_t) {
-  Operands<IN, OUT, GIVEN> of(stack);
+  Operands<IN, OUT, PARAMS, DTYPES, GIVEN> of(stack);
   const char* error = of.call.numel > 0 ? LAUNCH(of.call) : nullptr;
   check(error == nullptr, error);
   for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
 }
 
-const bool registered = [] {
-  TorchLibraryHandle library;
-  aoti_torch_library_init_impl("NAMESPACE", "KEY", __FILE__, __LINE__, &library);
+}  // namespace
+}  // namespace fusegen
+
+// Registers a kernel of IN inputs, OUT outputs and PARAMS scalars, and the form that writes into given tensors, in the
+// library of NAMESPACE, for the dispatch key KEY.
+#define FUSEGEN_REGISTER(NAMESPACE, KEY, NAME, IN, OUT, PARAMS)                                                  \
+  extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call);                             \
+  static const bool NAME##_registered = [] {                                                                     \
+    using Types = fusegen::FUSEGEN_DTYPES;                                                                       \
+    TorchLibraryHandle library;                                                                                  \
+    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                                  \
+    aoti_torch_library_impl(library, #NAME, fusegen::boxed<IN, OUT, PARAMS, Types, NAME##_launch, false>);       \
+    aoti_torch_library_impl(library, #NAME "_out", fusegen::boxed<IN, OUT, PARAMS, Types, NAME##_launch, true>); \
+    return true;                                                                                                 \
+  }();
+
 #ifndef WITHOUT_FORWARD
-  aoti_torch_library_impl(library, "mish_forward", boxed<1, 1, mish_forward_launch, false>);
-  aoti_torch_library_impl(library, "mish_forward_out", boxed<1, 1, mish_forward_launch, true>);
+FUSEGEN_REGISTER("NAMESPACE", "KEY", mish_forward, 1, 1, 0)
 #endif
 #ifndef WITHOUT_BACKWARD
-  aoti_torch_library_impl(library, "mish_backward", boxed<2, 1, mish_backward_launch, false>);
-  aoti_torch_library_impl(library, "mish_backward_out", boxed<2, 1, mish_backward_launch, true>);
+FUSEGEN_REGISTER("NAMESPACE", "KEY", mish_backward, 2, 1, 0)
 #endif
-  return true;
-}();
-
-}  // namespace
 """
 
 CPU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
@@ -1829,9 +3450,9 @@ CPU_ISA = {
     "AVX512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],
 }
 CUDA_FLAGS = ["-O3", "--fmad=false"]  # every operation rounds once, as written
-BINDING_TEXTS = [CALL_SOURCE, LAYOUT_SOURCE, BINDING_SOURCE]
-CPU_TEXTS = [*BINDING_TEXTS, ARITHMETIC_SOURCE, CPU_PRELUDE, CPU_SOURCE]
-CUDA_TEXT = CALL_SOURCE + ARITHMETIC_SOURCE + LAUNCH_SOURCE + CUDA_PRELUDE + CUDA_SOURCE
+BINDING_TEXTS = [BINDING_SOURCE]
+CPU_TEXTS = [*BINDING_TEXTS, CPU_SOURCE]
+CUDA_TEXT = CUDA_SOURCE
 
 
 def require(holds, otherwise, error=RuntimeError):

@@ -30,8 +30,9 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,21 @@ def revision(ref: str) -> str:
 # Certificates
 
 
+@cache
+def digest_of(ref: str) -> Callable[[str, str], str]:
+    """The digest of a module's kernels as a revision takes it, if it holds fusegen."""
+    source = committed(ref, Path("fusegen/certify/digest.py"))
+    if source is None:
+        return kernel_digest
+    own: dict[str, Any] = {
+        "__name__": "digest",
+        "__file__": str(Path("fusegen/certify/digest.py").resolve()),
+    }
+    exec(compile(source, f"{ref}:digest.py", "exec"), own)
+    found: Callable[[str, str], str] = own["kernel_digest"]
+    return found
+
+
 def renewed(ref: str, found: Verdict) -> str:
     """Write the digest of a module into its certificate, where it is shown to be of the same kernels.
 
@@ -97,7 +113,7 @@ def renewed(ref: str, found: Verdict) -> str:
     module = FOLDER / f"{found.name}.py"
     path = path_of(module)
     texts = (committed(ref, module) or b"").decode(), module.read_text(encoding="utf-8")
-    old, now = (kernel_digest(text, found.device) for text in texts)
+    old, now = digest_of(ref)(texts[0], found.device), kernel_digest(texts[1], found.device)
     before, after = committed(ref, path) or b"", path.read_bytes() if path.exists() else b""
     part = _part(before, found.device)
     if old == now or not part or not found.same:

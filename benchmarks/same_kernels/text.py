@@ -8,28 +8,25 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusegen.certify import digest
+from fusegen.certify.digest import CPP, LITERALS
+
+without_comments = digest.bare
 Recipe = dict[str, Any]  # what load_inline was called with
 Recipes = Mapping[str, Recipe]
 
 # C++
 
-LITERALS = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
-TOKENS = re.compile(rf"{LITERALS}|//(?:\\\n|[^\n])*|/\*.*?\*/|[(){{}};]", re.DOTALL)
+TOKENS = re.compile(rf"{LITERALS}|[(){{}};]")
 ON_DEVICE = r"__device__|__global__|__constant__"
 CLOSES = {"(": 1, "{": 1, ")": -1, "}": -1}
-# constants of a module that the host of CUDA reads, by what they decide
+# constants of a module that the host of CUDA reads, by what they decide; the first three are of older ones
 NAMED = {
     "call": "CALL_SOURCE",
     "layout": "LAYOUT_SOURCE",
-    "binding": "BINDING_SOURCE",
     "launch table": "LAUNCH_SOURCE",
+    "binding": "BINDING_SOURCE",
 }
-
-
-def without_comments(text: str) -> str:
-    """C++ without comments, blank lines and blanks at the ends of lines."""
-    bare = TOKENS.sub(lambda token: " " if token[0][0] == "/" else token[0], text)
-    return "\n".join(line.rstrip() for line in bare.splitlines() if line.strip())
 
 
 def bare(recipe: Recipe) -> str:
@@ -75,7 +72,6 @@ def _end(text: str, position: int) -> int:
 
 # Python
 
-CPP = ("_SOURCE", "_PRELUDE")  # how the names of constants that hold C++ end
 OF_CUDA = re.compile(r"(?<![.\w])\w*mask|LARGE|in_vectors|is_cuda", re.IGNORECASE)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fusegen.ir import Kernel, operations
 from fusegen.links import linked
+from fusegen.ops import SINGLES
 from fusegen.render.texts import Halves, Singles
-from fusegen.singles import SINGLES
 
-WORDS = "in two words, hi + lo, as ARITHMETIC_SOURCE below has them"
+WORDS = "in two words, hi + lo, as double_word.h has them"
 WHOLE = f"Computed {WORDS}, and rounded once."
 IN_ONE = f"I{WORDS[1:]}; in float in one where what follows magnifies little."
 ARGUMENTS = f"Computed {WORDS}; in float, only arguments are."
@@ -68,7 +68,7 @@ def on_cuda(
         short: whether 16-bit results have a function of their own.
     """
     said = {
-        WHOLE if SINGLES.keys().isdisjoint(operations(kernel)) else ARGUMENTS: wide,
+        WHOLE if SINGLES.isdisjoint(operations(kernel)) else ARGUMENTS: wide,
         HALVES.get(halves, ""): halves is not Halves.COMPUTED,
         DECLARED: halves is Halves.LOOKED_UP and params,
         TESTED: halves is Halves.DECLARED,
