@@ -27,15 +27,14 @@ DTYPES = {"float": "float32", "__nv_bfloat16": "bfloat16"}
 FUNCTION = re.compile(r"^\.text\.(\S+):")
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!NOP)")
 KERNEL = re.compile(
-    r"(?:pointwise|settling)INS\w*?_\d+(?:(?:LookedUp|Pieced|Tested)INS\w*?_\d+)?"
+    r"(?:pointwise|two_phases)\w*?INS\w*?_\d+(?:(?:Tabulated|Pieced|Ziv)INS\w*?_\d+)?"
     r"(Forward|Backward)E(?:Li\dE)?E*(f|13__nv_bfloat16)\w*?Li1E"
 )
 
 
 def counted(text: str) -> dict[tuple[str, str], float]:
     """The instructions of an element of each dense kernel, by its functor and its type."""
-    own = "dense_" * ("dense_pointwise" in text)
-    dense = text.replace("pointwise<F, T, M, 0>", f"{own}pointwise<F, T, M, 1>")
+    dense = text.replace("kernel_of<F, T, M, 0>()", "kernel_of<F, T, M, 1>()")
     with tempfile.TemporaryDirectory() as name:
         source, binary = Path(name) / "kernel.cu", Path(name) / "kernel.cubin"
         source.write_text(dense, encoding="utf-8")
@@ -68,9 +67,7 @@ def main(specs: tuple[str, ...]) -> None:
     print("| kernel | dtype | counted | predicted | class |\n|---|---|---|---|---|")
     for path in library.find_all(specs, ROOT / "specs"):
         compiled = build.compiled_file(path)
-        parts = ("call", "arithmetic", "launch", "cuda_prelude", "cuda")
-        sources, texts = build.sources(compiled), build.texts(compiled)
-        found = counted("".join(sources[part] for part in parts))
+        found, texts = counted(build.text_of(compiled, "cuda")), build.texts(compiled)
         for text in (texts.forward, texts.backward):
             shares = {share.bits: share for share in text.shares}
             for kind, share in ((kind, shares[bits]) for kind, bits in BITS.items() if bits in shares):

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen import emit
+from fusegen import emit, runtime_text
 from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
+from fusegen.headers import inlined
 from fusegen.launch import Table, beside
 from fusegen.library import Library, load
 from fusegen.pipeline import Compiled, compiled
@@ -49,9 +50,14 @@ def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
     return emit.module(of, binding, launches(of))
 
 
-def sources(of: Compiled, binding: Binding = Binding.STABLE) -> dict[str, str]:
-    """The C++ texts of a spec's module, by their part."""
-    return emit.sources(of, binding, launches(of))
+def sources(of: Compiled) -> dict[str, str]:
+    """The C++ of a spec's module, by device."""
+    return emit.sources(of, Binding.STABLE, launches(of))
+
+
+def text_of(of: Compiled, device: str) -> str:
+    """The C++ of a spec's module for ``cpu`` or ``cuda``, with every header in its place."""
+    return inlined(sources(of)[device], runtime_text.header)
 
 
 def texts(of: Compiled) -> Texts:

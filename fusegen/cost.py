@@ -72,7 +72,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "log": (24, 24), "log2": (24, 24), "log1p": (40, 40),
     "sin": (22, 22), "cos": (22, 22), "tanh": (20, 15), "tanh_of_two": (60, 15),
     "erf": (21, 19), "erf_of_two": (30, 19), "erfc": (60, 17), "ndtr": (46, 15),
-    "ndtr_tail": (44, 14), "half_erfc": (44, 14), "mills": (20, 10),
+    "ndtr_tail": (44, 14),
     "sigmoid": (26, 7), "sigmoid_slope": (28, 7), "softplus": (32, 14), "tanh_slope": (29, 8),
     "tanh_softplus": (30, 14), "tanh_softplus_slope": (32, 23), "gauss": (24, 4), "normal": (28, 4),
     "tanh_of_exp": (36, 16), "tanh_of_exp_slope": (42, 14), "tanh_shrink": (34, 34),
@@ -95,12 +95,12 @@ SPECIAL: dict[str, int] = {
     "exp": 1, "exp2": 1, "exp_of_two": 1, "expm1": 1, "expm1_of_two": 1, "erf": 1, "erf_of_two": 1,
     "tanh": 2, "tanh_of_two": 2, "tanh_shrink": 2, "tanh_of_exp": 3, "tanh_of_exp_slope": 3,
     "tanh_slope": 2, "sigmoid": 2, "sigmoid_slope": 2, "gate": 2, "gate_slope": 2, "softplus": 1,
-    "gauss": 1, "normal": 1, "erfc": 2, "half_erfc": 2, "ndtr": 2, "ndtr_tail": 2, "times_ndtr": 2,
+    "gauss": 1, "normal": 1, "erfc": 2, "ndtr": 2, "ndtr_tail": 2, "times_ndtr": 2,
     "times_ndtr_slope": 3, "tanh_softplus": 2, "tanh_softplus_slope": 2,
     "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
 }  # fmt: skip
 SPECIAL |= {name: SPECIAL[of] for name, of in NESTED.items()}
-ERFS = {name for name in SLOTS if name.startswith(("erf", "half_erfc", "ndtr", "times_ndtr", "mills"))}
+ERFS = {name for name in SLOTS if name.startswith(("erf", "ndtr", "times_ndtr"))}
 WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
 # In one word of double: what functions of one argument share, and what each takes beside that. An operation
 # of double takes the time of two instructions, and so does a conversion.

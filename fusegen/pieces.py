@@ -1,8 +1,8 @@
 """Where CUDA's cubic polynomials of float32 results are, and where one gives a function.
 
-templates/pieces.cu.j2 fits them: around each centre of |x|, on either side of 0, there is one. Its first
-value is that there, the rest a quadratic, by least squares in the zeros of a Chebyshev polynomial. This
-does it in double for one piece.
+runtime/include/cuda/piecewise_uniform.cuh fits them: around each centre of |x|, on either side of 0,
+there is one. Its first value is that there, the rest a quadratic, by least squares in the zeros of a
+Chebyshev polynomial. This does it in double for one piece.
 
 A warp takes the longer to look 32 of them up the more cache lines they lie in. So there are as few as the
 function lets there be: a line begins as early as it fits, and centres are as far apart as a sample says.

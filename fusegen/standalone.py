@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Mapping
 
-from fusegen import render, runtime_text
+from fusegen import headers, render, runtime_text
 
 IMPORTS = re.compile(r"^from \._runtime import \(\n(?P<names>(?:    \w+,\n)+)\)\n", re.MULTILINE)
 TORCH = "import torch\n"
+HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings
 LIBRARIES = "import hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
 MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
 
@@ -23,12 +24,21 @@ def text(module: str, binding: str) -> str:
     """
     [found] = IMPORTS.finditer(module)
     names = [name.strip(" ,") for name in found["names"].splitlines()]
-    files = reached(runtime_text.files(binding))
-    assert not any("'''" in part for part in files.values())
+    files = runtime_text.files(binding)
+    python, own = reached(files), headers_of(module, binding, files)
+    assert not any("'''" in part for part in (*python.values(), *own.values()))
     words = "(" + ", ".join(f'"{name}"' for name in names) + ")"
-    loader = render.fill("standalone.py.j2", {"files": files.items(), "names": names, "words": words})
+    context = {"files": python.items(), "headers": own.items(), "names": names, "words": words}
+    loader = render.fill("standalone.py.j2", context)
     whole = module[: found.start()] + loader + module[found.end() :]
     return MADE.sub(r"\1 --standalone . ", whole.replace(TORCH, LIBRARIES + TORCH, 1), count=1)
+
+
+def headers_of(module: str, binding: str, files: Mapping[str, str]) -> dict[str, str]:
+    """The headers that a module's C++ and its binding reach, by name; sorted."""
+    includes = f'#include "{HEADERS[binding]}"\n{module}'
+    found = headers.reached(includes, lambda name: files[f"include/{name}"])
+    return {name: files[f"include/{name}"] for name in sorted(found)}
 
 
 def reached(files: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fusegen.ops import LINKED, NESTED, TANH_SHRINK
+from fusegen.ops import LINKED, NESTED
 
 Column = npt.NDArray[np.float64]  # a number for each point
 
@@ -21,6 +21,13 @@ INFINITY, ROOT_TWO, ROOT_TAU = math.inf, math.sqrt(2), math.sqrt(2 * math.pi)
 LARGEST = 2.0**1022
 DECIDED = ("where", "lt", "le", "gt", "ge", "eq", "ne")  # of NaN, too
 FAR = 10.0  # from where on tanh(exp(x)) is 1 by far
+# (x - tanh(x)) / x^3 by powers of x^2, up to |x| = 1.25, as functions/hyperbolic.h has it
+TANH_SHRINK = (0.3333333333333333, -0.13333333333333316, 0.05396825396823853, -0.02186948853562987,
+               0.008863235520411152, -0.003592127931383934, 0.001455833607387484, -0.0005900233513532234,
+               0.00023911332841141452, -9.686926720553123e-05, 3.9174286465576325e-05,
+               -1.5734861799614973e-05, 6.19352085593154e-06, -2.3250472081440946e-06,
+               7.975228710658438e-07, -2.3631394317179296e-07, 5.652480059872008e-08,
+               -1.001293046608393e-08, 1.1497985946032148e-09, -6.355146496204461e-11)  # fmt: skip
 FLAT = 400.0  # and tanh(softplus(x)), whose slope times an infinity would be none
 
 
@@ -147,8 +154,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "line_of_two": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
     "lifted": lambda x: x + 37 if x < -64 else x, "lift_back": lambda x: math.exp(-37) if x < -64 else 1.0,
     "gate": lambda x, t: x * _logistic(t), "gate_slope": lambda a, b, t: _logistic(t) + a * b * _slope(t),
-    "half_erfc": lambda x: _ndtr(-abs(x)), "ndtr_tail": lambda x: _ndtr(-abs(x)),
-    "mills": lambda x: _ndtr(-x) / _bell(x / ROOT_TWO),
+    "ndtr_tail": lambda x: _ndtr(-abs(x)),
 }
 # fmt: on
 VALUES |= {f"{name}_of_two": VALUES[name] for name in ("exp", "expm1", "erf", "tanh", "square", "cube")}

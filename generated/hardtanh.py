@@ -31,1133 +31,119 @@ from ._runtime import (
 __all__ = ["Hardtanh", "ModelNew", "get_init_inputs", "get_inputs", "hardtanh"]
 
 CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen {
 namespace {
 
-// min(max(x, min), max)
+// The scalars of the formula, from those of a call.
 template <typename M>
-__device__ __forceinline__ M saturate(M x, M min, M max) {
-  x = x < min ? min : x;
-  return x > max ? max : x;
-}
-
-// y = min(max(x, min_val), max_val)
-__device__ __forceinline__ float hardtanh_forward(float x, float min_val, float max_val) {
-  return saturate(x, min_val, max_val);
-}
-
-__device__ __forceinline__ double hardtanh_forward(double x, double min_val, double max_val) {
-  return saturate(x, min_val, max_val);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-__device__ __forceinline__ float hardtanh_backward(float grad, float x, float min_val, float max_val) {
-  return x <= min_val ? 0.0f : x >= max_val ? 0.0f : grad;
-}
-
-__device__ __forceinline__ double hardtanh_backward(double grad, double x, double min_val, double max_val) {
-  return x <= min_val ? 0.0 : x >= max_val ? 0.0 : grad;
-}
-
-struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1;
-  using Launches = ForwardLaunches;
-  template <typename T, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
-    out[0] = hardtanh_forward(in[0], p.min_val, p.max_val);
-  }
-};
-
-struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1;
-  using Launches = BackwardLaunches;
-  template <typename T, typename M>
-  static __device__ __forceinline__ void element(const M* in, M* out, const Params<M>& p) {
-    out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val);
-  }
-};
-
-}  // namespace
-
-#ifndef WITHOUT_FORWARD
-extern "C" const char* hardtanh_forward_launch(const Call<2>& call) { return launched<Forward>(call); }
-#endif
-#ifndef WITHOUT_BACKWARD
-extern "C" const char* hardtanh_backward_launch(const Call<3>& call) { return launched<Backward>(call); }
-#endif
-"""
-
-MASK_SOURCE = r"""
-// The gradient is one of two multiples of what comes in. Of a large tensor the forward kernel keeps which, a bit an
-// element and a byte for each 16-byte vector, and the backward kernel reads these instead of the elements.
-namespace {
-
-__device__ __forceinline__ float hardtanh_mask(float x, float min_val, float max_val) {
-  return x <= min_val ? 0.0f : x >= max_val ? 0.0f : 1.0f;
-}
-
-__device__ __forceinline__ double hardtanh_mask(double x, double min_val, double max_val) {
-  return x <= min_val ? 0.0 : x >= max_val ? 0.0 : 1.0;
-}
-
-__device__ __forceinline__ float hardtanh_backward_masked(float grad, float mask) {
-  return mask > 0.0f ? grad : 0.0f;
-}
-
-__device__ __forceinline__ double hardtanh_backward_masked(double grad, double mask) {
-  return mask > 0.0 ? grad : 0.0;
-}
-
-constexpr int MASK_THREADS = 128;  // of a block; each computes a vector
-
-template <typename T, typename M>
-__global__ void __launch_bounds__(MASK_THREADS)
-    keep(const __grid_constant__ Call<2> call, int64_t vectors, uint8_t* mask, const Params<M> p) {
-  const int64_t i = int64_t(blockIdx.x) * MASK_THREADS + threadIdx.x;
-  if (i >= vectors) return;
-  Vector<T> v[2] = {static_cast<const Vector<T>*>(call.data[0])[i]};
-  uint32_t bits = 0;
-#pragma unroll
-  for (int e = 0; e < 16 / int(sizeof(T)); ++e) {
-    element<Forward>(v, e, p);
-    const M in[] = {load(v[0].at[e])};
-    M out[1];
-    out[0] = hardtanh_mask(in[0], p.min_val, p.max_val);
-    bits |= uint32_t(out[0] > 0) << e;
-  }
-  static_cast<Vector<T>*>(call.data[1])[i] = v[1];
-  mask[i] = uint8_t(bits);
-}
-
-template <typename T, typename M>
-__global__ void __launch_bounds__(MASK_THREADS)
-    take(const __grid_constant__ Call<3> call, int64_t vectors, uint8_t* mask, const Params<M>) {
-  const int64_t i = int64_t(blockIdx.x) * MASK_THREADS + threadIdx.x;
-  if (i >= vectors) return;
-  Vector<T> v = static_cast<const Vector<T>*>(call.data[0])[i];
-  const uint32_t bits = mask[i];
-#pragma unroll
-  for (int e = 0; e < 16 / int(sizeof(T)); ++e) {
-    const M in[] = {load(v.at[e]), M(bits >> e & 1)};
-    M out[1];
-    out[0] = hardtanh_backward_masked(in[0], in[1]);
-    store(v.at[e], out[0]);
-  }
-  static_cast<Vector<T>*>(call.data[2])[i] = v;
-}
-
-// The two of them, for the launch below.
-struct Keep {
-  template <typename T, typename M>
-  static constexpr auto kernel = keep<T, M>;
-};
-struct Take {
-  template <typename T, typename M>
-  static constexpr auto kernel = take<T, M>;
-};
-
-template <class Way, typename T, typename M, int N>
-cudaError_t launch_masked(const Call<N>& call, uint8_t* mask) {
-  const auto kernel = Way::template kernel<T, M>;
-  const int64_t vectors = call.numel / (16 / sizeof(T));
-  const unsigned blocks = unsigned((vectors + MASK_THREADS - 1) / MASK_THREADS);
-  kernel<<<blocks, MASK_THREADS, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, mask, params<M>(call));
-  return cudaGetLastError();
-}
-
-// Dense tensors in whole vectors, with their mask.
-template <class Way, int N>
-const char* launched_masked(const Call<N>& call, void* mask) {
-  const OnDevice here(call.device);
-  cudaError_t error = here.error;
-  if (error == cudaSuccess) switch (call.dtype) {
-      case 6: error = launch_masked<Way, float, float>(call, static_cast<uint8_t*>(mask)); break;  // float32
-      case 5: error = launch_masked<Way, __half, float>(call, static_cast<uint8_t*>(mask)); break;  // float16
-      case 15: error = launch_masked<Way, __nv_bfloat16, float>(call, static_cast<uint8_t*>(mask)); break;  // bfloat16
-      case 7: error = launch_masked<Way, double, double>(call, static_cast<uint8_t*>(mask)); break;  // float64
-    }
-  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
-}
-
-}  // namespace
-
-#ifndef WITHOUT_FORWARD
-extern "C" const char* hardtanh_forward_masked_launch(const Call<2>& call, void* mask) { return launched_masked<Keep>(call, mask); }
-#endif
-#ifndef WITHOUT_BACKWARD
-extern "C" const char* hardtanh_backward_masked_launch(const Call<3>& call, void* mask) { return launched_masked<Take>(call, mask); }
-#endif
-"""
-
-CPU_SOURCE = r"""
-namespace {
-
-// min(max(x, min), max)
-template <typename M>
-inline M saturate(M x, M min, M max) {
-  x = x < min ? min : x;
-  return x > max ? max : x;
-}
-
-// y = min(max(x, min_val), max_val)
-inline float hardtanh_forward(float x, float min_val, float max_val) {
-  return saturate(x, min_val, max_val);
-}
-
-inline double hardtanh_forward(double x, double min_val, double max_val) {
-  return saturate(x, min_val, max_val);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-inline float hardtanh_backward(float grad, float x, float min_val, float max_val) {
-  return x <= min_val ? 0.0f : x >= max_val ? 0.0f : grad;
-}
-
-inline double hardtanh_backward(double grad, double x, double min_val, double max_val) {
-  return x <= min_val ? 0.0 : x >= max_val ? 0.0 : grad;
-}
-
-struct Forward {
-  static constexpr int INPUTS = 1, OUTPUTS = 1;
-  template <typename T, typename M>
-  static inline void element(const M* in, M* out, const Params<M>& p) {
-    out[0] = hardtanh_forward(in[0], p.min_val, p.max_val);
-  }
-};
-
-struct Backward {
-  static constexpr int INPUTS = 2, OUTPUTS = 1;
-  template <typename T, typename M>
-  static inline void element(const M* in, M* out, const Params<M>& p) {
-    out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val);
-  }
-};
-
-}  // namespace
-
-#ifndef WITHOUT_FORWARD
-extern "C" const char* hardtanh_forward_launch(const Call<2>& call) { return launched<Forward>(call); }
-#endif
-#ifndef WITHOUT_BACKWARD
-extern "C" const char* hardtanh_backward_launch(const Call<3>& call) { return launched<Backward>(call); }
-#endif
-"""
-
-# From here to SOURCES every module is alike: what a call holds, the arithmetic, how elements are shared out and read.
-
-CALL_SOURCE = r"""
-#include <cmath>
-#include <cstdint>
-
-constexpr int MAX_RANK = 25;
-
-// What the binding hands to a kernel of N tensors, the inputs first and then the outputs.
-template <int N>
-struct Call {
-  void* data[N];
-  int64_t numel;
-  int dtype, device;  // c10::ScalarType; index of the CUDA device
-  void* stream;  // that device's current stream
-  bool dense, aligned;  // all tensors lie alike, without gaps; every pointer is a multiple of 16
-  int rank;  // of size and stride: outermost first, in elements, neighbours merged
-  int64_t size[MAX_RANK], stride[N][MAX_RANK];
-  double param[2];
-};
-
-// The scalars that a formula reads, in the type it computes in.
-template <typename M>
-struct Params {
+struct Scalars {
   M min_val, max_val;
+  static Scalars from(const double (&ALL)[2]) {
+    const double min_val = ALL[0], max_val = ALL[1];
+    return {M(min_val), M(max_val)};
+  }
 };
 
-template <typename M, int N>
-Params<M> params(const Call<N>& call) {
-  const double min_val = call.param[0], max_val = call.param[1];
-  return {M(min_val), M(max_val)};
-}
-"""
-
-ARITHMETIC_SOURCE = r"""
-#include <cstring>
-#ifdef __CUDACC__
-#define ANYWHERE __device__ __forceinline__
-#else
-#define ANYWHERE inline
-#endif
-
-namespace {
-
-using std::fma;
-
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
-template <typename M, int N>
-ANYWHERE M polynomial(const M (&c)[N], M x) {
-  M y = c[N - 1];
-#ifdef __CUDACC__
-#pragma unroll
-#else
-#pragma GCC unroll 16
-#endif
-  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
-  return y;
-}
-
-// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
+// y = min(max(x, min_val), max_val)
 template <typename M>
-ANYWHERE M power_of_two(int32_t n) {
-  const uint32_t bits = uint32_t(n + 127) << 23;
-  M y;
-  memcpy(&y, &bits, sizeof(y));
-  return y;
+ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
+  return saturate(x, min_val, max_val);
 }
 
-}  // namespace
-"""
+// From grad, the gradient of y, and x: the gradient of x.
+template <typename M>
+ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
+  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
+}
 
-LAUNCH_SOURCE = r"""
-namespace {
+// Whether the gradient is the first of two multiples of the incoming one.
+template <typename M>
+ANYWHERE M hardtanh_mask(M x, M min_val, M max_val) {
+  return x <= min_val ? M(0) : x >= max_val ? M(0) : M(1);
+}
 
-// How many threads a block of a dense kernel has, and how many 16-byte vectors of each tensor a thread: by chip,
-// and there by the KiB of a tensor, up to so many. fusegen/launch.toml says where the numbers come from.
-struct Launch {
-  int chip;
-  int64_t kib;
-  int threads, vectors;
-};
-constexpr int64_t ANY = INT64_MAX;
+// The gradient from this bit.
+template <typename M>
+ANYWHERE M hardtanh_backward_masked(M grad, M mask) {
+  return mask > M(0) ? grad : M(0);
+}
 
-constexpr Launch LIGHT[] = {
-    {80, ANY, 128, 1},
-    {100, 16384, 128, 1},
-    {100, ANY, 128, 2},
-    {},
-};
-
-struct ForwardLaunches {
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+struct Forward : Elementwise<1, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = hardtanh_forward(in[0], p.min_val, p.max_val))
 };
-struct BackwardLaunches {
+struct Backward : Elementwise<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val))
+};
+struct Bit : Elementwise<1, 1, Scalars, 2> {
+  FUSEGEN_ELEMENT(out[0] = hardtanh_mask(in[0], p.min_val, p.max_val))
+};
+struct FromBit : Elementwise<2, 1, Scalars, 2> {
+  FUSEGEN_ELEMENT(out[0] = hardtanh_backward_masked(in[0], in[1]))
 };
 
 }  // namespace
+}  // namespace fusegen
+
+FUSEGEN_FORWARD(hardtanh)
+FUSEGEN_BACKWARD(hardtanh)
+FUSEGEN_BITMASK_FORWARD(hardtanh, false)
+FUSEGEN_BITMASK_BACKWARD(hardtanh)
 """
+CPU_SOURCE = r"""
+#include "launcher.h"
+#include "cpu/loops.h"
+#include "cpu/selections.h"
 
-CUDA_PRELUDE = r"""
-#include <algorithm>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <type_traits>
-
-
+namespace fusegen {
 namespace {
 
-__device__ __forceinline__ float load(float v) { return v; }
-__device__ __forceinline__ float load(__half v) { return __half2float(v); }
-__device__ __forceinline__ float load(__nv_bfloat16 v) { return __bfloat162float(v); }
-__device__ __forceinline__ double load(double v) { return v; }
-__device__ __forceinline__ void store(float& y, float v) { y = v; }
-__device__ __forceinline__ void store(__half& y, float v) { y = __float2half_rn(v); }
-__device__ __forceinline__ void store(__nv_bfloat16& y, float v) { y = __float2bfloat16_rn(v); }
-__device__ __forceinline__ void store(double& y, double v) { y = v; }
-
-// The index of an element: a division by 64 bits would cost more than all the rest.
-template <bool DENSE>
-using Index = std::conditional_t<DENSE, int64_t, uint32_t>;
-
-// Where element i of each tensor lies.
-template <bool DENSE, int N>
-__device__ __forceinline__ void locate(const Call<N>& call, Index<DENSE> i, int64_t (&at)[N]) {
-  for (int64_t& place : at) place = DENSE ? int64_t(i) : 0;
-  if constexpr (!DENSE) {
-    for (int d = call.rank - 1; d > 0; --d) {
-      const uint32_t size = uint32_t(call.size[d]), rest = i / size, index = i - rest * size;
-#pragma unroll
-      for (int k = 0; k < N; ++k) at[k] += int64_t(index) * call.stride[k][d];
-      i = rest;
-    }
-#pragma unroll
-    for (int k = 0; k < N; ++k) at[k] += int64_t(i) * call.stride[k][0];
+// The scalars of the formula, from those of a call.
+template <typename M>
+struct Scalars {
+  M min_val, max_val;
+  static Scalars from(const double (&ALL)[2]) {
+    const double min_val = ALL[0], max_val = ALL[1];
+    return {M(min_val), M(max_val)};
   }
-}
-
-template <typename T>
-struct alignas(16) Vector {
-  T at[16 / sizeof(T)];
 };
 
-// The vector at p; one element throughout where the input stands still along the innermost dimension.
-template <typename T>
-__device__ __forceinline__ Vector<T> vector(const T* p, bool moves) {
-  if (moves) return *reinterpret_cast<const Vector<T>*>(p);
-  Vector<T> v;
-#pragma unroll
-  for (T& element : v.at) element = *p;
-  return v;
+// y = min(max(x, min_val), max_val)
+template <typename M>
+ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
+  return saturate(x, min_val, max_val);
 }
 
-// Element e of the outputs, from element e of the inputs.
-template <class F, typename T, typename M, int N>
-__device__ __forceinline__ void element(Vector<T> (&v)[N], int e, const Params<M>& p) {
-  M in[F::INPUTS], out[F::OUTPUTS];
-#pragma unroll
-  for (int k = 0; k < F::INPUTS; ++k) in[k] = load(v[k].at[e]);
-  F::template element<T>(in, out, p);
-#pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) store(v[F::INPUTS + k].at[e], out[k]);
+// From grad, the gradient of y, and x: the gradient of x.
+template <typename M>
+ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
+  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
 
-constexpr int MOST_THREADS = 256;  // of a block
-
-// A thread of a dense kernel computes VECTORS 16-byte vectors of each output, after it has loaded all that it needs
-// for them; the 32 threads of a warp take neighbours. In the block where the tensors end it computes as many elements
-// one by one. Tensors that are not dense have a kernel of their own, where VECTORS is 0 and a thread has one vector or
-// as many elements one by one: without what it needs, the dense kernel keeps few registers, so that enough threads
-// wait for memory at a time. In double, registers are left for 768 threads on a processor, as fewer spill.
-template <class F, typename T, typename M, int VECTORS>
-__global__ void __launch_bounds__(MOST_THREADS, sizeof(M) == 8 ? 768 / MOST_THREADS : 0)
-    pointwise(const __grid_constant__ Call<F::INPUTS + F::OUTPUTS> call, bool vectors, const Params<M> p) {
-  constexpr bool DENSE = VECTORS > 0;
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), MANY = DENSE ? VECTORS : 1;
-  const int block = MANY * WIDTH * int(blockDim.x), thread = int(threadIdx.x);
-  const Index<DENSE> first = Index<DENSE>(blockIdx.x) * block, n = Index<DENSE>(call.numel);
-  T* data[N];
-#pragma unroll
-  for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]);
-  Vector<T> all[MANY][N], (&v)[N] = all[0];
-  int64_t where[MANY][N], (&at)[N] = where[0];
-  if ((DENSE || vectors) && first + block <= n) {
-#pragma unroll
-    for (int j = 0; j < MANY; ++j) {
-      locate<DENSE>(call, first + (MANY * (thread & ~31) + j * 32 + (thread & 31)) * WIDTH, where[j]);
-#pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k)
-        all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
-    }
-#pragma unroll
-    for (int j = 0; j < MANY; ++j) {
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) element<F>(all[j], e, p);
-#pragma unroll
-      for (int k = F::INPUTS; k < N; ++k) *reinterpret_cast<Vector<T>*>(data[k] + where[j][k]) = all[j][k];
-    }
-  } else if constexpr (DENSE) {
-#pragma unroll 1
-    for (int64_t i = first + thread; i < n; i += blockDim.x) {
-#pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
-      element<F>(v, 0, p);
-#pragma unroll
-      for (int k = F::INPUTS; k < N; ++k) data[k][i] = v[k].at[0];
-    }
-  } else {
-    T* to[F::OUTPUTS][WIDTH];
-#pragma unroll
-    for (int e = 0; e < WIDTH; ++e) {
-      const uint32_t i = first + e * int(blockDim.x) + thread;
-      if (i >= n) continue;
-      locate<DENSE>(call, i, at);
-#pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[e] = data[k][at[k]];
-#pragma unroll
-      for (int k = F::INPUTS; k < N; ++k) to[k - F::INPUTS][e] = data[k] + at[k];
-    }
-#pragma unroll
-    for (int e = 0; e < WIDTH; ++e) {
-      if (first + e * int(blockDim.x) + thread >= n) continue;
-      element<F>(v, e, p);
-#pragma unroll
-      for (int k = 0; k < F::OUTPUTS; ++k) *to[k][e] = v[F::INPUTS + k].at[e];
-    }
-  }
-}
-
-// Whether the elements of every tensor come in whole vectors, side by side.
-template <typename T, int N>
-bool in_vectors(const Call<N>& call) {
-  constexpr int64_t WIDTH = 16 / sizeof(T);
-  const int inner = call.rank - 1;
-  bool whole = call.aligned && (call.dense || call.size[inner] % WIDTH == 0);
-  for (const auto& stride : call.stride) {
-    if (stride[inner] == 0) continue;
-    whole = whole && stride[inner] == 1;
-    for (int d = 0; d < inner; ++d) whole = whole && stride[d] % WIDTH == 0;
-  }
-  return whole;
-}
-
-// The launches of a kernel for elements of a type; and whether a thread has so many vectors in any of them.
-template <class F, typename T>
-constexpr const Launch* launches() {
-  if constexpr (sizeof(T) == 2) return F::Launches::BITS16;
-  else if constexpr (sizeof(T) == 4) return F::Launches::BITS32;
-  else return F::Launches::BITS64;
-}
-constexpr bool any_has(const Launch* launch, int vectors) {
-  return launch->threads && (launch->vectors == vectors || any_has(launch + 1, vectors));
-}
-
-// Of a kernel's launches the one for tensors of so many bytes on a chip: as on the next older chip where it has none.
-Launch launch_of(const Launch* launch, int chip, int64_t bytes) {
-  const Launch* found = launch;
-  for (const Launch* next = launch + 1; next->threads && next->chip <= std::max(chip, launch->chip); ++next)
-    if (next->chip > found->chip || found->kib < bytes >> 10) found = next;
-  return *found;
-}
-
-int chip_of(int device) {
-  int major = 0, minor = 0;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  return 10 * major + minor;
-}
-
-template <class F, typename T, typename M>
-constexpr auto dense_kernel(int vectors) {
-  constexpr const Launch* all = launches<F, T>();
-  if constexpr (any_has(all, 4)) {
-    if (vectors == 4) return pointwise<F, T, M, 4>;
-  }
-  if constexpr (any_has(all, 2)) {
-    if (vectors == 2) return pointwise<F, T, M, 2>;
-  }
-  return pointwise<F, T, M, 1>;
-}
-
-template <class F, typename T, typename M, int N>
-cudaError_t launch(const Call<N>& call) {
-  const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
-  if (!dense && call.numel > INT32_MAX) {  // in two parts, cut through the longest dimension
-    const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
-    Call<N> part = call;
-    part.size[d] = call.size[d] / 2;
-    part.numel = call.numel / call.size[d] * part.size[d];
-    const cudaError_t error = launch<F, T, M>(part);
-    if (error != cudaSuccess) return error;
-    for (int k = 0; k < N; ++k) {
-      part.data[k] = static_cast<T*>(call.data[k]) + part.size[d] * call.stride[k][d];
-      part.aligned = part.aligned && reinterpret_cast<uintptr_t>(part.data[k]) % 16 == 0;
-    }
-    part.size[d] = call.size[d] - part.size[d];
-    part.numel = call.numel - part.numel;
-    return launch<F, T, M>(part);
-  }
-  Launch by = {0, ANY, 128, 1};  // where not dense
-  if (dense) by = launch_of(launches<F, T>(), chip_of(call.device), call.numel * sizeof(T));
-  const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
-  const unsigned blocks = unsigned((call.numel + block - 1) / block);
-  const auto kernel = dense ? dense_kernel<F, T, M>(by.vectors) : pointwise<F, T, M, 0>;
-  kernel<<<blocks, by.threads, 0, static_cast<cudaStream_t>(call.stream)>>>(call, vectors, params<M>(call));
-  return cudaGetLastError();
-}
-
-// Makes a device the current one for a while.
-struct OnDevice {
-  explicit OnDevice(int device) : before(device), error(cudaGetDevice(&before)), moved(before != device) {
-    if (moved) error = cudaSetDevice(device);
-  }
-  ~OnDevice() {
-    if (moved) cudaSetDevice(before);
-  }
-  int before;
-  cudaError_t error;
-  bool moved;
+struct Forward : Elementwise<1, 1, Scalars, 2> {
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = hardtanh_forward(in[0], p.min_val, p.max_val))
 };
-
-// Launches F on the current stream of the tensors' device; returns what went wrong, or nothing.
-template <class F, int N>
-const char* launched(const Call<N>& call) {
-  const OnDevice here(call.device);
-  cudaError_t error = here.error;
-  if (error == cudaSuccess) switch (call.dtype) {
-      case 6: error = launch<F, float, float>(call); break;  // float32
-      case 5: error = launch<F, __half, float>(call); break;  // float16
-      case 15: error = launch<F, __nv_bfloat16, float>(call); break;  // bfloat16
-      case 7: error = launch<F, double, double>(call); break;  // float64
-    }
-  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
-}
+struct Backward : Elementwise<2, 1, Scalars, 2> {
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val))
+};
 
 }  // namespace
+}  // namespace fusegen
+
+FUSEGEN_FORWARD(hardtanh)
+FUSEGEN_BACKWARD(hardtanh)
 """
-
-CPU_PRELUDE = r"""
-#include <cmath>
-#include <torch/headeronly/util/Half.h>
-#include <torch/headeronly/util/BFloat16.h>
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-
-namespace {
-
-inline float load(float v) { return v; }
-inline float load(c10::Half v) { return v; }
-inline float load(c10::BFloat16 v) { return v; }
-inline double load(double v) { return v; }
-
-// A walk over the tensors, one row of the innermost dimension after the other.
-template <typename T, int N>
-struct Walk {
-  Walk(const Call<N>& call, int64_t i) : call(call) {
-    for (int d = call.rank - 1; d >= 0; i /= call.size[d--]) index[d] = i % call.size[d];
-    for (int k = 0; k < N; ++k) {
-      data[k] = static_cast<T*>(call.data[k]);
-      for (int d = 0; d < call.rank; ++d) data[k] += index[d] * call.stride[k][d];
-    }
-  }
-  // How many elements this row still has.
-  int64_t left() const { return call.size[call.rank - 1] - index[call.rank - 1]; }
-  // How far the elements of this row lie apart.
-  int64_t step(int k) const { return call.stride[k][call.rank - 1]; }
-  // Goes on by so many elements of this row, and from its end to the next.
-  void advance(int64_t count) {
-    for (int d = call.rank - 1; d >= 0; --d, count = 1) {
-      index[d] += count;
-      for (int k = 0; k < N; ++k) data[k] += count * call.stride[k][d];
-      if (index[d] < call.size[d]) return;
-      for (int k = 0; k < N; ++k) data[k] -= index[d] * call.stride[k][d];
-      index[d] = 0;
-    }
-  }
-  const Call<N>& call;
-  T* data[N];
-  int64_t index[MAX_RANK];
-};
-
-// Conversions of n elements in a row.
-template <typename T, typename M>
-inline void widen(const T* in, M* out, int64_t n) {
-  for (int64_t k = 0; k < n; ++k) out[k] = load(in[k]);
-}
-
-template <typename T, typename M>
-inline void narrow(const M* in, T* out, int64_t n) {
-  for (int64_t k = 0; k < n; ++k) out[k] = T(in[k]);
-}
-
-#ifdef __F16C__  // eight at a time: GCC does not find these instructions in the loops above
-inline void widen(const c10::Half* in, float* out, int64_t n) {
-  int64_t k = 0;
-  for (; k + 8 <= n; k += 8) {
-    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + k));
-    _mm256_storeu_ps(out + k, _mm256_cvtph_ps(halves));
-  }
-  for (; k < n; ++k) out[k] = load(in[k]);
-}
-
-inline void narrow(const float* in, c10::Half* out, int64_t n) {
-  int64_t k = 0;
-  for (; k + 8 <= n; k += 8) {
-    const __m256 floats = _mm256_loadu_ps(in + k);
-    const __m128i halves = _mm256_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + k), halves);
-  }
-  for (; k < n; ++k) out[k] = c10::Half(in[k]);
-}
-#endif
-
-
-constexpr int64_t TILE = 256;
-
-// n elements whose inputs and outputs are M already, each in a row of a tile.
-template <class F, typename T, typename M, int N>
-inline void tile(M (&m)[N][TILE], int64_t n, const Params<M>& p) {
-#pragma GCC ivdep
-  for (int64_t j = 0; j < n; ++j) {
-    M in[F::INPUTS], out[F::OUTPUTS];
-    for (int k = 0; k < F::INPUTS; ++k) in[k] = m[k][j];
-    F::template element<T>(in, out, p);
-    for (int k = 0; k < F::OUTPUTS; ++k) m[F::INPUTS + k][j] = out[k];
-  }
-}
-
-// n elements that lie apart by the given steps, all one where ROW; an output may be an input.
-template <class F, bool ROW, typename T, typename M, int N>
-inline void stretch(T* const (&data)[N], const int64_t (&step)[N], int64_t n, const Params<M>& p) {
-#pragma GCC ivdep
-  for (int64_t j = 0; j < n; ++j) {
-    M in[F::INPUTS], out[F::OUTPUTS];
-    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(data[k][ROW ? j : j * step[k]]);
-    F::template element<T>(in, out, p);
-    for (int k = 0; k < F::OUTPUTS; ++k)
-      data[F::INPUTS + k][ROW ? j : j * step[F::INPUTS + k]] = T(out[k]);
-  }
-}
-
-// Elements begin to end.
-template <class F, typename T, typename M, int N>
-void run(const Call<N>& call, int64_t begin, int64_t end) {
-  const Params<M> p = params<M>(call);
-  Walk<T, N> walk(call, begin);
-  int64_t step[N];
-  bool row = true;
-  for (int k = 0; k < N; ++k) row = (step[k] = walk.step(k)) == 1 && row;
-  for (int64_t i = begin, count; i < end; i += count, walk.advance(count)) {
-    count = std::min(walk.left(), end - i);
-    if (row && sizeof(T) == 2)  // converted in tiles, so that both the conversion and the formula vectorise
-      for (int64_t j = 0; j < count; j += TILE) {
-        const int64_t n = std::min(TILE, count - j);
-        M m[N][TILE];
-        for (int k = 0; k < F::INPUTS; ++k) widen(walk.data[k] + j, m[k], n);
-        tile<F, T>(m, n, p);
-        for (int k = F::INPUTS; k < N; ++k) narrow(m[k], walk.data[k] + j, n);
-      }
-    else if (row)
-      stretch<F, true>(walk.data, step, count, p);
-    else
-      stretch<F, false>(walk.data, step, count, p);
-  }
-}
-
-constexpr int64_t GRAIN = 32768;
-
-// Splits the elements of F over PyTorch's own threads; returns what went wrong, or nothing.
-template <class F, int N>
-const char* launched(const Call<N>& call) {
-  const auto task = [](int64_t begin, int64_t end, void* context) {
-    const Call<N>& call = *static_cast<const Call<N>*>(context);
-    switch (call.dtype) {
-      case 6: run<F, float, float>(call, begin, end); break;  // float32
-      case 5: run<F, c10::Half, float>(call, begin, end); break;  // float16
-      case 15: run<F, c10::BFloat16, float>(call, begin, end); break;  // bfloat16
-      case 7: run<F, double, double>(call, begin, end); break;  // float64
-    }
-  };
-  parallel_for(0, call.numel, GRAIN, task, const_cast<Call<N>*>(&call));
-  return nullptr;
-}
-
-}  // namespace
-"""
-
-LAYOUT_SOURCE = r"""
-#include <algorithm>
-#include <cstring>
-#include <stdexcept>
-#include <string>
-#include <vector>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
-
-namespace {
-
-constexpr int FEW = 64;  // dimensions that need no memory from the heap
-
-void check(bool holds, const char* otherwise) {
-  if (!holds) throw std::runtime_error(std::string("hardtanh: ") + otherwise);
-}
-
-// Where a tensor's elements lie.
-struct View {
-  const void* data;
-  int64_t dim;
-  const int64_t *size, *stride;
-};
-
-// A number for each dimension.
-class Dims {
- public:
-  int64_t* resize(int64_t dim) {
-    if (dim > FEW) many.resize(dim);
-    return *this;
-  }
-  operator int64_t*() { return many.empty() ? few : many.data(); }
-  operator const int64_t*() const { return many.empty() ? few : many.data(); }
-
- private:
-  int64_t few[FEW];
-  std::vector<int64_t> many;
-};
-
-// The shape and strides of a new output.
-struct Shape {
-  int64_t dim = 0;
-  Dims size, stride;
-};
-
-// The bytes from the first element to the last, and whether the tensor fills them.
-struct Extent {
-  Extent(const View& view, int64_t bytes) : begin(static_cast<const char*>(view.data)), numel(1) {
-    int64_t last = 0;
-    for (int64_t d = 0; d < view.dim; ++d) {
-      numel *= view.size[d];
-      last += (view.size[d] - 1) * view.stride[d];
-    }
-    filled = last + 1 == numel;
-    end = begin + (last + 1) * bytes;
-  }
-  const char *begin, *end;
-  int64_t numel;
-  bool filled;
-};
-
-// A part of the distance between two elements: a stride, and how many times it is taken.
-struct Axis {
-  int64_t stride, from, to;
-};
-
-int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b < 0); }
-
-// Whether a sum of multiples along the axes, the longest strides first, is the distance. Where that takes too many
-// trials to tell, the answer is yes.
-bool reaches(const Axis* axis, const Axis* end, int64_t distance, int& trials) {
-  if (axis == end) return distance == 0;
-  int64_t low = 0, high = 0;  // the sums along the other axes
-  for (const Axis* other = axis + 1; other < end; ++other) {
-    low += other->from * other->stride;
-    high += other->to * other->stride;
-  }
-  const int64_t first = std::max(axis->from, -floor_quotient(high - distance, axis->stride));
-  const int64_t last = std::min(axis->to, floor_quotient(distance - low, axis->stride));
-  for (int64_t step = first; step <= last; ++step)
-    if (--trials < 0 || reaches(axis + 1, end, distance - step * axis->stride, trials)) return true;
-  return false;
-}
-
-// Whether any element of one tensor lies in one of the other.
-bool overlap(const View& a, const View& b, int64_t bytes) {
-  const Extent first(a, bytes), second(b, bytes);
-  if (first.numel == 0 || second.numel == 0 || first.end <= second.begin || second.end <= first.begin) return false;
-  const int64_t distance = second.begin - first.begin;
-  if ((first.filled && second.filled) || distance % bytes != 0) return true;
-  std::vector<Axis> axes;
-  for (const View* view : {&a, &b})
-    for (int64_t d = 0; d < view->dim; ++d) {
-      const int64_t steps = view->size[d] - 1, stride = view->stride[d];
-      if (steps == 0 || stride == 0) continue;
-      const auto alike = [&](const Axis& axis) { return axis.stride == stride; };
-      auto axis = std::find_if(axes.begin(), axes.end(), alike);
-      if (axis == axes.end()) axis = axes.insert(axis, Axis{stride, 0, 0});
-      (view == &a ? axis->to : axis->from) += view == &a ? steps : -steps;
-    }
-  std::sort(axes.begin(), axes.end(), [](const Axis& p, const Axis& q) { return p.stride > q.stride; });
-  int trials = 10000;
-  return reaches(axes.data(), axes.data() + axes.size(), distance / bytes, trials);
-}
-
-void check_output(const View& out, const Shape& shape) {
-  check(out.dim == shape.dim && std::equal(out.size, out.size + out.dim, static_cast<const int64_t*>(shape.size)),
-        "out has another shape than the result");
-  for (int64_t d = 0; d < out.dim; ++d)
-    check(out.size[d] <= 1 || out.stride[d] != 0,
-          "several elements of the written-to tensor share their memory; clone() it first");
-}
-
-// How to walk through IN inputs, which are broadcast, and the outputs, which are given or still to be made.
-// New outputs lie in memory in the order in which TensorIterator would lay them; neighbouring dimensions
-// that are one run in every tensor are merged.
-template <int IN, int N>
-Shape plan(Call<N>& call, const View (&view)[N], bool given, int64_t bytes) {
-  const int tensors = given ? N : IN;
-  Shape shape;
-  for (int k = 0; k < IN; ++k) shape.dim = std::max(shape.dim, view[k].dim);
-  const int64_t dim = shape.dim;
-  Dims inner_first, strides[N];
-  int64_t* const size = shape.size.resize(dim);
-  int64_t* const laid = shape.stride.resize(dim);
-  int64_t* const order = inner_first.resize(dim);
-  int64_t* stride[N];
-  for (int k = 0; k < N; ++k) stride[k] = strides[k].resize(dim);
-  const auto own = [&](int k, int64_t d) { return d - (dim - view[k].dim); };
-  call.numel = 1;
-  for (int64_t d = 0; d < dim; ++d) {
-    order[d] = dim - 1 - d;
-    size[d] = 1;
-    for (int k = 0; k < IN; ++k) {
-      const int64_t length = own(k, d) < 0 ? 1 : view[k].size[own(k, d)];
-      check(length == 1 || size[d] == 1 || length == size[d], "the shapes of the tensors do not broadcast");
-      if (length != 1) size[d] = length;
-    }
-    call.numel *= size[d];
-  }
-  for (int k = IN; k < tensors; ++k) check_output(view[k], shape);
-  for (int k = 0; k < tensors; ++k)
-    for (int64_t d = 0; d < dim; ++d)
-      stride[k][d] = own(k, d) < 0 || view[k].size[own(k, d)] != size[d] ? 0 : view[k].stride[own(k, d)];
-  const auto same = [&](int a, int b) {  // an output may be an input
-    bool alike = view[a].data == view[b].data;
-    for (int64_t d = 0; d < dim; ++d) alike = alike && (size[d] == 1 || stride[a][d] == stride[b][d]);
-    return alike;
-  };
-  for (int k = IN; k < tensors; ++k)
-    for (int j = 0; j < IN; ++j)
-      check(same(k, j) || !overlap(view[k], view[j], bytes),
-            "some elements of an input and of the written-to tensor share their memory; clone() one of them");
-  const auto outside = [&](int64_t a, int64_t b) {  // 1: a lies outside b, -1: inside, 0: no tensor tells
-    for (int i = 0; i < tensors; ++i) {
-      const int k = given ? (i + IN) % N : i;  // a given output decides before the inputs
-      if (stride[k][a] == 0 || stride[k][b] == 0) continue;
-      if (stride[k][a] != stride[k][b]) return stride[k][a] > stride[k][b] ? 1 : -1;
-      if (size[a] > size[b]) return 1;
-    }
-    return 0;
-  };
-  for (int i = 1; i < dim; ++i)
-    for (int at = i, j = i - 1; j >= 0; --j) {
-      const int side = outside(order[j], order[at]);
-      if (side < 0) break;
-      if (side > 0) std::swap(order[at], order[j]), at = j;
-    }
-  for (int64_t j = 0, run = 1; j < dim; run *= std::max<int64_t>(size[order[j++]], 1)) {
-    laid[order[j]] = run;
-    for (int k = tensors; k < N; ++k) stride[k][order[j]] = run;
-  }
-  call.rank = 0;
-  for (int64_t j = dim - 1; j >= 0; --j) {
-    const int64_t d = order[j], last = call.rank - 1;
-    if (size[d] == 1) continue;
-    bool merges = last >= 0;
-    for (int k = 0; k < N; ++k) merges = merges && call.stride[k][last] == stride[k][d] * size[d];
-    check(merges || call.rank < MAX_RANK, "a kernel walks through at most 25 dimensions that do not merge; .contiguous() merges them");
-    const int64_t at = merges ? last : call.rank++;
-    call.size[at] = merges ? call.size[at] * size[d] : size[d];
-    for (int k = 0; k < N; ++k) call.stride[k][at] = stride[k][d];
-  }
-  if (call.rank == 0) {
-    call.rank = 1;
-    call.size[0] = 1;
-    for (int k = 0; k < N; ++k) call.stride[k][0] = 1;
-  }
-  return shape;
-}
-
-// Asks for large pages below a new output on the CPU of 32 MiB or more, which malloc maps anew unless as much has been
-// freed: the first write to each small page is a fault, and these can take longer than the formula. Without large pages
-// nothing changes.
-void expect_writes(const View& out, int64_t bytes) {
-#if defined(__linux__) && !defined(ON_CUDA)
-  constexpr uintptr_t PAGE = 1 << 21;
-  if (bytes < 32 << 20) return;
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(out.data), whole = (begin + PAGE - 1) & ~(PAGE - 1);
-  madvise(reinterpret_cast<void*>(whole), size_t((begin + bytes - whole) & ~(PAGE - 1)), MADV_HUGEPAGE);
-#endif
-}
-
-// The pointers of all tensors, and what follows from where they point.
-template <int N>
-void point(Call<N>& call, const View (&view)[N]) {
-  call.dense = call.rank == 1;
-  call.aligned = true;
-  for (int k = 0; k < N; ++k) {
-    call.data[k] = const_cast<void*>(view[k].data);
-    call.dense = call.dense && call.stride[k][0] == 1;
-    call.aligned = call.aligned && reinterpret_cast<uintptr_t>(view[k].data) % 16 == 0;
-  }
-}
-
-}  // namespace
-"""
-
-BINDING_SOURCE = r"""
-#include <memory>
-#include <torch/csrc/stable/c/shim.h>
-
-extern "C" const char* hardtanh_forward_launch(const Call<2>& call);
-extern "C" const char* hardtanh_backward_launch(const Call<3>& call);
-extern "C" const char* hardtanh_forward_masked_launch(const Call<2>& call, void* mask);
-extern "C" const char* hardtanh_backward_masked_launch(const Call<3>& call, void* mask);
-
-#ifdef ON_CUDA
-extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t device, void** stream);
-const auto device_type = aoti_torch_device_type_cuda;
-constexpr bool KEEPS_MASKS = true;
-#else
-const auto device_type = aoti_torch_device_type_cpu;
-constexpr bool KEEPS_MASKS = false;
-#endif
-
-namespace {
-
-#ifndef ON_CUDA
-// Splits begin to end over PyTorch's own threads.
-void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*task)(int64_t, int64_t, void*), void* context) {
-  torch_parallel_for(begin, end, grain, task, context);
-}
-#endif
-
-struct Release {
-  void operator()(AtenTensorHandle tensor) const { aoti_torch_delete_tensor_object(tensor); }
-};
-using Tensor = std::unique_ptr<AtenTensorOpaque, Release>;
-
-View view_of(const Tensor& tensor) {
-  View view{};
-  void* data = nullptr;
-  int64_t *size, *stride;
-  aoti_torch_get_data_ptr(tensor.get(), &data);
-  aoti_torch_get_dim(tensor.get(), &view.dim);
-  aoti_torch_get_sizes(tensor.get(), &size);
-  aoti_torch_get_strides(tensor.get(), &stride);
-  return {data, view.dim, size, stride};
-}
-
-// The dtype and the device that all tensors share, and the bytes of an element.
-template <int N>
-int64_t describe(Call<N>& call, const Tensor* tensor, int count) {
-  for (int k = 0; k < count; ++k) {
-    int32_t dtype, type, index, layout;
-    aoti_torch_get_layout(tensor[k].get(), &layout);
-    check(layout == aoti_torch_layout_strided(), "expected dense tensors; call .to_dense() first");
-    aoti_torch_get_dtype(tensor[k].get(), &dtype);
-    aoti_torch_get_device_type(tensor[k].get(), &type);
-    aoti_torch_get_device_index(tensor[k].get(), &index);
-    check(type == device_type() && (k == 0 || index == call.device),
-          "expected every tensor on one device, the CPU or a CUDA GPU");
-    check((dtype == 6 || dtype == 5 || dtype == 15 || dtype == 7) && (k == 0 || dtype == call.dtype),
-          "expected float32, float16, bfloat16 or float64 tensors, all of one dtype");
-    call.dtype = dtype;
-    call.device = index;
-  }
-#ifdef ON_CUDA
-  check(aoti_torch_get_current_cuda_stream(call.device, &call.stream) == 0, "the GPU has no current stream");
-#endif
-  return int64_t(aoti_torch_dtype_element_size(call.dtype));
-}
-
-Tensor new_tensor(int64_t dim, const int64_t* size, const int64_t* stride, int32_t dtype, int32_t device) {
-  AtenTensorHandle made = nullptr;
-  const int32_t type = device_type();
-  check(aoti_torch_empty_strided(dim, size, stride, dtype, type, device, &made) == 0, "out of memory");
-  return Tensor(made);
-}
-
-// What a kernel is called with: inputs, scalars and given outputs off the stack, whose tensors are ours to release,
-// and new outputs.
-template <int IN, int OUT, bool GIVEN>
-struct Operands {
-  static constexpr int N = IN + OUT, PARAMS = 2;
-  Call<N> call{};
-  Tensor tensor[N];
-  int64_t bytes;  // of an element
-
-  explicit Operands(const StableIValue* stack) {
-    View view[N];
-    for (int k = 0; k < (GIVEN ? N : IN); ++k)
-      tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
-    std::memcpy(call.param, stack + IN, sizeof(call.param));
-    bytes = describe(call, tensor, GIVEN ? N : IN);
-    for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
-    const Shape shape = plan<IN>(call, view, GIVEN, bytes);
-    for (int k = GIVEN ? N : IN; k < N; ++k) {
-      tensor[k] = new_tensor(shape.dim, shape.size, shape.stride, call.dtype, call.device);
-      view[k] = view_of(tensor[k]);
-      expect_writes(view[k], call.numel * bytes);
-    }
-    point(call, view);
-  }
-};
-
-void put(StableIValue* stack, Tensor& tensor) { *stack = reinterpret_cast<StableIValue>(tensor.release()); }
-
-// A kernel as the dispatcher calls it.
-template <int IN, int OUT, const char* (*LAUNCH)(const Call<IN + OUT>&), bool GIVEN>
-void boxed(StableIValue* stack, uint64_t, uint64_t) {
-  Operands<IN, OUT, GIVEN> of(stack);
-  const char* error = of.call.numel > 0 ? LAUNCH(of.call) : nullptr;
-  check(error == nullptr, error);
-  for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
-}
-
-// A mask has a byte for each 16-byte vector of dense tensors on a GPU, and none where these do not come in whole ones.
-template <class Operands>
-int64_t mask_size(const Operands& of) {
-  const int64_t bytes = of.call.numel * of.bytes;
-  return KEEPS_MASKS && of.call.dense && of.call.aligned && bytes % 16 == 0 ? bytes / 16 : 0;
-}
-
-// Launches the kernel with a mask, or the other where the mask is not one of such tensors.
-template <auto LAUNCH, auto MASKED_LAUNCH, class Operands>
-void launch_with(const Operands& of, const Tensor& mask) {
-  if (of.call.numel == 0) return;
-  const View bits = view_of(mask);
-  const char* error = nullptr;
-  const bool fits = bits.dim == 1 && bits.size[0] > 0 && bits.size[0] == mask_size(of);
-  if constexpr (KEEPS_MASKS) error = fits ? MASKED_LAUNCH(of.call, const_cast<void*>(bits.data)) : LAUNCH(of.call);
-  else error = LAUNCH(of.call);
-  check(error == nullptr, error);
-}
-
-#ifndef WITHOUT_FORWARD
-template <bool GIVEN>
-void forward_masked(StableIValue* stack, uint64_t, uint64_t) {
-  Operands<1, 1, GIVEN> of(stack);
-  const int64_t size = mask_size(of), stride = 1;
-  Tensor mask = new_tensor(1, &size, &stride, aoti_torch_dtype_uint8(), of.call.device);
-  launch_with<hardtanh_forward_launch, hardtanh_forward_masked_launch>(of, mask);
-  if (!GIVEN) put(stack++, of.tensor[1]);
-  put(stack, mask);
-}
-#endif
-
-#ifndef WITHOUT_BACKWARD
-// Copies what comes in, unless it lies as the tensor beside it does.
-void lay_alike(StableIValue* stack) {
-  Tensor grad(reinterpret_cast<AtenTensorHandle>(stack[0])), tensor(reinterpret_cast<AtenTensorHandle>(stack[1]));
-  const View from = view_of(grad), to = view_of(tensor);
-  const bool aligned = reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
-  if (from.dim != to.dim || !std::equal(to.stride, to.stride + to.dim, from.stride) || !aligned) {
-    int32_t dtype, device;
-    aoti_torch_get_dtype(tensor.get(), &dtype);
-    aoti_torch_get_device_index(tensor.get(), &device);
-    Tensor copy = new_tensor(to.dim, to.size, to.stride, dtype, device);
-    check(aoti_torch_copy_(copy.get(), grad.get(), 0) == 0, "the incoming gradient cannot be copied");
-    grad = std::move(copy);
-  }
-  put(stack, grad);
-  put(stack + 1, tensor);
-}
-
-// ALONE where the tensor has been written over, so that the mask is all there is.
-template <bool ALONE>
-void backward_masked(StableIValue* stack, uint64_t, uint64_t) {
-  constexpr int INPUTS = 2;
-  const Tensor mask(reinterpret_cast<AtenTensorHandle>(stack[INPUTS + 2]));
-  if (ALONE) lay_alike(stack);
-  Operands<INPUTS, 1, false> of(stack);
-  check(!ALONE || view_of(mask).size[0] == mask_size(of), "the mask is of another tensor");
-  launch_with<hardtanh_backward_launch, hardtanh_backward_masked_launch>(of, mask);
-  put(stack, of.tensor[INPUTS]);
-}
-#endif
-
-const bool registered = [] {
-  TorchLibraryHandle library;
-  aoti_torch_library_init_impl("NAMESPACE", "KEY", __FILE__, __LINE__, &library);
-#ifndef WITHOUT_FORWARD
-  aoti_torch_library_impl(library, "hardtanh_forward", boxed<1, 1, hardtanh_forward_launch, false>);
-  aoti_torch_library_impl(library, "hardtanh_forward_out", boxed<1, 1, hardtanh_forward_launch, true>);
-#endif
-#ifndef WITHOUT_BACKWARD
-  aoti_torch_library_impl(library, "hardtanh_backward", boxed<2, 1, hardtanh_backward_launch, false>);
-  aoti_torch_library_impl(library, "hardtanh_backward_out", boxed<2, 1, hardtanh_backward_launch, true>);
-#endif
-#ifndef WITHOUT_FORWARD
-  aoti_torch_library_impl(library, "hardtanh_forward_masked", forward_masked<false>);
-  aoti_torch_library_impl(library, "hardtanh_forward_masked_out", forward_masked<true>);
-#endif
-#ifndef WITHOUT_BACKWARD
-  aoti_torch_library_impl(library, "hardtanh_backward_masked", backward_masked<false>);
-  aoti_torch_library_impl(library, "hardtanh_backward_by_mask", backward_masked<true>);
-#endif
-  return true;
-}();
-
-}  // namespace
-"""
-
-SOURCES = Sources(
-    cuda=CUDA_SOURCE,
-    cpu=CPU_SOURCE,
-    call=CALL_SOURCE,
-    arithmetic=ARITHMETIC_SOURCE,
-    launch=LAUNCH_SOURCE,
-    cuda_prelude=CUDA_PRELUDE,
-    cpu_prelude=CPU_PRELUDE,
-    layout=LAYOUT_SOURCE,
-    binding=BINDING_SOURCE,
-    mask=MASK_SOURCE,
-)
 
 
 def eager(x, min_val, max_val):
@@ -1175,7 +161,7 @@ KERNELS = Activation(
     forward="Tensor x, float min_val, float max_val",
     backward="Tensor grad, Tensor x, float min_val, float max_val",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=SOURCES,
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
     gradients=(eager, eager_gradient),
     interface=1,
 )

@@ -44,10 +44,12 @@ FLAGS_OF = {
 }
 INCLUDE = re.compile(r"^#include <(?!immintrin).*$", re.MULTILINE)
 SERIAL = """
+namespace fusegen {
 namespace {
 using Task = void (*)(int64_t, int64_t, void*);
-inline void parallel_for(int64_t begin, int64_t end, int64_t, Task task, void* context) {
+void parallel_for(int64_t begin, int64_t end, int64_t, Task task, void* context) {
   task(begin, end, context);
+}
 }
 }
 """
@@ -117,7 +119,7 @@ class Elements:
 
     def _call(self, tensors: Sequence[Tensor]) -> Any:
         """The structure that the binding fills for tensors of one dimension."""
-        own = list(self.formula.params.values()) if "double param" in self.module.CALL_SOURCE else []
+        own = list(self.formula.params.values()) if given(self.module) else []
         call: Any = call_type(len(tensors), len(own))()
         first = tensors[0]
         call.data[:] = [t.data_ptr() for t in tensors]
@@ -140,13 +142,19 @@ class Elements:
 
 
 def _cpu_text(module: ModuleType) -> str:
-    return "\n".join(
-        (module.CALL_SOURCE, SERIAL, module.ARITHMETIC_SOURCE, module.CPU_PRELUDE, module.CPU_SOURCE)
+    return f"#include <cstdint>\n{SERIAL}{module.CPU_SOURCE}"
+
+
+def given(module: ModuleType) -> bool:
+    """Whether a call of the kernels has scalars."""
+    return (
+        re.search(r"^struct Forward : Elementwise<\d, \d, \w+, \d+>", module.CUDA_SOURCE, re.MULTILINE)
+        is not None
     )
 
 
 def _cuda_text(module: ModuleType) -> str:
-    text = LAUNCH.sub(r"emulate(\1, \2, ", module.CUDA_TEXT)
+    text = LAUNCH.sub(r"emulate(\1, \2, ", f"#include <cuda_fp16.h>\n{module.CUDA_TEXT}")
     text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
     return PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
 

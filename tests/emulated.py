@@ -29,10 +29,13 @@ FLAGS += ["-pthread", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 SHARED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 PREFETCH = re.compile(r"#if __CUDA_ARCH__ >= 900 && .*\n  asm volatile\(.*\n#endif")
-INVERSE = re.compile(r"(ANYWHERE M inverse\(M x\) \{\n.*?#endif\n)  return M\(1\) / x;", re.DOTALL)
+INVERSE = re.compile(
+    r"(ANYWHERE M reciprocal_approx\(M x\) \{\n.*?#endif\n)  return M\(1\) / x;", re.DOTALL
+)
 FLUSHED = r"""\1  const M y = M(1) / x;
   return sizeof(M) == 4 && fabs(y) < M(0x1p-126f) ? M(0) * y : y;"""  # as rcp.approx.ftz does
-TABLE = re.compile(r"(constexpr Launch \w+\[\] = )\{.*?\{\},\n\};", re.DOTALL)
+TABLE = re.compile(r"(constexpr (?:Prefetch)?Launch \w+\[\] = )\{.*?\{\}\};", re.DOTALL)
+PREFETCHES = "constexpr PrefetchLaunch "
 CHIPS = {70: (128, 1), 71: (128, 2), 72: (256, 4)}  # threads of a block, and vectors of a thread
 AHEAD = 2  # blocks
 FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "rank", "size", "stride")
@@ -95,7 +98,9 @@ def width(dtype: torch.dtype) -> int:
 
 def shapes(module: ModuleType) -> list[tuple[int, int]]:
     """How many inputs and outputs the module's kernels have."""
-    found = re.findall(r"INPUTS = (\d+), OUTPUTS = (\d+);", module.CUDA_SOURCE)
+    found = re.findall(
+        r"^struct (?:For|Back)ward : Elementwise<(\d+), (\d+)", module.CUDA_SOURCE, re.MULTILINE
+    )
     return [(int(inputs), int(outputs)) for inputs, outputs in found]
 
 
@@ -142,22 +147,23 @@ def emulated(
         params: how many scalars it is given.
         own: launch by the module's own tables; else as `CHIPS` says, whatever the size.
     """
-    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", module.CUDA_TEXT)
+    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{module.CUDA_TEXT}')
     text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
-    # what is looked up is filled, a table of results staged, and a mask kept
-    more = sum(word in text for word in ("filled", "staged", "launch_masked"))
-    assert (launches, staged) == (1 + more, "staged" in text)
-    text, asks = PREFETCH.subn("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
+    # with and without a prefetch; a table is filled, or is in shared memory; a bitmask is written
+    in_shared_memory = "table_in_shared_memory" in text
+    more = sum(word in text for word in ("filled<F>(", "launch_bitmask")) + in_shared_memory
+    assert (launches, staged) == (2 + more, in_shared_memory)
+    text = PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
     if not own:
-        ahead = f", {AHEAD}" * asks
+        ahead = f", {AHEAD}" * (PREFETCHES in text)
         rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}{ahead}}}" for chip, by in CHIPS.items())
         text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
         assert tables
     counts = shapes(module)
     assert len(counts) == 2
     layouts = [
-        f"sizeof(Call<{inputs + outputs}>)"
-        + "".join(f", offsetof(Call<{inputs + outputs}>, {field})" for field in FIELDS)
+        f"sizeof(fusegen::Call<{inputs + outputs}, {params}>)"
+        + "".join(f", offsetof(fusegen::Tensors<{inputs + outputs}>, {field})" for field in FIELDS)
         for inputs, outputs in counts
     ]
     text += f'\n#include <cstddef>\nextern "C" {{ size_t layout[] = {{{", ".join(layouts)}}}; }}\n'
@@ -178,7 +184,7 @@ def emulated(
         kernels.append(Kernel(launch, call, inputs, outputs, state))
     assert list((ctypes.c_size_t * len(mirrored)).in_dll(loaded, "layout")) == mirrored
     masked = [f"{name}_{which}_masked_launch" for which in ("forward", "backward")]
-    found = tuple(getattr(loaded, launch) for launch in masked if "launch_masked" in text)
+    found = tuple(getattr(loaded, launch) for launch in masked if "launch_bitmask" in text)
     for launch in found:
         launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
     forward, backward = kernels

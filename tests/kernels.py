@@ -410,12 +410,31 @@ def units(y: Tensor, exact: Tensor) -> Tensor:
     return (y.double() - exact).abs() / torch.ldexp(torch.ones_like(exact), exponent - 24)
 
 
+def methods(source: str) -> list[tuple[str, str, str]]:
+    """The methods of 16, 32 and 64 bits that a C++ text names, of each kernel."""
+    kernel = r"^struct (?:For|Back)ward : Elementwise<.*> \{\n(?:  .*;\n)*?  using Methods = ByWidth<(.*)>;"
+    named = re.findall(kernel, source, re.MULTILINE)
+    return [(first, second, third) for first, second, third in map(_split, named)]
+
+
+def _split(text: str) -> list[str]:
+    """The arguments of a template, which may have arguments of their own."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += {"<": 1, ">": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
 def loops(module: ModuleType, kernel: str, folder: Path) -> list[bool]:
     """Whether each loop of a module's CPU text that is marked for it becomes vector instructions."""
     from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
 
     without = {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
-    text = f"#define WITHOUT_{without}\n" + "".join(module.CPU_TEXTS)
+    text = f"#define WITHOUT_{without}\n" + "\n".join(module.CPU_TEXTS)
     source = folder / "kernel.cpp"
     source.write_text(text.replace("NAMESPACE", "some").replace("KEY", "CPU"), encoding="utf-8")
     told = subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,19 +16,17 @@ import pytest
 import torch
 from emulated import defined as defined
 from emulated import emulated, run
-from kernels import INTEGERS, compiled, differences, nearest, patterns
+from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
 from kernels import extensions as extensions
 
 from fusegen import build, emit
-from fusegen.ir import Call, Device, Kernel, Math, Ref
+from fusegen.ir import Device
 from fusegen.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
 from fusegen.notes import LOST
-from fusegen.ops import LINKED, ROWS
-from fusegen.printers import ample
-from fusegen.printers.cpp import support
-from fusegen.render import fill
+from fusegen.ops import ROWS
+from fusegen.runtime_text import INCLUDE
 
-DIGITS = {"ample": (ample.AMPLE, 2.0**-44), "brief": (ample.BRIEF, 2.0**-39)}  # what functions err by
+DIGITS = {"44": 2.0**-44, "39": 2.0**-39}  # what functions err by
 # in more digits, and between what they are tried
 FUNCTIONS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "exp": (mpmath.exp, -707.0, 708.0),
@@ -53,6 +50,7 @@ SPECIAL = {
     "erfc": ((math.inf, 0.0), (-math.inf, 2.0), (27.5, 0.0), (-28.0, 2.0)),
     "times_ndtr": ((-0.0, -0.0), (math.inf, math.inf), (-1e300, -0.0)),
 }
+SINGLE_ALONE = ("_at_two", "_near", "_short", "gate_slope", "capped")  # of which double has none
 TWO = "inputs: {x: {}, y: {}}\nformula: "
 THREE = "inputs: {x: {}, y: {}, z: {}}\nformula: "
 CHAINED = f"{TWO}silu(gelu(x) * y)"
@@ -69,12 +67,9 @@ BODIES = {  # which of forward and gradient double computes on CUDA, in how many
     "gate": (f"{TWO}silu(x) * y", (None, 1)),
     "product": (f"{TWO}x * y", (None, None)),
 }
-PRINTED = {  # to how many digits, and what
-    "update": ("2^-39", {"EXP", "two_to", "power", "inverse", "falling", "sigmoid", "gate"}),
-    "softcap": ("2^-39", {"EXP", "two_to", "power", "inverse", "twice", "tanh", "tanh_slope"}),
-}
 SAME = {"chained": "forward", "softcap": "backward", "modulated": "backward", "kinked": "backward"}
-WORDS = {"Ample": 1, "double": 2}
+WORDS = {"PlainDouble": 1, "double": 2}
+DIGITS_OF = {"update": "39", "softcap": "39"}
 IN_16_BITS = {  # by what float errs by: how these results come about
     "chained": (CHAINED, (FLOAT, FAST)),  # 160 units
     "softcap": (f"{TWO}50 * tanh(x / 50) * y", (FLOAT, FAST)),
@@ -84,16 +79,13 @@ IN_16_BITS = {  # by what float errs by: how these results come about
 }
 
 
-def head(digits: ample.Digits) -> list[str]:
+def head(digits: str) -> list[str]:
     """What a module has before its functions, for g++."""
-    text = ample.ample(frozenset((*ample.FUNCTIONS, *ample.LIBRARY)), digits)
-    values = {"by_double": False, "table": "", "tested": "", "fitted": "", "two_words": True}
     words = ("__device__", "__host__", "__constant__", "__forceinline__ inline")
-    includes = (f"#include <{name}>" for name in ("cmath", "cstdint", "type_traits"))
-    return [*includes, *(f"#define {word}" for word in words), fill("arithmetic.h.j2", values), text]
+    return [*(f"#define {word}" for word in words), f'#include "cuda/plain_double_{digits}.cuh"']
 
 
-FLAGS = ["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused", "-Werror"]
+FLAGS = ["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused", "-Werror", f"-I{INCLUDE}"]
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 pytestmark = [
@@ -119,13 +111,13 @@ class Compiled:
 @pytest.fixture(scope="module", params=DIGITS)
 def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     """They of each grade."""
-    digits, errs = DIGITS[request.param]
-    text = head(digits)
+    text, errs = [*head(request.param), "namespace fusegen {"], DIGITS[request.param]
     text += [
-        f'extern "C" double of_{name}(double x) {{ return double({name}(Ample(x))); }}'
+        f'extern "C" double of_{name}(double x) {{ return double({name}(PlainDouble(x))); }}'
         for name in FUNCTIONS
     ]
-    text += ['extern "C" double of_gate(double x, double t) { return double(gate(Ample(x), Ample(t))); }']
+    gate = "double(x_sigmoid(PlainDouble(x), PlainDouble(t)))"
+    text += [f'extern "C" double of_gate(double x, double t) {{ return {gate}; }}', "}"]
     source = tmp_path_factory.mktemp("ample") / "ample.cpp"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
     library = source.with_suffix(".so")
@@ -181,21 +173,22 @@ def test_one_word_is_taken_where_it_is_ample(name: str, tmp_path: Path) -> None:
     trusted = (not (how == 2 or ample) for how, ample in zip(words, plain, strict=True))
     assert plain == [how == 1 for how in words]
     for functor, how, enough in zip(("Forward", "Backward"), words, trusted, strict=True):
-        _, text = build.sources(compiled)["cuda"].split(f"struct {functor} {{")
-        head = text.partition("template")[0]
-        assert ("Singles::DOUBLE" in head) is (how is not None) is not enough
-        assert how is None or WORDS[head.partition("using Enough = ")[2].partition(";")[0]] == how
+        [taken] = [of for name, of in of_32(build.sources(compiled)["cuda"]) if name == functor]
+        assert ("Widened" in taken) is (how is not None) is not enough
+        assert how is None or WORDS[taken.removeprefix("Widened<").removesuffix(">")] == how
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_no_function_is_printed_that_is_not_called(name: str, tmp_path: Path) -> None:
+def of_32(text: str) -> list[tuple[str, str]]:
+    """Each kernel of a text with its method of 32 bits."""
+    names = ("Forward", "Backward")
+    return [(name, method) for name, (_, method, _) in zip(names, methods(text), strict=True)]
+
+
+@pytest.mark.parametrize("name", DIGITS_OF)
+def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{BODIES[name][0]}\n", encoding="utf-8")
-    digits, called = PRINTED[name]
-    text = emit.plain_double(build.compiled_file(spec))
-    assert f"Functions err by {digits}." in text
-    known = {*ample.FUNCTIONS, *ample.LIBRARY} - set(ample.ALWAYS)
-    assert {name for name in known if re.search(rf"(Ample|double|Power) {name}[(\[]", text)} == called
+    assert emit.plain_double(build.compiled_file(spec)) == DIGITS_OF[name]
 
 
 @pytest.mark.parametrize("name", IN_16_BITS)
@@ -230,7 +223,7 @@ def test_a_result_of_float_is_at_most_one_neighbour_off(
     dtype: torch.dtype, tmp_path: Path, extensions: Path
 ) -> None:
     module = compiled(tmp_path, "chained", f"{CHAINED}\n")
-    assert "HALVES = Halves::COMPUTED" in module.CUDA_SOURCE
+    assert methods(module.CUDA_SOURCE)[0][0].startswith("Formula<")
     generator = torch.Generator().manual_seed(1)
     x, y, grad = (torch.randn(3, 20_000, generator=generator) * 4).to(dtype)
     kernels = emulated(module, "chained", tmp_path)
@@ -241,31 +234,27 @@ def test_a_result_of_float_is_at_most_one_neighbour_off(
 
 
 def test_every_function_takes_it(tmp_path: Path) -> None:
-    rows = [row for row in ROWS.values() if row.body and row.name not in LINKED]
-    calls = [Call(row.name, tuple(map(Ref, row.args))) for row in rows]
-    kernels = [
-        Kernel(f"of_{row.name}", Device.CUDA, Math.DOUBLE, row.args, (), (), (call,))
-        for row, call in zip(rows, calls, strict=True)
+    rows = [
+        row for row in ROWS.values() if row.header and not row.libm and not row.name.endswith(SINGLE_ALONE)
     ]
     taken = [
-        f"Ample {kind}_{row.name}({', '.join([*(f'Ample {arg}' for arg in first), f'{kind} {last}'])}) "
-        f"{{ return {row.name}({', '.join(row.args)}); }}"
+        f"PlainDouble {kind}_{row.name}({''.join(f'PlainDouble {arg}, ' for arg in first)}{kind} {last}) "
+        f"{{ return {row.function}({', '.join(row.args)}); }}"
         for row in rows
-        for kind, holds in (("Ample", "x.hi" not in row.body), ("Both", row.wide or "X" in row.body))
+        for kind, holds in (("PlainDouble", row.name != "line_of_two"), ("Both", row.wide))
         for *first, last in (row.args,)
         if holds
     ]
     assert len(taken) > 60
-    fitting = (
-        "template <typename X, typename Y>\nusing OfDouble = std::enable_if_t<sizeof(Word<X>) == 8, Y>;"
-    )
+    families = sorted({row.header for row in rows} - {"double_word"})
     text = [
-        *head(ample.AMPLE),
+        *head("44"),
+        *(f'#include "cuda/{name}.cuh"' for name in families),
+        "namespace fusegen {",
         "namespace {",
-        "using Both = Two<Ample>;",
-        fitting,
-        *support(tuple(kernels)),
+        "using Both = DoubleWord<PlainDouble>;",
         *taken,
+        "}",
         "}",
     ]
     source = tmp_path / "all.cpp"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Workshop
 
+from fusegen import runtime_text
 from fusegen.certify import certificate, contract, recorded, state
 from fusegen.certify.certificate import Claim, Json, Kernel, Machine
 from fusegen.certify.digest import kernel_digest
@@ -377,12 +378,13 @@ def test_a_text_that_is_no_python_has_a_digest() -> None:
 def test_fast_mathematics_makes_a_committed_certificate_stale() -> None:
     """The flags are the runtime's; its comments decide nothing."""
     text = (ROOT / "generated" / "gelu.py").read_text(encoding="utf-8")
-    flags = (ROOT / "generated" / "_runtime" / "flags.py").read_text(encoding="utf-8")
+    files = runtime_text.files("stable")
+    flags = files["flags.py"]
     other = flags.replace('CPU_FLAGS = ["-O3"', 'CPU_FLAGS = ["-ffast-math", "-O3"', 1)
     assert other != flags
-    assert kernel_digest(text, "cpu", flags) == kernel_digest(text, "cpu")
-    assert kernel_digest(text, "cpu", other) != kernel_digest(text, "cpu")
-    assert kernel_digest(text, "cpu", flags + "# more\n") == kernel_digest(text, "cpu")
+    for changed, same in ((other, False), (flags + "# more\n", True)):
+        found = kernel_digest(text, "cpu", {**files, "flags.py": changed})
+        assert (found == kernel_digest(text, "cpu")) is same
     assert kernel_digest(text.replace("\n    # ", "\n    #  "), "cpu") == kernel_digest(text, "cpu")
 
 

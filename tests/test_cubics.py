@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 from conftest import ROOT
-from kernels import compiled, loops, nearest, patterns, ulps, units
+from kernels import compiled, loops, methods, nearest, patterns, ulps, units
 from kernels import extensions as extensions
 from torch import Tensor
 
@@ -55,7 +55,7 @@ def agree(given: Tensor, exact: Tensor, most: float) -> None:
 @pytest.mark.parametrize("name", ["chain", "shrinks"])
 def test_results_are_doubles_but_for_two_units_or_three(name: str, request: pytest.FixtureRequest) -> None:
     module, x = request.getfixturevalue(name), some()
-    assert module.CPU_SOURCE.count("Singles::CUBICS") == 2
+    assert [of_32 for _, of_32, _ in methods(module.CPU_SOURCE)] == ["PiecewiseOctaves"] * 2
     agree(module.FORWARD(x), module.FORWARD(x.double()), 2.6)  # of x³, each factor rounds
     grad = torch.randn(x.shape, generator=torch.Generator().manual_seed(3)) * 100
     exact = module.BACKWARD(grad.double(), x.double())
@@ -119,7 +119,7 @@ def test_what_is_no_function_of_one_element_double_computes(
     body: str, dtype: torch.dtype, tmp_path: Path, extensions: Path
 ) -> None:
     module = compiled(tmp_path, f"{'product' if body == PRODUCT else 'scaled'}", body)
-    assert module.CPU_SOURCE.count("Singles::DOUBLE") == 2
+    assert [of_32 for _, of_32, _ in methods(module.CPU_SOURCE)] == ["Formula<double>"] * 2
     x = patterns(torch.float32, 4000, (3.0,)).to(dtype)
     x = x[x.isfinite()]
     other = (x.flip(0),) if body == PRODUCT else ()

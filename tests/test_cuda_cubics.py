@@ -23,6 +23,7 @@ from kernels import (
     generated,
     in_a_graph,
     load,
+    methods,
     nearest,
     patterns,
     ulps,
@@ -52,6 +53,11 @@ pytestmark = [
 ]
 
 
+def methods_of_32(module: Any) -> list[str]:
+    """The methods of float32 on CUDA, forward and backward."""
+    return [method for _, method, _ in methods(module.CUDA_SOURCE)]
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Callable[..., Emulated]:
     """The kernels of one of `BODIES`, if wanted with pieces of the text replaced."""
@@ -59,7 +65,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Callabl
     def made(name: str, *pieces: tuple[str, str]) -> Emulated:
         folder = tmp_path_factory.mktemp(name)
         module = retold(compiled(folder, name, BODIES[name]), *pieces)
-        assert module.CUDA_SOURCE.count("Singles::CUBICS") == 2
+        assert methods_of_32(module) == ["PiecewiseOctaves"] * 2
         return emulated(module, name, folder)
 
     return cache(made)
@@ -85,7 +91,9 @@ def test_results_are_doubles_but_for_three_units(name: str, build: Callable[...,
 
 def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Path) -> None:
     source = compiled(tmp_path, "chained", CHAIN).CUDA_SOURCE
-    assert set(re.findall(r"(\w+) chained_(?:for|back)ward\(\w+ ", source)) == {"double"}
+    assert set(re.findall(r"^ANYWHERE (\w+) chained_(?:for|back)ward\(\w+ ", source, re.MULTILINE)) == {
+        "double"
+    }
 
 
 def test_they_are_launched_as_a_class_of_their_own(tmp_path: Path, extensions: Path) -> None:
@@ -144,7 +152,7 @@ def test_double_computes_what_no_polynomial_gives(name: str, build: Callable[...
 
 def test_where_there_is_no_room_for_parts_double_computes(tmp_path: Path, extensions: Path) -> None:
     module = compiled(tmp_path, "waves", "chain: [mish, sin(3000 * x), silu]\n")
-    assert module.CUDA_SOURCE.count("Singles::CUBICS") == 2
+    assert methods_of_32(module) == ["PiecewiseOctaves"] * 2
     x = torch.linspace(-40, 40, 4001)
     for given, exact in both(emulated(module, "waves", tmp_path), x):
         agree(given, exact, 3)
@@ -200,8 +208,8 @@ def test_what_is_no_function_of_one_element_double_computes(
     """In 16 bits float does, of two tensors: `test_ample` holds what it gives."""
     name = "scaled" if scalars else "product"
     module = compiled(tmp_path, name, body)
-    how = "DECLARED" if scalars else "DOUBLE"
-    assert re.findall(r"SINGLES = Singles::(\w+)", module.CUDA_SOURCE) == [how, how]
+    how = "AtDefaults<PiecewiseOctaves, Widened<double>>" if scalars else "Widened<PlainDouble>"
+    assert methods_of_32(module) == [how, how]
     kernels = emulated(module, name, tmp_path, len(scalars))
     x = patterns(torch.float32, 4000, (3.0,)).to(dtype)
     x = x[x.isfinite()]
@@ -249,7 +257,7 @@ def test_a_slope_that_reads_no_scalar_does_not_depend_on_it(
 ) -> None:
     """In 16 bits double computes it when the scalar is not the spec's."""
     module = compiled(tmp_path, "shifted", f"params: {{a: 0.7}}\n{CHAIN[:-2]}, x + a]\n")
-    assert re.findall(r"SINGLES = Singles::(\w+)", module.CUDA_SOURCE)[1] == "CUBICS"
+    assert methods_of_32(module)[1] == "PiecewiseOctaves"
     kernel = emulated(module, "shifted", tmp_path, 1).backward
     x = patterns(dtype, 2000, (3.0,))
     grad = torch.ones_like(x)

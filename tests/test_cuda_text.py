@@ -34,9 +34,9 @@ CHIPS = ("80", "90", "100")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 # how the names of what computes in double are mangled: an instance for it, and what fills a table
-DOUBLE = re.compile(r"(?:For|Back)wardEdd|4(?:keep|take)Idd|4fillI|3fitI")
-LOOKS_UP = re.compile(r"8LookedUpI|6stagedI")
-TESTED = re.compile(r"6TestedI")  # which hands scalars to the function that does
+DOUBLE = re.compile(r"(?:For|Back)wardEdd|_bitmaskI\w+?Edd|10fill_tableI|3fitI")
+LOOKS_UP = re.compile(r"9TabulatedI|22table_in_shared_memoryI")
+TESTED = re.compile(r"3ZivI")  # which hands scalars to the function that does
 HANDED = {"ld.param.f64", "st.param.f64"}
 FILLED = ("TABLE", "CUBIC", "CUBIC_SLOPE")  # for which there is a kernel more
 STAGED = (("Forward", "TABLE"),)  # and for one dtype another one
@@ -45,6 +45,10 @@ UNARY = [
     for name, row in sorted(LIBRARY.items())
     if row.inputs == 1 and not row.exact and "chain:" not in (ROOT / "specs" / f"{name}.yaml").read_text()
 ]
+FUNCTOR = re.compile(  # its name, its tables of launches, its methods
+    r"struct (\w+) : Elementwise<.*> \{\n  static constexpr const \w*Launch (.*);\n(?:.*;\n)*?"
+    r"  using Methods = (.*);"
+)
 SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 WHOLE = ("rrelu", "swiglu")  # compiled with every index; the others as dense tensors need it
@@ -81,36 +85,33 @@ def nvcc(folder: Path, name: str, text: str, *flags: str) -> str:
 
 def for_dense(text: str) -> str:
     """The text with the kernel for dense tensors in place of that for strided ones, which takes long."""
-    strided, dense = "pointwise<F, T, M, 0>", "pointwise<F, T, M, 1>"
+    strided, dense = "kernel_of<F, T, M, 0>()", "kernel_of<F, T, M, 1>()"
     assert text.count(strided) == 1
-    own = "dense_" * ("dense_pointwise" in text)  # what is a polynomial has another kernel
-    return text.replace(strided, own + dense)
+    return text.replace(strided, dense)
 
 
 def vectors(name: str) -> int:
     """How many instances for dense tensors a module's kernels have, all together."""
-    text = generated(name).LAUNCH_SOURCE
-    tables = dict(re.findall(r"constexpr Launch (\w+)\[\] = \{(.*?)\{\},\n\};", text, re.DOTALL))
+    text = generated(name).CUDA_SOURCE
+    tables = dict(re.findall(r"constexpr \w*Launch (\w+)\[\] = \{(.*?)\{\}\};", text, re.DOTALL))
     count = 0
-    for functor, rows in re.findall(r"struct (\w+)Launches \{(.*?)\}", text, re.DOTALL):
+    for functor, rows, methods in FUNCTOR.findall(text):
         for bits, table in re.findall(r"\*BITS(\d+) = (\w+)", rows):
             kind = re.sub(r"_(16|32|64)(_\w+)?$", "", table)
             instances = len({"1", *re.findall(r"\{\d+, \w+, \d+, (\d)", tables[table])})
-            if kind == "TABLE" and "as_declared" in generated(name).CUDA_PRELUDE:
+            if kind == "TABLE" and "AtDefaults<Table" in methods:
                 instances *= 2  # computed with other scalars
             instances += kind in FILLED
             count += (2 if bits == "16" else 1) * instances + ((functor, kind) in STAGED)
-    return count + KERNELS * ELEMENTS * hasattr(generated(name), "MASK_SOURCE")
+    return count + KERNELS * ELEMENTS * hasattr(generated(name), "LARGE")
 
 
 def grouped(texts: dict[str, str]) -> str:
     """Some modules' texts as one, each in a namespace of its own, for dense tensors."""
     whole = "\n".join(for_dense(text) for text in texts.values())
     headers = sorted(set(re.findall(r"^#include .+$", whole, re.MULTILINE)))
-    parts = [
-        f"namespace of_{name} {{\n{re.sub(r'^#include .+$', '', for_dense(text), flags=re.MULTILINE)}\n}}"
-        for name, text in texts.items()
-    ]
+    bare = {name: re.sub(r"^#include .+$", "", for_dense(text), flags=re.M) for name, text in texts.items()}
+    parts = [f"#undef FUSEGEN_CALL_H\nnamespace of_{name} {{\n{text}\n}}" for name, text in bare.items()]
     return "\n".join([*headers, *parts, ""])
 
 
@@ -167,7 +168,7 @@ def test_every_module_compiles(group: int, tmp_path: Path) -> None:
     compiled(tmp_path, f"group{group}", grouped(texts), sum(map(vectors, texts)))
 
 
-BY_CUBICS, BY_DOUBLE = r"8settlingI\w+8ByCubicsI", r"8ByDoubleI"
+BY_CUBICS, BY_DOUBLE = r"two_phases\w*I\w+8ByCubicsI", r"8ByDoubleI"
 DOUBLED = {  # chains, and the registers that some of their kernels for floats may take
     "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink]": {BY_CUBICS: 40},
     "params: {a: 0.7}\nchain: [softsign, silu, mish, quick_gelu, tanhshrink, a * x]": {
@@ -244,8 +245,7 @@ def in_float(spec: Path) -> str:
 
 def whole_text(spec: Path) -> str:
     """All that nvcc is given of a spec's module."""
-    sources = build.sources(build.compiled_file(spec))
-    return "".join(sources[part] for part in ("call", "arithmetic", "launch", "cuda_prelude", "cuda"))
+    return build.text_of(build.compiled_file(spec), "cuda")
 
 
 @pytest.fixture(scope="module")

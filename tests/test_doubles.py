@@ -14,18 +14,16 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from kernels import compiled, loops
+from kernels import compiled, loops, methods
 from kernels import extensions as extensions
 from numpy.typing import NDArray
 
-from fusegen.ir import Call, Device, Kernel, Math, Ref
-from fusegen.printers.doubles import DOUBLES
-from fusegen.printers.vectorised import vectorised
-from fusegen.render import fill
 from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
+from fusegen.runtime_text import INCLUDE
 
 Doubles = NDArray[np.float64]
 UNITS = {"exp": 0.65, "expm1": 1.05, "log": 0.9, "log1p": 0.9, "tanh": 1.75, "erf": 1.05, "erfc": 2.7}
+DOUBLES = tuple(UNITS)
 BETWEEN = {  # where each is neither all of one number nor too small for one
     "exp": (-708.3, 709.7), "expm1": (-40.0, 709.7), "log": (1e-300, 1e300), "log1p": (-0.999999, 1e300),
     "tanh": (-20.0, 20.0), "erf": (-6.0, 6.0), "erfc": (-6.0, 26.5),
@@ -35,7 +33,8 @@ SPECIAL = (
       for sign in (1.0, -1.0)),
     math.nan, -2.0, 27.2,
 )  # fmt: skip
-COMPILE = ["g++", "-std=c++17", *CPU_FLAGS, *CPU_ISA["AVX2"], "-fPIC"]
+COMPILE = ["g++", "-std=c++17", *CPU_FLAGS, *CPU_ISA["AVX2"], "-fPIC", f"-I{INCLUDE}"]
+HEADERS = ("exponential", "logarithm", "hyperbolic", "normal")
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++"),
@@ -46,25 +45,20 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, str]:
     """A loop over each function, and one over what kernels have in two words; and what GCC says of them."""
-    kernels = tuple(
-        Kernel(name, Device.CPU, Math.DOUBLE, ("x",), (), (), (Call(name, (Ref("x"),)),))
-        for name in (*DOUBLES, "ndtr")
-    )
-    context = {"by_double": False, "table": "", "tested": "", "fitted": "", "two_words": True}
     each = "for (long i = 0; i < n; ++i)"
-    text = ["#include <cmath>", "#include <cstdint>", fill("arithmetic.h.j2", context), "namespace math {"]
-    text += [*vectorised(kernels), "}"]
+    text = [*(f'#include "cpu/{name}.h"' for name in HEADERS), "namespace fusegen {"]
     text += [
         f'extern "C" void {name}_all(const double* __restrict x, double* __restrict y, long n) {{\n'
         f"  {each} y[i] = {within}::{function}(x[i]);\n}}"
         for function in DOUBLES
-        for name, within in ((function, "math"), (f"std_{function}", "std"))
+        for name, within in ((function, "fusegen"), (f"std_{function}", "std"))
     ]
-    tail = "math::normal_tail(x[i], math::exponential(product(x[i], x[i]) * -0.5))"
+    tail = "normal_tail(x[i], exp_dw(two_prod(x[i], x[i]) * -0.5))"
     text += [
         'extern "C" void tail_all(const double* __restrict x, double* __restrict y, double* __restrict z, '
         "long n) {\n"
-        f"  {each} {{\n    const Two<double> w = {tail};\n    y[i] = w.hi, z[i] = w.lo;\n  }}\n}}"
+        f"  {each} {{\n    const DoubleWord<double> w = {tail};\n    y[i] = w.hi, z[i] = w.lo;\n  }}\n}}",
+        "}",
     ]
     source = tmp_path_factory.mktemp("doubles") / "doubles.cpp"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
@@ -150,7 +144,7 @@ def test_the_loop_in_which_double_stands_in_for_float_becomes_vector_instruction
     name: str, tmp_path: Path
 ) -> None:
     module = compiled(tmp_path, name, f"dtypes: [float32]\nparams: {{a: 0.1}}\n{ROWS[name]}\n")
-    assert "SINGLES = Singles::DOUBLE" in module.CPU_SOURCE
+    assert "Formula<double>" in [of_32 for _, of_32, _ in methods(module.CPU_SOURCE)]
     assert loops(module, "forward", tmp_path)[1]
 
 

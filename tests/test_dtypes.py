@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ import pytest
 import torch
 from emulated import Emulated, emulated, looked_up_by
 from emulated import defined as defined
-from kernels import DEVICES, assert_same, compiled
+from kernels import DEVICES, assert_same, compiled, methods
 from kernels import extensions as extensions
 from torch import Tensor
 
@@ -54,13 +53,15 @@ def emulation(whole: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFac
 def test_results_come_about_in_the_same_way(
     body: str, dtype: torch.dtype, whole: dict[str, ModuleType], tmp_path: Path
 ) -> None:
-    way = re.compile(r"(?:HALVES|SINGLES|CENTRES|SETTLED) = .+;")
+    place = dtype == torch.float32  # of 16 bits, or of 32
     alone, every = only(dtype, body, tmp_path), whole[body]
     for source in ("CUDA_SOURCE", "CPU_SOURCE"):
-        assert set(way.findall(getattr(alone, source))) <= set(way.findall(getattr(every, source)))
-    kind = "CENTRES = {{" if dtype == torch.float32 else "HALVES = Halves::LOOKED_UP"
-    assert (kind in alone.CUDA_SOURCE) == (body == CHAIN)
-    assert ("SETTLED = true" in alone.CPU_SOURCE) == (dtype != torch.float32)
+        found, expected = ([each[place] for each in methods(getattr(of, source))] for of in (alone, every))
+        assert found == expected
+    kind = "PiecewiseUniform" if dtype == torch.float32 else "Table"
+    assert (kind in [each[place] for each in methods(alone.CUDA_SOURCE)]) == (body == CHAIN)
+    settled = "Verified<float, double>" in [each[place] for each in methods(alone.CPU_SOURCE)]
+    assert settled == (dtype != torch.float32)
 
 
 @pytest.mark.parametrize("dtype", ALONE)

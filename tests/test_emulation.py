@@ -249,7 +249,7 @@ def test_every_kind_of_kernel_is_emulated() -> None:
     """As many inputs and outputs as a committed module has, with and without scalars of the host."""
     every = {count for name in NAMES for count in shapes(generated(name))}
     assert every == {count for name in (*EXACT, *NEARLY) for count in shapes(generated(name))}
-    assert "const double slope = " in generated("rrelu").CALL_SOURCE
+    assert "const double slope = " in generated("rrelu").CUDA_SOURCE
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -725,7 +725,7 @@ def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gelu_gelu", "serf", "subtract_mish"])
 def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp_path: Path) -> None:
     """It is not read again, as what the formula computes is."""
-    module = retold(generated(name), ("if (left != 0) settle<F, T, VECTORS>(call, left, p);", ""))
+    module = retold(generated(name), ("if (left != 0) second_phase<F, T, VECTORS, M>(call, left, p);", ""))
     x = PIECED[name][-1] + torch.linspace(-1 / 64, 1 / 64, 64 * 1024)  # whole blocks
     grad = torch.ones_like(x)
     [y] = looked_up_by(emulated(module, name, tmp_path).backward, grad, x)
@@ -776,7 +776,7 @@ def test_a_jump_from_one_sign_to_the_other_is_no_zero(tmp_path: Path) -> None:
     body = "chain: [mish, mish, 'where(x > 0.2, x, -x)']"
     shutil.copy(ROOT / "specs" / "mish.yaml", tmp_path)
     module = compiled(tmp_path, "jump", body)
-    assert "CENTRES = {{" in module.CUDA_SOURCE
+    assert "UniformGrid GRID = {{" in module.CUDA_SOURCE
     x = torch.linspace(0.30, 0.50, 5001)
     [y] = looked_up_by(emulated(module, "jump", tmp_path).forward, x)
     exact = F.mish(F.mish(x.double()))

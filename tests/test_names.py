@@ -141,23 +141,37 @@ def test_arguments_of_pytorchs_give_way_to_those_of_a_spec(binding: Binding, pla
 
 
 def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -> None:
-    texts = build.texts(named("inputs: {gate: {}, up: {}}\nformula: gate * sigmoid(2 * gate) + up"))
+    texts = build.texts(
+        named("inputs: {x_sigmoid: {}, up: {}}\nformula: x_sigmoid * sigmoid(2 * x_sigmoid) + up")
+    )
     [text, *_] = texts.forward.definitions[Device.CPU]
-    assert "(float gate_V, float up)" in text
+    assert "(M x_sigmoid_V, M up)" in text
     texts = build.texts(named("inputs: {gate: {}, up: {}}\nformula: gate * up + 1"))
     [text, *_] = texts.forward.definitions[Device.CPU]
-    assert "(float gate, float up)" in text
+    assert "(M gate, M up)" in text
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_what_reads_a_kernels_scalars_declares_nothing_that_a_spec_may(body: str) -> None:
-    text = build.sources(named(body))["call"]
-    function = text[text.index("Params<M> params(") :]
-    declared = set(re.findall(r"(?<![:.\w])[a-z]\w*", function[: function.index("\n}\n")]))
-    assert {name for name in lower(declared) if not refused(name)} <= {"params", "std", "scalar1"}
+    text = build.sources(named(body))["cuda"]
+    for function in text.split("static Scalars from(")[1:]:
+        declared = set(re.findall(r"(?<![:.\w])[a-z]\w*", function[: function.index("\n  }\n")]))
+        assert {name for name in lower(declared) if not refused(name)} <= {"std", "scalar1"}
 
 
-NATURAL = ("gate", "sum", "product", "lifted", "scaled", "narrow", "capped", "words", "mills")
+NATURAL = (
+    *(
+        "x_sigmoid",
+        "two_sum",
+        "two_prod",
+        "prescaled",
+        "scaled",
+        "narrow",
+        "divide",
+        "double_word",
+        "exp_dw",
+    ),
+)
 
 
 def natural(first: str, second: str, third: str) -> str:
@@ -173,8 +187,7 @@ def natural(first: str, second: str, third: str) -> str:
 @pytest.mark.parametrize("k", range(3))
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_natural_names_compile(k: int, tmp_path: Path) -> None:
-    sources = build.sources(named(natural(*NATURAL[3 * k : 3 * k + 3])))
-    text = SERIAL + "".join(sources[part] for part in ("call", "arithmetic", "cpu_prelude", "cpu"))
+    text = SERIAL + build.text_of(named(natural(*NATURAL[3 * k : 3 * k + 3])), "cpu")
     path = tmp_path / "kernel.cpp"
     path.write_text(
         "#include <cstdint>\n" + text.replace("NAMESPACE", "some").replace("KEY", "CPU"), encoding="utf-8"

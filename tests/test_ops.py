@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from fusegen.interval import REALS, Interval, between, point
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
 from fusegen.ops import ATOM, CONSTANTS, FUNCTIONS, OPS, TRANSCENDENTAL, WORDS, Op, argument_count, called
-from fusegen.printers.cpp import TYPED, CppPrinter, support
-from fusegen.render import fill
+from fusegen.printers.cpp import TYPED, CppPrinter
+from fusegen.runtime_text import INCLUDE
 
 # what each row is over the real numbers, said a second time in mpmath
 REFERENCE: dict[str, Callable[..., Any]] = {
@@ -181,19 +181,6 @@ SPELT = [name for name, row in OPS.items() if row.args and not row.boolean and n
 Computed = Callable[..., NDArray[np.float32]]
 
 
-PRELUDE = "#include <cmath>\n#include <cstdint>\nnamespace math { using namespace std; }\n"
-# what the CPU has of its own in double, as it is in float, where the last is not called
-OWN_IN_DOUBLE = """\
-namespace math {
-using ::exponential;
-using ::polynomial;
-template <typename X>
-Wide<X> normal_tail(X x, Wide<X> bell);
-}
-"""
-NO_DOUBLE = {"by_double": False, "table": "", "tested": "", "fitted": ""}  # which settles nothing here
-
-
 @pytest.fixture(scope="module")
 def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
     """What the table's C++ of each operation computes in float on the CPU, over arrays."""
@@ -216,17 +203,30 @@ def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
     source.write_text(
         "\n".join(
             [
-                PRELUDE,
-                fill("arithmetic.h.j2", NO_DOUBLE | {"two_words": True}),
-                OWN_IN_DOUBLE,
-                *support(tuple(kernels)),
+                *(
+                    f'#include "cpu/{name}.h"'
+                    for name in sorted({row.header for row in OPS.values()} - {""})
+                ),
+                "namespace fusegen {",
+                "namespace {",
                 *definitions,
+                "}",
                 *loops,
+                "}",
             ]
         )
     )
     library = source.with_suffix(".so")
-    flags = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror"]
+    flags = [
+        "-std=c++17",
+        "-O1",
+        "-ffp-contract=off",
+        "-fPIC",
+        "-shared",
+        "-Wall",
+        "-Werror",
+        f"-I{INCLUDE}",
+    ]
     subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True)
     loaded = ctypes.CDLL(str(library))
 
@@ -327,7 +327,7 @@ def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, 
 
 @ROWS
 def test_a_row_has_one_spelling(row: Op) -> None:
-    spellings = [bool(row.infix), bool(row.libm), bool(row.body)]
+    spellings = [bool(row.infix), bool(row.libm), bool(row.header) and not row.libm]
     expected = 0 if row.name in ("where", "pi", "e", *TYPED) else 1  # the printer knows them
     assert sum(spellings) == expected
 
@@ -347,44 +347,19 @@ def test_a_row_is_consistent(row: Op) -> None:
         assert row.range(REALS, REALS) == between(0, 1)
 
 
-# what arithmetic.h.j2 defines, and what stands before these functions
-SHARED = (
-    "polynomial product sum ordered_sum one_plus words quadratic ratio inverse minus_size exponential "
-    "plus_two at_least at_most Two false lifted lift_back ndtr_tail half_erfc mills tanh_of_two hi lo "
-    "raised power_of_two exp_of_two"
-).split()
-# the types that some bodies name besides, and what of it computes in double
-TYPES = {
-    "ndtr_tail": {"double"},
-    "exp_of_two": {"Raised", "int32_t", "float"},
-    "expm1_of_two": {"bool"},
-}
+DEFINED = [row for row in (*OPS.values(), *WORDS.values()) if row.header and not row.libm]
 
 
-BODIES = [row for row in (*OPS.values(), *WORDS.values()) if row.body]
-
-
-@pytest.mark.parametrize("row", BODIES, ids=lambda row: row.name)
-def test_a_body_is_a_function_of_its_arguments_in_the_math_type(row: Op) -> None:
-    body = row.body.format(m="std::", w="")
-    assert body.endswith(";")
-    assert body.count("return ") == 1 + body.count("if constexpr (sizeof(M) == 8) return ")
-    words = set(re.findall(r"(?<![:.\w])[A-Za-z_]\w*", body))  # but for those of `std`
-    named = ", ".join(
-        re.findall(r"const (?:M|X|Wide<X>|Two<M>|Raised<float>|int32_t|bool|double) (.+?);", body)
-    )
-    steps = set(re.findall(r"(\w+)(?:\[\])? = ", named))
-    assert set(row.args) <= words
-    assert not steps & set(row.args)
-    known = {"return", "M", "X", "Wide", "std", "const", "if", "constexpr", "sizeof", *SHARED} | TYPES.get(
-        row.name, set()
-    )
-    assert words - set(row.args) - steps <= known
-    in_math_type = re.sub(r"const double .+?;", "", body)  # which `known` lets no other row have
-    for literal in re.findall(r"(?<![\w.])(?:0x1p\d+|\d[\d.]*(?:e-?\d+)?)", in_math_type):
-        compared = re.search(rf"[<>=] {literal}\b", body)
-        typed = re.search(rf"\bM\(-?{re.escape(literal)}\)", body)
-        assert compared or typed, "a bare literal would compute in another type"
+@pytest.mark.parametrize("row", DEFINED, ids=lambda row: row.name)
+def test_the_headers_of_a_row_define_its_function_with_its_arguments(row: Op) -> None:
+    """For the CPU, for CUDA, or for both."""
+    paths = [INCLUDE / f"{row.header}.h"] * (row.header == "double_word")
+    paths += [INCLUDE / folder / f"{row.header}{end}" for folder, end in (("cpu", ".h"), ("cuda", ".cuh"))]
+    paths += [INCLUDE / "functions" / f"{row.header}.h"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths if path.exists())
+    heads = re.findall(rf"^ANYWHERE [^\n]*\b{row.function}\(([^)]*)\) \{{", text, re.MULTILINE)
+    assert heads, row.name
+    assert any(head.count(",") + 1 == len(row.args) for head in heads)
 
 
 def test_names_of_functions_of_cpp_do_not_differ_from_their_names_here() -> None:
@@ -400,14 +375,10 @@ def test_functions_and_constants_are_what_a_formula_may_name() -> None:
 
 
 def test_what_approximates_is_known_to_approximate() -> None:
-    """An operation is transcendental if and only if its C++ calls a function that is not rounded once."""
-    exact = {"fabs", "sqrt", "fma", ""}
-    for name, row in OPS.items():
-        called = set(
-            re.findall(r"(?:{m}|(?<=\W))(exponential|ndtr_tail|tanh_of_two|(?<={m})\w+)", row.body)
-        )
-        called |= {row.libm}
-        assert (name in TRANSCENDENTAL) == bool(called - exact), name
+    """An operation of the formula language is transcendental, or its C++ rounds as the row's symbols do."""
+    arithmetic = {row.name for row in OPS.values() if row.header == "selections" or row.infix}
+    exact = {"where", "pi", "e", "abs", "sqrt", "fma", *TYPED}
+    assert OPS.keys() - TRANSCENDENTAL == arithmetic | exact
 
 
 def test_a_bound_of_clamp_may_be_left_out() -> None:

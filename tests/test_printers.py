@@ -26,7 +26,7 @@ from fusegen.ops import COMPARE, OPS
 from fusegen.parse import parse_spec
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import dump
-from fusegen.printers.cpp import LANGUAGES, CppPrinter, lines_of, literal, support, uniform
+from fusegen.printers.cpp import CppPrinter, definitions, headers, literal, uniform
 from fusegen.printers.notation import notation, number
 from fusegen.printers.notation import term as written
 from fusegen.printers.pytorch import autocasts, statements
@@ -37,7 +37,6 @@ INFIX: dict[type[ast.AST], str] = {
     ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 FUNCTIONS = [row.name for row in OPS.values() if row.written and row.args and row.name != "where"]
-STD = LANGUAGES[Device.CPU].library  # what stands before a function of the math library
 ARITHMETIC = ["add", "sub", "mul", "div"]
 COMPARISONS = [row.name for row in OPS.values() if row.strength == COMPARE]
 
@@ -57,12 +56,11 @@ def read(text: str, device: Device, kind: Math) -> Expr:
 
 class _Reader:
     def __init__(self, device: Device, kind: Math) -> None:
-        self.prefix = LANGUAGES[device].library
         self.kind = kind
 
     def expression(self, text: str) -> Expr:
         text = text.replace(f"{self.kind.value}(INFINITY)", "1e999" + self.suffix())
-        text = re.sub(r"rounded<T>\(", "rounded(", text).replace(self.prefix, "")
+        text = re.sub(r"rounded<T>\(", "rounded(", text)
         tree = ast.parse(_selections(text), mode="eval").body
         return self.node(tree)
 
@@ -182,7 +180,7 @@ def test_a_printed_expression_reads_back_as_itself(device: Device, kind: Math, d
 
 
 def test_the_reader_tells_groupings_apart() -> None:
-    for text in ("x - (y - a)", "x / y / a", "-(x + y)", "x > y ? a : y > a ? x : y", f"{STD}exp(-(-x))"):
+    for text in ("x - (y - a)", "x / y / a", "-(x + y)", "x > y ? a : y > a ? x : y", "exp(-(-x))"):
         printed = CppPrinter(kernel(Ref("x"))).expr(read(text, Device.CPU, Math.FLOAT))
         assert printed == text
     assert read("x - y - a", Device.CPU, Math.FLOAT) != read("x - (y - a)", Device.CPU, Math.FLOAT)
@@ -200,9 +198,9 @@ def test_the_reader_tells_groupings_apart() -> None:
         ("x - -1", "x - -1.0f"),
         ("where(x > y, x, y + 1)", "x > y ? x : y + 1.0f"),
         ("1 + where(x > y, x, y)", "1.0f + (x > y ? x : y)"),
-        ("exp(where(x > y, x, y))", f"{STD}exp(x > y ? x : y)"),
+        ("exp(where(x > y, x, y))", "exp(x > y ? x : y)"),
         ("where(x > y, x, where(x > 1, y, 1))", "x > y ? x : x > 1.0f ? y : 1.0f"),
-        ("abs(x) + minimum(x, y)", f"{STD}fabs(x) + minimum(x, y)"),
+        ("abs(x) + minimum(x, y)", "fabs(x) + minimum(x, y)"),
     ],
 )
 def test_an_expression_has_the_fewest_parentheses(formula: str, text: str) -> None:
@@ -254,36 +252,33 @@ PRODUCT = Call("mul", (Ref("u"), Ref("a")))
 def test_a_definition_has_its_steps_as_named_lines() -> None:
     value = Kernel("gate", Device.CUDA, Math.FLOAT, ("x", "y"), ("a",), STEP, (PRODUCT,))
     assert CppPrinter(value).definition() == (
-        "__device__ __forceinline__ float gate(float x, float y, float a) {\n"
-        "  const float u = x + 3.0f;\n"
-        "  return u * a;\n"
-        "}"
+        "ANYWHERE float gate(float x, float y, float a) {\n  const float u = x + 3.0f;\n  return u * a;\n}"
     )
-    assert CppPrinter(value).element() == "out[0] = gate(in[0], in[1], p.a);"
+    assert CppPrinter(value).element() == "out[0] = gate(in[0], in[1], p.a)"
 
 
 def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
     value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, (PRODUCT, Ref("u"), Ref("y")))
     assert CppPrinter(value).definition() == (
-        "inline void gate(double x, double y, double a, double* out) {\n"
+        "ANYWHERE void gate(double x, double y, double a, double* out) {\n"
         "  const double u = x + 3.0;\n"
         "  out[0] = u * a;\n"
         "  out[1] = u;\n"
         "  out[2] = y;\n"
         "}"
     )
-    assert CppPrinter(value).element() == "gate(in[0], in[1], p.a, out);"
+    assert CppPrinter(value).element() == "gate(in[0], in[1], p.a, out)"
 
 
 def test_a_rounded_kernel_is_a_template_over_the_element_type() -> None:
     value = kernel(Call("rounded", (Call("exp", (Ref("x"),)),)), Device.CPU, Math.DOUBLE)
     assert CppPrinter(value).definition() == (
         "template <typename T>\n"
-        "inline double gate(double x, double y, double a) {\n"
-        f"  return rounded<T>({STD}exp(x));\n"
+        "ANYWHERE double gate(double x, double y, double a) {\n"
+        "  return rounded<T>(exp(x));\n"
         "}"
     )
-    assert CppPrinter(value).element() == "out[0] = gate<T>(in[0], in[1], p.a);"
+    assert CppPrinter(value).element() == "out[0] = gate<T>(in[0], in[1], p.a)"
 
 
 def test_a_scalar_of_the_host_is_a_statement_in_double() -> None:
@@ -294,7 +289,7 @@ def test_a_scalar_of_the_host_is_a_statement_in_double() -> None:
 
 def test_what_the_compiler_adds_is_written_as_a_function() -> None:
     product = Call("mul", (Call("fma", (Ref("x"), Ref("y"), Const(1.0))), Ref("a")))
-    assert CppPrinter(kernel(product)).expr(product) == f"{STD}fma(x, y, 1.0f) * a"
+    assert CppPrinter(kernel(product)).expr(product) == "fma(x, y, 1.0f) * a"
     assert CppPrinter(kernel(product, Device.CUDA)).expr(product) == "fma(x, y, 1.0f) * a"
     quotient = Call("quotient", (Call("add", (Ref("x"), Ref("y"))), Const(3.0)))
     assert CppPrinter(kernel(quotient)).expr(quotient) == "quotient(x + y, 3.0f)"
@@ -303,53 +298,33 @@ def test_what_the_compiler_adds_is_written_as_a_function() -> None:
 def test_a_generic_definition_is_a_template_over_the_math_type() -> None:
     value = Kernel("gate", Device.CUDA, Math.FLOAT, ("x",), ("a",), STEP, (PRODUCT,))
     assert CppPrinter(value, generic=True).definition() == (
-        "template <typename M>\n"
-        "__device__ __forceinline__ M gate(M x, M a) {\n"
-        "  const M u = x + 3.0f;\n"
-        "  return u * a;\n"
-        "}"
+        "template <typename M>\nANYWHERE M gate(M x, M a) {\n  const M u = x + M(3.0f);\n  return u * a;\n}"
     )
     assert CppPrinter(value, generic=True).element() == CppPrinter(value).element()
     double = Kernel("gate", Device.CUDA, Math.DOUBLE, ("x",), ("a",), STEP, (PRODUCT,))
-    assert "  const M u = x + 3.0;\n" in CppPrinter(double, generic=True).definition()
+    assert "  const M u = x + M(3);\n" in CppPrinter(double, generic=True).definition()
 
 
-def test_the_functions_of_the_table_that_kernels_call_are_defined_once_in_its_order() -> None:
-    result = Call("clamp", (Call("relu", (Ref("x"),)), Call("exp", (Ref("x"),)), Call("relu", (Ref("y"),))))
-    relu, clamp = support((kernel(result), kernel(result, kind=Math.DOUBLE)))
-    assert relu == "template <typename M>\ninline M relu(M x) {\n  return x < 0 ? M(0) : x;\n}"
-    assert clamp.startswith(
-        "// min(max(x, min), max)\ntemplate <typename M>\ninline M clamp(M x, M min, M max) {\n"
+def test_a_kernel_includes_the_headers_that_define_what_it_calls() -> None:
+    result = Call("clamp", (Call("relu", (Ref("x"),)), Call("exp", (Ref("x"),)), Call("ndtr", (Ref("y"),))))
+    assert headers((kernel(result),)) == ("exponential", "normal", "selections")
+    assert headers((kernel(result, Device.CUDA),)) == ("normal", "selections")
+
+
+def test_kernels_that_compute_the_same_are_one_function() -> None:
+    third = Call("mul", (Ref("x"), Const(1 / 3)))
+    rounded = Call("mul", (Ref("x"), Const(held(1 / 3, Math.FLOAT))))
+    [both] = definitions((kernel(rounded), kernel(third, kind=Math.DOUBLE)), ())
+    assert both == (
+        "template <typename M>\nANYWHERE M gate(M x, M y, M a) {\n  return x * M(0.3333333333333333);\n}"
     )
+    other = definitions((kernel(third), kernel(third, kind=Math.DOUBLE)), ())
+    assert [text.split(" gate(")[0] for text in other] == ["ANYWHERE float", "ANYWHERE double"]
 
 
-def heads(*kernels: Kernel) -> list[str]:
-    """What the functions of the table that CUDA kernels call give, and their names."""
-    lines = "\n".join(support(kernels)).split("\n")
-    return [line.split("__forceinline__ ")[1].split("(")[0] for line in lines if line.endswith("{")]
-
-
-def test_a_function_is_defined_for_the_math_types_that_call_it() -> None:
-    sigmoid, both = Call("sigmoid", (Ref("x"),)), ["OfFloat<X> sigmoid", "OfDouble<X, Wide<X>> sigmoid"]
-    single, double = (kernel(sigmoid, Device.CUDA, kind) for kind in (Math.FLOAT, Math.DOUBLE))
-    assert heads(single, double) == both
-    assert heads(single) == both[:1]
-    assert heads(double) == both[1:]
-
-
-def test_a_function_is_defined_for_the_math_types_whose_functions_call_it() -> None:
-    ndtr = Call("ndtr", (Ref("x"),))
-    single, double = (kernel(ndtr, Device.CUDA, kind) for kind in (Math.FLOAT, Math.DOUBLE))
-    assert "Wide<X> ndtr_tail" in heads(double)
-    assert heads(single) == ["OfFloat<X> ndtr"]
-
-
-def test_a_long_statement_is_broken_between_words() -> None:
-    numbers = ", ".join(["M(0.3333333432674408)"] * 8)
-    first, second = lines_of(f"const M c[] = {{{numbers}}}; return polynomial(c, x);").split(";\n")
-    assert [len(line) <= 116 for line in first.split("\n")] == [True, True]
-    assert first.split() == ["const", "M", "c[]", "=", *f"{{{numbers}}}".split()]
-    assert second == "  return polynomial(c, x);"
+def test_zeros_of_different_signs_are_not_the_same() -> None:
+    zero, other = (Call("add", (Ref("x"), Const(value))) for value in (0.0, -0.0))
+    assert len(definitions((kernel(zero), kernel(other, kind=Math.DOUBLE)), ())) == 2
 
 
 # --- notation ------------------------------------------------------------------------------------------

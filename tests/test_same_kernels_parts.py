@@ -13,12 +13,13 @@ from kernels import INTEGERS
 from kernels import extensions as extensions
 
 from benchmarks.same_kernels import ptx, results, text
+from fusegen.headers import without_comments
 
 # --- texts ----------------------------------------------------------------------------------------------
 
 
 def test_comments_and_nothing_else_are_left_out() -> None:
-    bare = text.without_comments('a; // b\n\n/* c\n */ d("// e", \'"\');  // f \\\n g\nh /= 2;\n')
+    bare = without_comments('a; // b\n\n/* c\n */ d("// e", \'"\');  // f \\\n g\nh /= 2;\n')
     assert bare == 'a;\n  d("// e", \'"\');\nh /= 2;'
 
 

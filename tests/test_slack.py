@@ -15,12 +15,12 @@ from test_lower import parsed
 from test_words import TENTH, shown
 from torch import Tensor
 
-from fusegen import links
 from fusegen.ir import Device, Kernel, Math
-from fusegen.links import FROM, LINKS, SHORT
+from fusegen.links import FROM, SHORT
 from fusegen.lower import lower
 from fusegen.lower.slack import LEAST, MAGNIFIED, MAGNIFIED_ANYWHERE, exact, scaled
-from fusegen.ops import LINKED, MILLS, ROWS, TRANSCENDENTAL
+from fusegen.ops import LINKED, ROWS, TRANSCENDENTAL
+from fusegen.runtime_text import INCLUDE
 from fusegen.term import Let, Name, Number, Program, Term, call
 
 X, Y, U, V = (Name(name) for name in "xyuv")
@@ -158,7 +158,7 @@ def test_what_double_settles_becomes(lets: tuple[Let, ...], result: Term, expect
 )
 def test_double_and_cuda_have_no_links(math: Math, device: Device) -> None:
     for lets, result, _ in CHAINS:
-        assert not any(f"{name}(" in form(lets, result, math, device) for name in LINKS)
+        assert not any(f"{name}(" in form(lets, result, math, device) for name in LINKED)
 
 
 def test_an_infinity_is_left_to_a_function_that_makes_it_finite_itself() -> None:
@@ -171,10 +171,9 @@ def test_an_infinity_is_left_to_a_function_that_makes_it_finite_itself() -> None
 
 
 def test_every_link_is_a_row_that_approximates() -> None:
-    assert LINKED.keys() == LINKS.keys()
-    assert {*LINKS, *SHORT.values()} <= TRANSCENDENTAL
-    assert set(LINKS) - {"capped"} == {name for name in LINKS if name.endswith(("_near", "_short"))}
-    assert {f"{name}_near" for name in FROM} == {name for name in LINKS if name.endswith("_near")}
+    assert {*LINKED, *SHORT.values()} <= TRANSCENDENTAL
+    assert set(LINKED) - {"capped"} == {name for name in LINKED if name.endswith(("_near", "_short"))}
+    assert {f"{name}_near" for name in FROM} == {name for name in LINKED if name.endswith("_near")}
     assert FROM.keys() == MAGNIFIED.keys()
     assert {*SHORT, *FROM, *MAGNIFIED_ANYWHERE, *LEAST} <= ROWS.keys()
 
@@ -248,8 +247,18 @@ def test_a_number_is_found_on_either_side(term: str, by: Fraction, other: Term) 
 
 
 def test_the_tail_of_gelu_is_the_one_in_two_words_at_a_half() -> None:
-    powers = Polynomial(MILLS[1:])(Polynomial([0.5, 1.0])).coef
-    assert tuple(map(float, powers.astype(np.float32))) == links._MILLS_AT_HALF
+    whole, at_half = (
+        coefficients(name, of)
+        for name, of in (("functions/normal.h", "ndtr_tail"), ("cpu/normal.h", "times_ndtr_short"))
+    )
+    powers = Polynomial(whole[1:])(Polynomial([0.5, 1.0])).coef
+    assert powers.astype(np.float32).tolist() == [np.float32(number) for number in at_half]
+
+
+def coefficients(header: str, function: str) -> list[float]:
+    """Those of the first polynomial of a function."""
+    text = (INCLUDE / header).read_text(encoding="utf-8").split(f" {function}(", 1)[1]
+    return [float(x.strip().rstrip("f")) for x in text.split("c[] = {", 1)[1].split("}", 1)[0].split(",")]
 
 
 def test_only_a_power_of_two_rounds_nothing() -> None:

@@ -30,18 +30,19 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 
 from benchmarks.same_kernels.verdict import Verdict, verdict
-from benchmarks.same_kernels.versions import Pair, workers
+from benchmarks.same_kernels.versions import Pair, files_of, workers
 from fusegen import runtime_text
 from fusegen.certify.certificate import DEVICES, FORMAT, Json, path_of
-from fusegen.certify.digest import FLAGS, kernel_digest
+from fusegen.certify.digest import kernel_digest
 
 FOLDER = Path("generated")
 HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
@@ -59,7 +60,8 @@ def committed(ref: str, path: Path) -> bytes | None:
 def committed_folder(ref: str, folder: Path) -> dict[Path, bytes]:
     """The files of a folder as they are in a revision."""
     place = f"./{folder.as_posix()}/"
-    done = subprocess.run(["git", "ls-tree", "--name-only", ref, place], capture_output=True, text=True)
+    command = ["git", "ls-tree", "-r", "--name-only", ref, place]
+    done = subprocess.run(command, capture_output=True, text=True)
     paths = map(Path, done.stdout.split())
     return {path: text for path in paths if (text := committed(ref, path)) is not None}
 
@@ -72,8 +74,9 @@ def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iter
         for worker in both:
             stack.enter_context(worker)
         for path, held in committed_folder(ref, FOLDER / runtime_text.FOLDER).items():
-            (folder / path.parent.name).mkdir(exist_ok=True)
-            (folder / path.parent.name / path.name).write_bytes(held)
+            place = folder / path.relative_to(FOLDER)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(held)
         for name in names:
             now, old = FOLDER / f"{name}.py", folder / f"{name}.py"
             text = committed(ref, now)
@@ -100,6 +103,29 @@ def revision(ref: str) -> str:
 # Certificates
 
 
+@cache
+def runtime_of(ref: str) -> dict[str, str]:
+    """The files of the runtime of a revision, by path."""
+    place = FOLDER / runtime_text.FOLDER
+    held = committed_folder(ref, place)
+    return {path.relative_to(place).as_posix(): text.decode() for path, text in held.items()}
+
+
+@cache
+def digest_of(ref: str) -> Callable[[str, str, dict[str, str]], str]:
+    """The digest of a module's kernels as a revision takes it, if it holds fusegen."""
+    source = committed(ref, Path("fusegen/certify/digest.py"))
+    if source is None:
+        return kernel_digest
+    own: dict[str, Any] = {
+        "__name__": "digest",
+        "__file__": str(Path("fusegen/certify/digest.py").resolve()),
+    }
+    exec(compile(source, f"{ref}:digest.py", "exec"), own)
+    found: Callable[[str, str, dict[str, str]], str] = own["kernel_digest"]
+    return found
+
+
 def renewed(ref: str, found: Verdict) -> str:
     """Write the digest of a module into its certificate, where it is shown to be of the same kernels.
 
@@ -109,9 +135,8 @@ def renewed(ref: str, found: Verdict) -> str:
     module = FOLDER / f"{found.name}.py"
     path = path_of(module)
     texts = (committed(ref, module) or b"").decode(), module.read_text(encoding="utf-8")
-    place = FOLDER / runtime_text.FOLDER / FLAGS
-    flags = (committed(ref, place) or b"").decode(), place.read_text(encoding="utf-8")
-    old, now = (kernel_digest(text, found.device, own) for text, own in zip(texts, flags, strict=True))
+    old = digest_of(ref)(texts[0], found.device, runtime_of(ref))
+    now = kernel_digest(texts[1], found.device, files_of(FOLDER / runtime_text.FOLDER))
     before, after = committed(ref, path) or b"", path.read_bytes() if path.exists() else b""
     part = _part(before, found.device)
     if old == now or not part or not found.same:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,17 +65,40 @@ def differing(old: Kernels, now: Kernels) -> int:
 def kernels(ptx: str) -> Kernels:
     """A digest of each kernel in a PTX file, with the functions and the variables that it uses.
 
-    Names of kernels and functions do not count, nor do comments, lines of the source, and numbers that go
-    by the place in the file. Variables keep their names: kernels share them.
+    Names do not count, nor do comments, lines of the source, and numbers that go by the place in the file.
+    A variable that kernels share counts by which kernels use it, and by how each does.
     """
     items: dict[str, str] = {}
     for item in ITEMS.split(NUMBERED.sub("", _without_nameless(IGNORED.sub("", ptx))))[1:]:
         if found := NAMES.search(item):
             items[next(filter(None, found.groups()))] = item
-    return {name: _digest(name, items, ()) for name, item in items.items() if ".entry" in item}
+    entries = [name for name, item in items.items() if ".entry" in item]
+    return {name: _digest(name, items, (), _labels(entries, items)) for name in entries}
 
 
-def _digest(name: str, items: Mapping[str, str], above: tuple[str, ...]) -> str:
+def _labels(entries: list[str], items: Mapping[str, str]) -> dict[str, str]:
+    """A name for each variable by the kernels that use it, whatever its own name is."""
+    variables = [name for name, item in items.items() if not LOCAL.match(item)]
+    users: dict[str, list[str]] = {name: [] for name in variables}
+    for entry in entries:
+        used = [name for name in dict.fromkeys(_used(entry, items, set())) if name in users]
+        labels = {name: f"variable {place}" for place, name in enumerate(used)}
+        digest = _digest(entry, items, (), labels)
+        for name, label in labels.items():
+            users[name].append(f"{digest} {label}")
+    return {name: f"variable of {sorted(users[name])}" for name in variables}
+
+
+def _used(name: str, items: Mapping[str, str], seen: set[str]) -> Iterator[str]:
+    """The items that an item uses, and those that these do, in the order of their first use."""
+    seen.add(name)
+    for word in dict.fromkeys(WORD.findall(items[name])):
+        if word in items and word not in seen:
+            yield word
+            yield from _used(word, items, seen)
+
+
+def _digest(name: str, items: Mapping[str, str], above: tuple[str, ...], labels: Mapping[str, str]) -> str:
     """The digest of an item, whatever its name is; `above` are those that have led to it."""
 
     def word(found: re.Match[str]) -> str:
@@ -84,8 +107,7 @@ def _digest(name: str, items: Mapping[str, str], above: tuple[str, ...]) -> str:
             return f"caller {(name, *above).index(used)}"
         if used not in items:  # of parameters and of static variables, the kernel's name is a part
             return used.replace(name.removeprefix("_Z"), "own") if used.startswith(("_ZZ", name)) else used
-        shown = "" if LOCAL.match(items[used]) else used
-        return f"{shown} {_digest(used, items, (name, *above))}"
+        return f"{labels.get(used, '')} {_digest(used, items, (name, *above), labels)}"
 
     text = WORD.sub(word, items[name])
     lines = (" ".join(line.split()) for line in text.splitlines())

@@ -8,28 +8,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusegen.certify.digest import source_in
+from fusegen.headers import LITERAL, without_comments
+
 Recipe = dict[str, Any]  # what load_inline was called with
 Recipes = Mapping[str, Recipe]
 
 # C++
 
-LITERALS = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
-TOKENS = re.compile(rf"{LITERALS}|//(?:\\\n|[^\n])*|/\*.*?\*/|[(){{}};]", re.DOTALL)
+TOKENS = re.compile(rf"{LITERAL}|[(){{}};]")
 ON_DEVICE = r"__device__|__global__|__constant__"
 CLOSES = {"(": 1, "{": 1, ")": -1, "}": -1}
-# constants of a module that the host of CUDA reads, by what they decide
-NAMED = {
-    "call": "CALL_SOURCE",
-    "layout": "LAYOUT_SOURCE",
-    "binding": "BINDING_SOURCE",
-    "launch table": "LAUNCH_SOURCE",
-}
-
-
-def without_comments(text: str) -> str:
-    """C++ without comments, blank lines and blanks at the ends of lines."""
-    bare = TOKENS.sub(lambda token: " " if token[0][0] == "/" else token[0], text)
-    return "\n".join(line.rstrip() for line in bare.splitlines() if line.strip())
 
 
 def bare(recipe: Recipe) -> str:
@@ -46,7 +35,7 @@ def host_part(text: str) -> str:
     macros = re.findall(rf"^#define (\w+) (?!.*__host__).*(?:{ON_DEVICE})", text, re.MULTILINE)
     kept, position = [], 0
     for mark in re.finditer(
-        rf"{LITERALS}|^#.*$|\b(?:{'|'.join([ON_DEVICE, *macros])})\b", text, re.MULTILINE
+        rf"{LITERAL}|^#.*$|\b(?:{'|'.join([ON_DEVICE, *macros])})\b", text, re.MULTILINE
     ):
         if mark.start() < position or mark[0][0] in "\"'#":
             continue
@@ -75,14 +64,13 @@ def _end(text: str, position: int) -> int:
 
 # Python
 
-CPP = ("_SOURCE", "_PRELUDE")  # how the names of constants that hold C++ end
 OF_CUDA = re.compile(r"(?<![.\w])\w*mask|LARGE|in_vectors|is_cuda", re.IGNORECASE)
 
 
 def python_of(module: str) -> str:
     """The Python of a module without comments, docstrings and the constants that hold its C++."""
     tree = ast.parse(module)
-    tree.body = [statement for statement in tree.body if not _source(statement)]
+    tree.body = [statement for statement in tree.body if not [*source_in(statement)]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
             node.body = [*node.body[1:], ast.Pass()]
@@ -108,18 +96,17 @@ def host_texts(module: str, recipes: Recipes) -> dict[str, str]:
         module: its text.
         recipes: how it has its kernels for CUDA built.
     """
-    constants = dict(filter(None, map(_source, ast.parse(module).body)))
-    named = {part: without_comments(constants.get(name, "")) for part, name in NAMED.items()}
-    device = without_comments("\n".join(text for one in recipes.values() for text in one["cuda_sources"]))
-    for text in filter(None, named.values()):
-        device = device.replace(text, "")
+    binding, device = (
+        without_comments("\n".join(text for one in recipes.values() for text in one[kind]))
+        for kind in ("cpp_sources", "cuda_sources")
+    )
     flags = [[one.get(key) for key in one if key.endswith("flags")] for one in recipes.values()]
     return {
-        **named,
+        "binding": binding,
         "launch code": host_part(device),
         "flags": repr(flags),
         "Python of CUDA": python_of_cuda(module),
-        "build": repr([bare({**one, "cuda_sources": [], **_no_flags(one)}) for one in recipes.values()]),
+        "build": repr([bare(one | _nothing(one)) for one in recipes.values()]),
     }
 
 
@@ -129,13 +116,6 @@ def moved(old: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(part for part in found if part != "build" or found == ["build"])
 
 
-def _no_flags(recipe: Recipe) -> Recipe:
-    return {key: [] for key in recipe if key.endswith("flags")}
-
-
-def _source(statement: ast.stmt) -> tuple[str, str] | None:
-    """The name and the text of a constant that holds C++."""
-    match statement:
-        case ast.Assign([ast.Name(name)], ast.Constant(str(text))) if name.endswith(CPP):
-            return name, text
-    return None
+def _nothing(recipe: Recipe) -> Recipe:
+    """A recipe without sources and flags."""
+    return {key: [] for key in recipe if key.endswith(("flags", "_sources"))}

@@ -59,8 +59,8 @@ class Verdict:
 
 def verdict(pair: Pair, device: str) -> Verdict:
     """Compare the two versions for ``cpu`` or ``cuda``; what cannot be compared counts as changed."""
-    whole = zip(pair.texts, pair.flags, strict=True)
-    digests = {kernel_digest(text, device, flags) for text, flags in whole}
+    whole = zip(pair.texts, pair.runtimes, strict=True)
+    digests = {kernel_digest(text, device, runtime) for text, runtime in whole}
     if len(digests) == 1:
         return Verdict(pair.name, device, ("text",))
     try:

@@ -22,7 +22,7 @@ import torch
 from benchmarks.same_kernels.text import Recipe
 from fusegen import runtime_text
 from fusegen.built import imported
-from fusegen.certify.digest import FLAGS
+from fusegen.outputs import SUFFIXES
 
 KERNELS = ("forward", "backward")
 CAPABILITIES = ("DEFAULT", "AVX2", "AVX512")  # of CPUs, as PyTorch tells them apart
@@ -60,10 +60,9 @@ class Pair:
         return self.old.read_text(encoding="utf-8"), self.now.read_text(encoding="utf-8")
 
     @property
-    def flags(self) -> tuple[str, str]:
-        """Both texts of the flags; empty where there is no runtime."""
-        places = (path.parent / runtime_text.FOLDER / FLAGS for path in (self.old, self.now))
-        old, now = (path.read_text(encoding="utf-8") if path.exists() else "" for path in places)
+    def runtimes(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The files of both runtimes, by path."""
+        old, now = (files_of(path.parent / runtime_text.FOLDER) for path in (self.old, self.now))
         return old, now
 
     def ask(self, function: Callable[..., T], *arguments: str) -> tuple[T, T]:
@@ -71,6 +70,12 @@ class Pair:
         asked = zip(self.workers, (self.old, self.now), strict=True)
         old, now = [worker.submit(function, path, *arguments) for worker, path in asked]
         return old.result(), now.result()
+
+
+def files_of(runtime: Path) -> dict[str, str]:
+    """The files of a runtime, by path."""
+    paths = (path for path in runtime.rglob("*") if path.suffix in SUFFIXES)
+    return {path.relative_to(runtime).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def workers() -> Workers:

@@ -1,9 +1,9 @@
 """The digest of what decides a module's results on one device.
 
-It covers the module's text, masks, launches, layouts, C++ and Python, and the flags of its runtime. It
-leaves out comments, docstrings, blank lines, what belongs to the other device alone, and the rest of the
-runtime.
-Only positions in the text are used, so that it is the same under every version of Python.
+It covers the module's text, masks, launches, C++ and Python, the headers that the kernels and the binding
+reach, with the layouts in them, and the flags of the runtime. It leaves out comments, docstrings, blank
+lines, what belongs to the other device alone, and the rest of the runtime. Only positions in the text are
+used, so that it is the same under every version of Python.
 """
 
 from __future__ import annotations
@@ -12,40 +12,52 @@ import ast
 import hashlib
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fusegen import cache, runtime_text
+from fusegen.headers import inlined, without_comments
 
 # Constants that only the other device's kernels are built from; the host code of CUDA takes CPU_FLAGS.
-OTHER = {
-    "cpu": {"CUDA_SOURCE", "CUDA_PRELUDE", "CUDA_FLAGS", "LAUNCH_SOURCE"},
-    "cuda": {"CPU_SOURCE", "CPU_PRELUDE"},
-}
+OTHER = {"cpu": {"CUDA_SOURCE", "CUDA_FLAGS"}, "cuda": {"CPU_SOURCE"}}
+SOURCES = {"CUDA_SOURCE", "CPU_SOURCE"}
 FLAGS = "flags.py"
+BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
 
-def kernel_digest(module: str, device: str, flags: str = "") -> str:
+def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = None) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device.
 
     Args:
         module: its text.
         device: ``cpu`` or ``cuda``.
-        flags: the text of ``flags.py`` in its runtime; if not given, that of today's.
+        runtime: the files of its runtime, by path; if not given, today's.
     """
-    flags = flags or runtime_text.files("stable")[FLAGS]
-    key = cache.key("kernel digest", device, module, flags)
+    files = runtime_text.files("stable") if runtime is None else runtime
+    sources = _sources(module)
+    reached = "\n".join(_inlined(text, files) for text in _compiled(module, sources, device))
+    key = cache.key("kernel digest with headers", device, module, reached, files[FLAGS])
     match cache.recall(key):
         case str(known):
             return known
-    deciding = (_deciding(text, device) for text in (module, flags))
+    deciding = (_deciding(module, device), _deciding(files[FLAGS], device), without_comments(reached))
     found = hashlib.sha256("\n".join(deciding).encode()).hexdigest()[:16]
     cache.remember(key, found)
     return found
 
 
+def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
+    """The C++ that a device's kernels are built from."""
+    yield from (text for name, text in sources.items() if name not in OTHER[device])
+    yield f'#include "{"stable_abi_bitmask.h" if BITMASK in module else "stable_abi.h"}"\n'
+
+
+def _inlined(text: str, files: Mapping[str, str]) -> str:
+    return inlined(text, lambda name: files[f"include/{name}"])
+
+
 def _deciding(module: str, device: str) -> str:
-    """The text without what decides nothing on a device; all of it where it is no Python."""
+    """The text without its C++ and what decides nothing on a device; all of it where it is no Python."""
     try:
         spans = [*_comments(module), *_statements(module, device)]
     except (SyntaxError, tokenize.TokenError, ValueError, RecursionError):
@@ -55,12 +67,23 @@ def _deciding(module: str, device: str) -> str:
         head, tail = lines[first - 1][:start], lines[last - 1][end:]
         lines[first - 1 : last] = [head + tail]
     kept = (line.rstrip() for line in "".join(lines).splitlines())
-    return "\n".join(line for line in kept if line and not _is_comment(line))
+    return "\n".join(filter(None, kept))
 
 
-def _is_comment(line: str) -> bool:
-    """Whether a line of C++ is a comment that ends with it."""
-    return line.lstrip().startswith("//") and not line.endswith("\\")
+def _sources(module: str) -> dict[str, str]:
+    """The constants of a module that hold C++, by name; none where it is no Python."""
+    try:
+        tree = ast.parse(module)
+    except (SyntaxError, ValueError, RecursionError):
+        return {}
+    return {name: text for statement in tree.body for name, text in source_in(statement)}
+
+
+def source_in(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """The constant that holds C++ in a statement, if it is one, and its text."""
+    match statement:
+        case ast.Assign([ast.Name(name)], ast.Constant(str(text))) if name in SOURCES:
+            yield name, text
 
 
 def _comments(module: str) -> Iterator[tuple[Place, Place]]:
@@ -70,8 +93,9 @@ def _comments(module: str) -> Iterator[tuple[Place, Place]]:
 
 
 def _statements(module: str, device: str) -> Iterator[tuple[Place, Place]]:
-    """Docstrings, and constants of the other device."""
+    """Docstrings, constants of the other device, and those that hold C++."""
     tree = ast.parse(module)
+    sources = [statement for statement in tree.body if [*source_in(statement)]]
     lines = module.splitlines(keepends=True)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -82,7 +106,8 @@ def _statements(module: str, device: str) -> Iterator[tuple[Place, Place]]:
         targets: list[ast.expr] = []
         if isinstance(statement, ast.Assign | ast.AugAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        if any(isinstance(target, ast.Name) and target.id in OTHER[device] for target in targets):
+        named = {target.id for target in targets if isinstance(target, ast.Name)}
+        if not named.isdisjoint(OTHER[device]) or statement in sources:
             yield from _span(statement, lines)
 
 

@@ -12,14 +12,11 @@ from fusegen.hoist import bounds
 from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import Table
 from fusegen.lower import uniforms
-from fusegen.method import Pass, Variant
+from fusegen.method import Pass
 from fusegen.pipeline import Compiled
-from fusegen.printers import ample
-from fusegen.printers.approximations import approximations
-from fusegen.printers.cpp import ROUNDED, CppPrinter, literal, support, uniform, wide
+from fusegen.printers.cpp import ROUNDED, CppPrinter, definitions, headers, literal, uniform
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import autocasts, statements
-from fusegen.printers.vectorised import vectorised
 from fusegen.render import Binding
 from fusegen.simplify.constants import constants_folded
 
@@ -34,12 +31,12 @@ def module(of: Compiled, binding: Binding, launches: Table) -> str:
         binding: how its kernels are reached from Python.
         launches: how dense tensors are shared out on CUDA.
     """
-    return render.module(of.spec, texts(of, binding, launches), binding)
+    return render.module(of.spec, texts(of, binding, launches))
 
 
 def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:
-    """The C++ texts of a module, by their part."""
-    return render.sources(of.spec, texts(of, binding, launches), binding)
+    """The C++ of a module, by device."""
+    return render.sources(of.spec, texts(of, binding, launches))
 
 
 def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
@@ -48,7 +45,6 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
     read = {name for kernel in called[Device.CUDA] for name in kernel.params}
     hosted = {let.name: let for program in of.programs for let in uniforms(program)}
-    plain = plain_double(of)
     first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]
     from_output = saved != of.declared.composed.inputs
     has_eager_gradient = from_output or of.algebra.pytorch_bits
@@ -58,15 +54,13 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         forward=kernel_text(of, Pass.FORWARD, launches),
         backward=kernel_text(of, Pass.BACKWARD, launches),
         mask=_mask(of) if binding is Binding.STABLE else None,
-        functions={device: support(several) for device, several in called.items()},
+        headers={device: headers(several) for device, several in called.items()},
         scalars=tuple(name for name in (*of.declared.composed.params, *hosted) if name in read),
         bounds=bounds(of.declared.composed),
         declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.params),
         uniforms=tuple(uniform(let) for let in hosted.values()),
-        approximations=approximations(found) if (found := tuple(_fast(of))) else (),
-        ample=plain,
-        vectorised=vectorised(called[Device.CPU]),
-        two_words=bool(plain) or any(wide(kernel) for several in called.values() for kernel in several),
+        fast=bool(_fast(of)),
+        ample=plain_double(of),
         rounds=any(ROUNDED in operations(kernel) for kernel in called[Device.CUDA]),
         eager=statements(constants_folded(of.declared.eager)),
         eager_gradient=statements(first, several=True) if has_eager_gradient else (),
@@ -76,13 +70,10 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
 
 
 def plain_double(of: Compiled) -> str:
-    """Single-word double, if a kernel takes it, with the functions that it calls."""
+    """How many bits of single-word double are right, if a kernel on CUDA takes it."""
     passes = [which for which in Pass if uses_plain_double(of.plan, which)]
-    if not passes:
-        return ""
     errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
-    called = ample.needed(of.kernels[which, Device.CUDA, Variant.DOUBLE] for which in passes)
-    return ample.ample(called, ample.BRIEF if max(errors) <= budget.BRIEF_ENOUGH else ample.AMPLE)
+    return ("39" if max(errors) <= budget.BRIEF_ENOUGH else "44") if passes else ""
 
 
 def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
@@ -101,12 +92,11 @@ def _fast(of: Compiled) -> tuple[Kernel, ...]:
 
 def _mask(of: Compiled) -> render.MaskText | None:
     """What the printers write of a gradient that a bit decides."""
-    printers = [tuple(map(CppPrinter, pair)) for pair in of.plan.bitmask]
-    if not printers:
+    if not of.plan.bitmask:
         return None
-    definitions = [printer.definition() for each in zip(*printers, strict=True) for printer in each]
-    bit, taken = printers[0]
-    return render.MaskText(tuple(definitions), bit.element(), taken.element())
+    bits, taken = zip(*of.plan.bitmask, strict=True)
+    bit, multiple = (CppPrinter(kernels[0]).element() for kernels in (bits, taken))
+    return render.MaskText(bit, multiple, definitions(bits, ()), definitions(taken, ()))
 
 
 def _counts(kernels: Mapping[Pass, Emitted]) -> tuple[str, ...]:

@@ -33,10 +33,11 @@ from fusegen.method import (
 from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 from fusegen.printers import dump
-from fusegen.printers.cpp import WIDTH, CppPrinter
+from fusegen.printers.cpp import CppPrinter, definitions
 from fusegen.printers.notation import notation
 from fusegen.render import Halves, KernelText, Share, Singles
 
+WIDTH = 120  # of a line
 COMMENT = WIDTH - len("// ")
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
@@ -88,7 +89,6 @@ def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
     name, inputs = f"{of.spec.name}_{which.value}", derivation.program.inputs
     formula = notation(of.spec) if which is Pass.FORWARD else _gradient_of(of)
     said = (formula, *map(dump.rewrite, derivation.rewrites))
-    printers = {device: _printers(of, which, device, several) for device, several in kernels.items()}
     of_cuda = singles(of.plan, which, Device.CUDA)
     return KernelText(
         name=name,
@@ -103,10 +103,10 @@ def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
             )
             for device in Device
         },
-        definitions={device: tuple(p.definition() for p in printers[device]) for device in Device},
-        elements={device: printers[device][0].element() for device in Device},
+        definitions={device: _definitions(of, which, device, own) for device, own in kernels.items()},
+        elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
         short={
-            device: printers[device][-1].element() if kernels[device].short else "" for device in Device
+            device: CppPrinter(own.short).element() if own.short else "" for device, own in kernels.items()
         },
         shares=shares(of, which, launches),
         halves=halves(of.plan, which),
@@ -141,12 +141,13 @@ def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:
     }
 
 
-def _printers(of: Compiled, which: Pass, device: Device, kernels: Emitted) -> list[CppPrinter]:
-    """The printers of a device's kernels; on CUDA those of other arithmetics, too, print for any type."""
-    on_cuda = device is Device.CUDA
+def _definitions(of: Compiled, which: Pass, device: Device, kernels: Emitted) -> tuple[str, ...]:
+    """The functions of a device's kernels; on CUDA those of other arithmetics, too, print for any type."""
     fast = any(Arithmetic.FAST_FLOAT in arithmetics(method) for method in of.plan.methods.values())
-    open_ = {Math.FLOAT: on_cuda and fast, Math.DOUBLE: on_cuda and uses_plain_double(of.plan, which)}
-    return [CppPrinter(kernel, open_[kernel.math]) for kernel in kernels]
+    opens = {Math.FLOAT: fast, Math.DOUBLE: uses_plain_double(of.plan, which)}
+    open_ = [kind for kind in Math if opens[kind]] if device is Device.CUDA else []
+    short = definitions((kernels.short,), open_) if kernels.short else ()
+    return (*definitions(kernels.kernels, open_), *short)
 
 
 def _commented(of: Compiled, which: Pass, device: Device) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from fusegen.ir import Device, Kernel, operations
 from fusegen.links import linked
 from fusegen.method import Pass
 from fusegen.notes import noteworthy, told
+from fusegen.ops import SINGLES
 from fusegen.pipeline import Compiled
 from fusegen.printers.cpp import wide
-from fusegen.singles import SINGLES
 
 DOUBLE_WORD = "Double-word arithmetic (hi + lo), rounded once."
 LINKED = "Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little."
@@ -30,7 +30,7 @@ def arithmetic(kernel: Kernel) -> Iterator[str]:
     """The remarks on the arithmetic of a kernel."""
     if wide(kernel):
         on_cuda = kernel.device is Device.CUDA
-        single = not SINGLES.keys().isdisjoint(operations(kernel))
+        single = not SINGLES.isdisjoint(operations(kernel))
         yield LINKED if linked(kernel) else ARGUMENTS if on_cuda and single else DOUBLE_WORD
     if kernel.device is Device.CPU and "scaled" in operations(kernel):  # nothing else is scaled there
         yield LINEAR

@@ -3,9 +3,9 @@
 A function of the table that is `wide` gives a value in two words and takes its argument so; what is added
 to such a value, or multiplied with it, is of two words too, and so is the arithmetic in an argument. All
 else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
-longer than a copy, only arguments have them: functions give one (`singles`), and a product that is added
-rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. In float
-on the CPU functions of a chain give and take one word where that is accurate enough (`slack`).
+longer than a copy, only arguments have them: functions give one (`ops.SINGLES`), and a product that is
+added rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. In
+float on the CPU functions of a chain give and take one word where that is accurate enough (`slack`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -20,8 +20,7 @@ from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held, parts
 from fusegen.lower.border import Border
 from fusegen.lower.slack import Slack, scaled
 from fusegen.lower.tangent import LOST, tangent
-from fusegen.ops import DOUBLED, PRODUCTS, ROWS, TRANSCENDENTAL
-from fusegen.singles import SINGLES
+from fusegen.ops import DOUBLED, PRODUCTS, ROWS, SINGLES, TRANSCENDENTAL
 from fusegen.term import Apply, Name, Number, Program, Term, applied, call, unused
 from fusegen.term import Let as Named
 

@@ -97,14 +97,15 @@ class MaskText:
     """What the printers wrote of a gradient that a bit of each element decides.
 
     Attributes:
-        definitions: the functions of the bit and of the gradient in each math type.
-        bit: the statement that calls the first.
-        taken: the statement that calls the second.
+        bit: the statement that calls the function of the bit.
+        taken: the statement that calls the function of the gradient.
+        of_bit, of_taken: these functions, in each math type.
     """
 
-    definitions: tuple[str, ...]
     bit: str
     taken: str
+    of_bit: tuple[str, ...]
+    of_taken: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +117,13 @@ class Texts:
         counts: a line for each kernel that counts its operations.
         forward, backward: the kernels.
         mask: what large tensors have in place of the gradient's kernel on CUDA, if a bit decides it.
-        functions: per device, the functions of the table that the kernels call.
+        headers: per device, the families of headers that define what the kernels call.
         scalars: the names of the scalars that the kernels read.
         bounds: the names of those that a clamp takes as a bound.
         declared: the values that the spec gives to its scalars, in C++.
         uniforms: C++ statements for those of them that are computed from parameters.
-        approximations: the functions that 16-bit tensors take on CUDA where they are cheaper.
-        ample: one word of double, and the functions of it, if a kernel takes it on CUDA.
-        vectorised: the functions of the math library on the CPU.
-        two_words: whether kernels compute in two words.
+        fast: whether 16-bit results that are computed take fast functions on CUDA.
+        ample: how many bits of PlainDouble are right, if a kernel takes it on CUDA.
         rounds: whether operations are followed by eager's rounding.
         eager: Python lines that compute the same by PyTorch's own operations.
         eager_gradient: likewise for the gradient, where these operations say it; else it is eager's own.
@@ -137,15 +136,13 @@ class Texts:
     forward: KernelText
     backward: KernelText
     mask: MaskText | None
-    functions: dict[Device, tuple[str, ...]]
+    headers: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
     bounds: tuple[str, ...]
     declared: tuple[str, ...]
     uniforms: tuple[str, ...]
-    approximations: tuple[str, ...]
+    fast: bool
     ample: str
-    vectorised: tuple[str, ...]
-    two_words: bool
     rounds: bool
     eager: tuple[str, ...]
     eager_gradient: tuple[str, ...]

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref
-from fusegen.ops import ROWS
-from fusegen.singles import SINGLES
+from fusegen.ops import ROWS, SINGLES
 from fusegen.values import Column, column, value
 
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
@@ -76,7 +75,7 @@ class Graph:
     """
 
     def __init__(self, kernel: Kernel) -> None:
-        self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else {}
+        self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else frozenset()
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):

@@ -72,7 +72,7 @@ class Activation:
         self.Forward, self.Backward = autograd.functions(self)
         self.differentiated = self.broadcast_first if self.inputs > 1 else self.Forward.apply
         self.in_place, self.on_halves = autograd.in_place(self), autograd.on_halves(self)
-        if sources.mask:
+        if sources.bitmask:
             for kernel in ("forward_masked", "forward_masked_out", "backward_masked", "backward_by_mask"):
                 setattr(self, kernel, self._kernel(kernel))
             self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
@@ -107,7 +107,7 @@ class Activation:
 
         if self.inputs > 1:
             return pair if self.inputs == 2 else several
-        return with_bitmask if self.sources.mask else unary
+        return with_bitmask if self.sources.bitmask else unary
 
     def function(self, function: F) -> F:
         """Keeps a module's function, under a name for each device that has a kernel."""
@@ -204,7 +204,7 @@ class Activation:
             return bump_version(x)
         if not have_kernel(x):
             return copy_into(self.name, x, self.by_pytorch(x.clone(), *params))
-        large = self.sources.mask and x.is_cuda and x.numel() >= bitmask.LARGE
+        large = self.sources.bitmask and x.is_cuda and x.numel() >= bitmask.LARGE
         if large and bitmask.in_vectors(x):
             return self.in_place_with_bitmask.apply(x, x[:0].clone(), *params)
         saved = None if self.signature.saved != self.signature.tensors else x.clone()

@@ -14,6 +14,8 @@ import torch
 from . import flags, flavour, tools
 from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish
 from .checks import check
+from .headers import without_comments
+from .sources import Texts, texts
 
 
 def digest(text: str) -> str:
@@ -31,8 +33,8 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
     oldest = ".".join(map(str, flavour.MINIMUM))
     recent = tuple(map(int, torch.__version__.split(".")[:2])) >= flavour.MINIMUM
     check(recent, name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
-    recipe = recipe_of(kernels.sources, kernel, device, namespace)
-    content = digest(repr((torch.__version__, os.uname().machine, recipe)))
+    recipe = recipe_of(texts(kernels), kernel, device, namespace)
+    content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
     library = cache_folder(name) / f"{namespace}_{kernel}_{device}_{content}.so"
     with contextlib.ExitStack() as stack:
         stack.callback(
@@ -49,12 +51,12 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
         flavour.implement(operators, name, built, kernel, key)
 
 
-def recipe_of(sources: Any, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
+def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
     """The sources and the flags of a kernel."""
     without = "#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
-    cpp, cuda, cuda_flags = [without, *sources.cpu_texts], [], []
+    cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
-        cpp, cuda = [without, "#define ON_CUDA", *sources.binding_texts], [without, sources.cuda_text]
+        cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, of.cuda]
         count = torch.cuda.device_count()
         chips = sorted({"%d%d" % torch.cuda.get_device_capability(k) for k in range(count)})
         cuda_flags = flags.CUDA_FLAGS + [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in chips]
@@ -109,6 +111,12 @@ def build_library(
         publish(kept, content)
         publish(kept.with_suffix(".sum"), checksum(content))
     return built
+
+
+def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":
+    """A recipe whose sources have no comments, which decide nothing."""
+    bare = {key: list(map(without_comments, recipe[key])) for key in ("cpp_sources", "cuda_sources")}
+    return {**recipe, **bare}
 
 
 def _in_ascii(text: str) -> str:

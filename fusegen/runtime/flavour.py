@@ -17,6 +17,7 @@ __all__ = [
     "CPU_FLAGS",
     "MINIMUM",
     "are_transforms_active",
+    "binding_header",
     "capability",
     "implement",
     "in_namespace",
@@ -28,6 +29,7 @@ __all__ = [
     "loaded",
     "register_fake",
     "register_vmap",
+    "registration",
     "transforms",
 ]
 
@@ -53,6 +55,16 @@ def capability() -> str:
 def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
     """C++ that registers its functions as kernels of a namespace's operators, under a dispatch key."""
     return [text.replace("NAMESPACE", namespace).replace("KEY", key) for text in texts]
+
+
+def binding_header(bitmask: bool) -> str:
+    """The header that binds kernels to PyTorch."""
+    return "stable_abi_bitmask.h" if bitmask else "stable_abi.h"
+
+
+def registration(name: str, kernel: str, counts: str) -> str:
+    """The line of C++ that registers a kernel, of some numbers of inputs, outputs and scalars."""
+    return f'FUSEGEN_REGISTER("NAMESPACE", "KEY", {name}_{kernel}, {counts})'
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":

@@ -14,6 +14,7 @@ __all__ = [
     "CPU_FLAGS",
     "MINIMUM",
     "are_transforms_active",
+    "binding_header",
     "capability",
     "implement",
     "in_namespace",
@@ -25,6 +26,7 @@ __all__ = [
     "loaded",
     "register_fake",
     "register_vmap",
+    "registration",
     "transforms",
 ]
 
@@ -67,6 +69,16 @@ def capability() -> str:
 def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
     """The texts as they are: `implement` registers the kernels."""
     return texts
+
+
+def binding_header(bitmask: bool) -> str:
+    """The header that binds kernels to PyTorch; bitmasks need the stable ABI."""
+    return "pybind.h"
+
+
+def registration(name: str, kernel: str, counts: str) -> str:
+    """The line of C++ that exports a kernel, of some numbers of inputs, outputs and scalars."""
+    return f"FUSEGEN_FUNCTIONS({name}_{kernel}, {kernel}, {counts})"
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":

@@ -18,6 +18,7 @@ from .bitmask import new_bitmask, with_bitmask
 from .calls import batched, have_kernel
 from .checks import check
 from .flavour import register_fake, register_vmap
+from .sources import texts
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,19 @@ class Signature:
 
 def registered(kernels: Any) -> Any:
     """The namespace of a module's operators; kernels are loaded when they are first asked for."""
-    signature, sources = kernels.signature, kernels.sources
-    text = build.digest(repr((sources.cpu_texts, sources.cuda_text)))
+    signature = kernels.signature
     namespace = (
         f"fusegen_{signature.name}_{build.digest(signature.forward + '; ' + signature.backward)[:6]}"
     )
-    if getattr(getattr(torch.ops, namespace), "_text", text) != text:  # another module has the name
-        namespace = f"{namespace}_{text}"
+    first = getattr(getattr(torch.ops, namespace), "_texts", None)
+    if first is not None and first() != texts(kernels):  # another module has the name
+        namespace = f"{namespace}_{build.digest(repr(texts(kernels)))}"
     operators = getattr(torch.ops, namespace)
-    if not hasattr(operators, "_text"):
+    if not hasattr(operators, "_texts"):
         take_turns(operators)
         take_turns(torch.ops.fusegen)  # where every module finds it
         operators._library = torch.library.Library(namespace, "DEF")  # lives as long as they do
-        operators._text = text
+        operators._texts = functools.partial(texts, kernels)
         _define(kernels, operators)
     return operators
 
@@ -104,7 +105,7 @@ def _define(kernels: Any, operators: Any) -> None:
             library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeImplicitAutogradNestedTensor")
             register_fake(operator, _shaped_like(name, inputs, new, outputs - new), library)
             register_vmap(operator, _vectorized(operator), lib=library)
-    if kernels.sources.mask:
+    if kernels.sources.bitmask:
         _define_with_bitmask(kernels, operators)
     whole = getattr(operators, name).default
     register_vmap(whole, _vectorized(whole), lib=library)

@@ -1,46 +1,83 @@
 """The C++ and CUDA sources of a module, and the texts that its kernels are built from."""
 
+import functools
+import pathlib
 from dataclasses import dataclass
-from typing import List
+from typing import Any, Tuple
+
+from . import flavour
+from .headers import inlined
+
+ALL = ("float32", "float16", "bfloat16", "float64")  # the dtypes that every kernel takes unless it says so
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources of a module, by what they hold.
+    """The sources of a module, which include headers of this runtime.
 
     Attributes:
-        cuda, cpu: the kernels of one element.
-        mask: the kernels that keep or read a bitmask, on CUDA; empty where there are none.
-        call: what a launch is given.
-        arithmetic: double-word arithmetic.
-        launch: the launch tables.
-        cuda_prelude, cpu_prelude: the loops over elements.
-        layout: shapes and strides.
-        binding: the operators.
+        cuda, cpu: the kernels of a device.
+        bitmask: whether `cuda` has kernels that write or read a bitmask.
     """
 
     cuda: str
     cpu: str
-    call: str
-    arithmetic: str
-    launch: str
-    cuda_prelude: str
-    cpu_prelude: str
-    layout: str
+    bitmask: bool = False
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The sources of a module with their headers in their places.
+
+    Attributes:
+        binding: the operators, which both devices need.
+        cpu: a kernel for the CPU.
+        cuda: the text that nvcc compiles.
+    """
+
     binding: str
-    mask: str = ""
+    cpu: str
+    cuda: str
 
-    @property
-    def binding_texts(self) -> List[str]:
-        """The texts of the operators, which both devices need."""
-        return [self.call, self.layout, self.binding]
 
-    @property
-    def cpu_texts(self) -> List[str]:
-        """The texts of a kernel for the CPU."""
-        return [*self.binding_texts, self.arithmetic, self.cpu_prelude, self.cpu]
+def texts(kernels: Any) -> Texts:
+    """The sources of an `Activation` with their headers."""
+    sources = kernels.sources
+    bound = binding(kernels.signature, kernels.dtypes, sources.bitmask)
+    return Texts(*(inlined(text, _header) for text in (bound, sources.cpu, sources.cuda)))
 
-    @property
-    def cuda_text(self) -> str:
-        """The text that nvcc compiles."""
-        return self.call + self.arithmetic + self.launch + self.cuda_prelude + self.cuda + self.mask
+
+def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
+    """The C++ that registers the kernels of a module with PyTorch.
+
+    Args:
+        signature: of the kernels.
+        dtypes: that they take.
+        bitmask: whether some write or read a bitmask.
+    """
+    names = [str(dtype).rpartition(".")[2] for dtype in dtypes]
+    several = ", ".join(f"fusegen::{name.upper()}" for name in names)
+    listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    lines = [
+        f'#define FUSEGEN_NAME "{signature.name}"',
+        f'#define FUSEGEN_EXPECTED "expected {listed} tensors, all of one dtype"',
+        f"#define FUSEGEN_DTYPES {'AllDtypes' if set(names) == set(ALL) else f'Dtypes<{several}>'}",
+        f'#include "{flavour.binding_header(bitmask)}"',
+    ]
+    for kernel, _, inputs, outputs in signature.kernels:
+        counts = f"{inputs}, {outputs}, {signature.params}"
+        lines += [f"#ifndef WITHOUT_{kernel.upper()}", flavour.registration(signature.name, kernel, counts)]
+        if bitmask:
+            own = f'"NAMESPACE", "KEY", {signature.name}, {signature.params}'
+            lines.append(f"FUSEGEN_REGISTER_BITMASK_{kernel.upper()}({own})")
+        lines.append("#endif")
+    return "\n".join(lines) + "\n"
+
+
+@functools.lru_cache(maxsize=None)
+def _header(name: str) -> str:
+    """A header of this runtime; a standalone file has them inside."""
+    held: "Any" = getattr(globals().get("__loader__"), "headers", None)
+    if held is not None:
+        return str(held[name])
+    return (pathlib.Path(__file__).parent / "include" / name).read_text(encoding="utf-8")

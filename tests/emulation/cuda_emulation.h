@@ -177,7 +177,7 @@ inline double cospi(double x) { return std::cos(x * 3.14159265358979324); }
 inline float sinpif(float x) { return float(std::sin(x * 3.14159265358979324)); }
 
 template <typename To, typename From>
-To bit_cast(From from) {
+To bits_as(From from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
   std::memcpy(&to, &from, sizeof to);
@@ -191,9 +191,9 @@ struct __nv_bfloat16 {
   uint16_t bits;
 };
 
-inline float __bfloat162float(__nv_bfloat16 v) { return bit_cast<float>(uint32_t(v.bits) << 16); }
+inline float __bfloat162float(__nv_bfloat16 v) { return bits_as<float>(uint32_t(v.bits) << 16); }
 inline __nv_bfloat16 __float2bfloat16_rn(float v) {
-  const uint32_t bits = bit_cast<uint32_t>(v);
+  const uint32_t bits = bits_as<uint32_t>(v);
   if (v != v) return {0x7fff};
   return {uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
@@ -205,7 +205,7 @@ inline float __half2float(__half v) {
   return v.bits >> 15 ? -magnitude : magnitude;
 }
 inline __half __float2half_rn(float v) {
-  const uint16_t sign = uint16_t(bit_cast<uint32_t>(v) >> 16 & 0x8000);
+  const uint16_t sign = uint16_t(bits_as<uint32_t>(v) >> 16 & 0x8000);
   if (v != v) return {0x7fff};
   const float magnitude = fabsf(v);
   if (magnitude >= 65520.0f) return {uint16_t(sign | 0x7c00)};

@@ -1,0 +1,246 @@
+"""The C++ of a module's own: headers, kernels, launch tables and the method of each width, as text.
+
+`KernelText` says how results come about; here each method gets the name of its C++ type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusegen.elements import ELEMENTS
+from fusegen.ir import Device
+from fusegen.render import python
+from fusegen.render.texts import Halves, KernelText, Singles, Texts
+from fusegen.spec import Spec
+
+IN_DOUBLE = (Singles.CUBICS, Singles.DECLARED, Singles.DOUBLE)  # what float loses too many digits of
+# the header of each method, by a part of its type's name
+HEADERS = {
+    Device.CUDA: {
+        "Table": "cuda/table.cuh",
+        "Verified": "cuda/verified.cuh",
+        "FastFloat": "cuda/fast_functions.cuh",
+        "PiecewiseUniform": "cuda/piecewise_uniform.cuh",
+        "PiecewiseOctaves": "cuda/piecewise_octaves.cuh",
+        "AtDefaults": "cuda/lazy_init.cuh",
+        "Widened": "cuda/in_double.cuh",
+        "Formula": "cuda/pointwise.cuh",
+    },
+    Device.CPU: {
+        "Verified": "cpu/verified.h",
+        "PiecewiseOctaves": "cpu/piecewise_octaves.h",
+        "Formula": "cpu/loops.h",
+    },
+}
+SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
+WIDTH = 120  # of a line
+COMMON = ("double_word",)  # families of functions that have no header for each device
+
+
+def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
+    """What the template of kernels takes, for CUDA."""
+    kernels = (texts.forward, texts.backward)
+    tables, taken = _launches(kernels)
+    members = {
+        kernel.functor: [f"static {taken[kernel.functor]}", *_on_cuda(spec, texts, kernel)]
+        for kernel in kernels
+    }
+    context = _kernels(spec, texts, Device.CUDA, members)
+    launchers = [f"FUSEGEN_FORWARD({spec.name})", f"FUSEGEN_BACKWARD({spec.name})"]
+    if texts.mask:
+        of_output = "true" if texts.from_output else "false"
+        launchers += [f"FUSEGEN_BITMASK_FORWARD({spec.name}, {of_output})"]
+        launchers += [f"FUSEGEN_BITMASK_BACKWARD({spec.name})"]
+        context["kernels"] += _bitmask(spec, texts)
+        context["headers"] += ["cuda/bitmask.cuh"]
+    return context | {"tables": tables, "launchers": launchers}
+
+
+def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
+    """What the template of kernels takes, for the CPU."""
+    members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
+    launchers = [f"FUSEGEN_FORWARD({spec.name})", f"FUSEGEN_BACKWARD({spec.name})"]
+    context = _kernels(spec, texts, Device.CPU, members)
+    return context | {"tables": [], "launchers": launchers}
+
+
+def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
+    """The C++ types of the methods of a kernel, of 16, 32 and 64 bits."""
+    if device is Device.CPU:
+        return (*CPU_METHODS[kernel.singles[device], kernel.settled], "Formula<double>")
+    widened = f"Widened<{'PlainDouble' if kernel.ample else 'double'}>"
+    computed = f"Formula<{'FastFloat' if texts.fast else 'float'}>"
+    return _of_16(texts, kernel, computed, widened), _of_32(kernel, widened), "Formula<double>"
+
+
+# of 16 and of 32 bits, by how results come about and by whether double settles those of 16
+CPU_METHODS = {
+    (Singles.COMPUTED, False): ("Formula<float>", "Formula<float>"),
+    (Singles.COMPUTED, True): ("Verified<float, double>", "Formula<float>"),
+    (Singles.CUBICS, True): ("PiecewiseOctaves", "PiecewiseOctaves"),
+    (Singles.DOUBLE, False): ("Formula<double>", "Formula<double>"),
+}
+
+
+def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str:
+    halves, singles = kernel.halves, kernel.singles[Device.CUDA]
+    looked_up = halves in (Halves.LOOKED_UP, Halves.DECLARED)
+    if looked_up and not texts.declared:
+        return "Table"
+    by_double = halves is Halves.DOUBLE or singles is Singles.DECLARED
+    by_double |= halves is Halves.LOOKED_UP and singles in IN_DOUBLE
+    if halves in (Halves.TESTED, Halves.DECLARED):
+        other = "Verified<FastFloat, double>"
+    else:
+        other = widened if by_double else computed
+    return f"AtDefaults<Table, {other}>" if looked_up else other
+
+
+def _of_32(kernel: KernelText, widened: str) -> str:
+    return {
+        Singles.COMPUTED: "Formula<float>",
+        Singles.PIECES: "PiecewiseUniform",
+        Singles.CUBICS: "PiecewiseOctaves",
+        Singles.DECLARED: f"AtDefaults<PiecewiseOctaves, {widened}>",
+        Singles.DOUBLE: widened,
+    }[kernel.singles[Device.CUDA]]
+
+
+def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
+    """The members of a kernel's type."""
+    lines = _elements(spec)
+    if any("AtDefaults" in method for method in methods(texts, kernel, Device.CUDA)):
+        lines += [f"static constexpr double DEFAULTS[] = {{{', '.join(texts.declared)}}}"]
+    if kernel.centres:
+        sides = (kernel.centres.above, kernel.centres.below)
+        grid = ", ".join(f"{{1 / {1 / side.step}f, {side.last}}}" for side in sides)
+        lines += [f"static constexpr UniformGrid GRID = {{{grid}}}"]
+    return [*lines, f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CUDA))}>"]
+
+
+def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
+    return [*_elements(spec), f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CPU))}>"]
+
+
+def _elements(spec: Spec) -> list[str]:
+    if set(spec.dtypes) == ELEMENTS.keys():
+        return []
+    return [f"using Elements = {dtypes(spec)}"]
+
+
+def dtypes(spec: Spec, within: str = "") -> str:
+    """The element types in C++, whose names stand behind `within`."""
+    if set(spec.dtypes) == ELEMENTS.keys():
+        return "AllDtypes"
+    return f"Dtypes<{', '.join(within + dtype.upper() for dtype in spec.dtypes)}>"
+
+
+def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[str]]) -> dict[str, Any]:
+    """What the kernels of a device have in common."""
+    kernels = [
+        {
+            "functor": kernel.functor,
+            "notes": kernel.notes[device],
+            "definitions": kernel.definitions[device],
+            "arguments": _arguments(spec, texts, len(kernel.inputs), len(kernel.outputs)),
+            "members": members[kernel.functor],
+            "element": _element(kernel, device),
+        }
+        for kernel in (texts.forward, texts.backward)
+    ]
+    named = "".join(line for lines in members.values() for line in lines)
+    used = {header: None for name, header in HEADERS[device].items() if name in named}
+    if device is Device.CUDA and "PlainDouble" in named:
+        used[f"cuda/plain_double_{texts.ample}.cuh"] = None
+    if device is Device.CUDA and texts.fast:
+        used["cuda/fast_functions.cuh"] = None
+    folder = device.value
+    functions = [
+        f"{name}.h" if name in COMMON else f"{folder}/{name}{SUFFIX[device]}"
+        for name in texts.headers[device]
+    ]
+    return {
+        "headers": ["launcher.h", *used, *functions],
+        "scalars": texts.scalars,
+        "given": python.param_names(spec),
+        "uniforms": texts.uniforms,
+        "kernels": kernels,
+    }
+
+
+def _element(kernel: KernelText, device: Device) -> str:
+    if not kernel.short[device]:
+        return kernel.elements[device]
+    short = f"if constexpr (sizeof(T) == 2 && sizeof(M) == 4) {kernel.short[device]};"
+    return f"{short}\n{'':18}else {kernel.elements[device]}"
+
+
+def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
+    """The arguments of a kernel's base type."""
+    count = len(spec.params)
+    if not count:
+        return f"{inputs}, {outputs}"
+    return f"{inputs}, {outputs}, {'Scalars' if texts.scalars else 'NoParams'}, {count}"
+
+
+def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
+    """The kernels of a gradient that a bit decides: of the bit, and of the gradient."""
+    assert texts.mask is not None
+    parts = (
+        ("Bit", 1, texts.mask.bit, texts.mask.of_bit),
+        ("FromBit", 2, texts.mask.taken, texts.mask.of_taken),
+    )
+    return [
+        {
+            "functor": functor,
+            "notes": (note,),
+            "definitions": definitions,
+            "arguments": _arguments(spec, texts, inputs, 1),
+            "members": _elements(spec),
+            "element": element,
+        }
+        for (functor, inputs, element, definitions), note in zip(
+            parts,
+            (
+                "Whether the gradient is the first of two multiples of the incoming one.",
+                "The gradient from this bit.",
+            ),
+            strict=True,
+        )
+    ]
+
+
+def _launches(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, str]]:
+    """Each table of rows once, and the members of a kernel that say which ones it takes."""
+    names: dict[tuple[str, tuple[str, ...]], str] = {}
+    taken = {}
+    for kernel in kernels:
+        members = []
+        for share in kernel.shares:
+            table = tuple(
+                f"{chip}, {row.kib or 'ANY'}, {row.threads}, {row.vectors}"
+                + (f", {row.ahead}" if row.ahead else "")
+                for chip, launches in share.launches.items()
+                for row in launches
+            )
+            cost = share.cost.upper()
+            free = (cost, f"{cost}_{share.bits}", f"{cost}_{share.bits}_{kernel.functor.upper()}")
+            name = next(name for name in free if name not in names.values())
+            name = names.setdefault((cost, table), name)
+            members.append(f"*BITS{share.bits} = {name}")
+        taken[kernel.functor] = ", ".join(members)
+    shares = (share for kernel in kernels for share in kernel.shares)
+    prefetches = any(row.ahead for share in shares for rows in share.launches.values() for row in rows)
+    row = "PrefetchLaunch" if prefetches else "Launch"
+    tables = [_table(row, name, table) for (_, table), name in names.items()]
+    return tables, {functor: f"constexpr const {row} {names}" for functor, names in taken.items()}
+
+
+def _table(row: str, name: str, rows: tuple[str, ...]) -> str:
+    """The definition of a table, on lines of at most WIDTH characters."""
+    lines = [f"constexpr {row} {name}[] = {{"]
+    for each in (*(f"{{{one}}}, " for one in rows), "{}};"):
+        if len(lines[-1] + each.rstrip()) > WIDTH:
+            lines = [*lines[:-1], lines[-1].rstrip(), "    "]
+        lines[-1] += each
+    return "\n".join(lines)

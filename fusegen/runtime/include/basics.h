@@ -1,0 +1,67 @@
+#pragma once
+// What the headers of both devices begin with.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#ifdef __NVCC_DIAG_PRAGMA_SUPPORT__
+#pragma nv_diag_suppress 177  // a kernel calls few of the functions that the headers define
+#endif
+#ifdef __CUDACC__
+#define ANYWHERE __device__ __forceinline__
+#define ANYWHERE_CALLED __device__ __noinline__
+#define UNROLL _Pragma("unroll")
+#else
+#define ANYWHERE inline
+#define ANYWHERE_CALLED inline
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+// Inlined in a loop at all times: a call would keep the loop from being vectorised.
+#define ALWAYS_INLINE __attribute__((always_inline)) inline
+
+namespace fusegen {
+namespace {
+
+using std::fabs;
+using std::fma;
+
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
+template <typename M, int N>
+ANYWHERE M polynomial(const M (&c)[N], M x) {
+  M y = c[N - 1];
+  UNROLL
+  for (int k = N - 2; k >= 0; --k) y = fma(y, x, c[k]);
+  return y;
+}
+
+// The bits of a number in one type as a number of another.
+template <typename To, typename From>
+ANYWHERE To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// 2^n in float, for an n from -126 to 127; 0 and infinity next to these.
+template <typename M>
+ANYWHERE M exp2i(int32_t n) {
+  const uint32_t bits = uint32_t(n + 127) << 23;
+  M y;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// A double as a float, rounded to odd: the last bit is set if the float is inexact, so that rounding it once more to
+// fewer digits rounds as the double would be rounded.
+[[maybe_unused]] ANYWHERE float round_to_odd(double v) {
+  float y = float(v);
+  if (double(y) == v) return y;
+  uint32_t bits;
+  memcpy(&bits, &y, sizeof(bits));
+  bits = (bits - (std::fabs(double(y)) > std::fabs(v))) | 1;
+  memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+}  // namespace
+}  // namespace fusegen

@@ -1,0 +1,41 @@
+#pragma once
+// What double computes for every type of element, since float loses too many digits. In double-word arithmetic that is
+// long: a call.
+#include "cuda/pointwise.cuh"
+
+namespace fusegen {
+namespace {
+
+template <class F>
+struct ByDouble : F {
+  template <typename, typename M>
+  static __device__ __forceinline__ bool try_fast(const M*, M*, const ParamsOf<F, M>&) {
+    return false;
+  }
+  template <typename T, typename M>
+  static __device__ __forceinline__ void fallback(const M* in, M* out, const ParamsOf<F, M>& p) {
+    F::template element<T>(in, out, p);
+    if constexpr (sizeof(T) == 2) {
+#pragma unroll
+      for (int k = 0; k < F::OUTPUTS; ++k) out[k] = round_to_odd(double(out[k]));
+    }
+  }
+  template <typename T, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const ParamsOf<F, M>& p) {
+    if constexpr (std::is_same_v<M, double>) fast_or_fallback<ByDouble, T, M>(in, out, p);
+    else fallback<T>(in, out, p);
+  }
+};
+
+}  // namespace
+
+// The method: the formula in M, which is double or PlainDouble, for elements of fewer bits.
+template <typename M>
+struct Widened {
+  template <class F, typename T>
+  static cudaError_t launch(const CallOf<F>& call) {
+    return fusegen::launch<ByDouble<F>, T, M>(call);
+  }
+};
+
+}  // namespace fusegen

@@ -1,0 +1,76 @@
+#pragma once
+// The logistic function and its relatives. Generic; a device's own header includes it after what it calls of that
+// device.
+#include "functions/exponential.h"
+
+namespace fusegen {
+namespace {
+
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> sigmoid(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(x));
+  return divide(x < M(0) ? e : Promoted<X>(M(1)), one_plus(e));
+}
+
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> softplus(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(x));
+  const Promoted<X> high = x < M(0) ? Promoted<X>(M(0)) : Promoted<X>(x);
+  const M s = e.hi;
+  if constexpr (sizeof(M) == 8) return high + log1p(s);
+  const M c[] = {M(0.3333309292793274),   M(-0.24993328750133514),  M(0.19926466047763824),
+                 M(-0.16228903830051422), M(0.12680786848068237),   M(-0.08593566715717316),
+                 M(0.04431314766407013),  M(-0.014689257368445396), M(0.002277808031067252)},
+          cubic = s * (s * (s * polynomial(c, s)));
+  const Promoted<X> square = two_prod(s, M(-0.5) * s), near = fast_two_sum(s, square.hi);
+  return high + fast_two_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
+}
+
+// sigmoid'(x)
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> sigmoid_slope(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(x));
+  const Promoted<X> r = divide(Promoted<X>(M(1)), one_plus(e));
+  return e * r * r;
+}
+
+// x sigmoid(t)
+template <typename X>
+ANYWHERE GenericFor<X, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
+  using M = Scalar<X>;
+  const X v = prescaled(fast_clamp_max(fast_clamp_min(t, M(-126)), M(87)));
+  const Promoted<X> d = one_plus(exp_dw<false>(-v));
+  const M r = reciprocal_approx(d.hi), q = x * r, y = fma(fma(-q, d.lo, fma(-q, d.hi, x)), r, q);
+  return (y < q || y > q ? y : q) * unscale(t);
+}
+
+// x sigmoid(t)
+template <typename X>
+ANYWHERE Promoted<X> x_sigmoid_of_two(Scalar<X> x, X t) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(prescaled(t))), one = M(1);
+  const Promoted<X> y = x * divide(t < M(0) ? e : one, one_plus(e)) * unscale(t);
+  return double_word(y.hi, y.lo == y.lo ? y.lo : M(0));
+}
+
+template <typename X>
+ANYWHERE Promoted<X> sigmoid_of_two(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(x));
+  return divide(x < M(0) ? e : Promoted<X>(M(1)), one_plus(e));
+}
+
+// sigmoid'(x)
+template <typename X>
+ANYWHERE Promoted<X> sigmoid_slope_of_two(X x) {
+  using M = Scalar<X>;
+  const Promoted<X> e = exp_dw(neg_abs(x));
+  const Promoted<X> r = divide(Promoted<X>(M(1)), one_plus(e));
+  return e * r * r;
+}
+
+}  // namespace
+}  // namespace fusegen

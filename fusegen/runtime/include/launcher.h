@@ -1,0 +1,18 @@
+#pragma once
+// The functions that the binding calls. WITHOUT_FORWARD and WITHOUT_BACKWARD leave one of the two out.
+#include "call.h"
+
+#define FUSEGEN_LAUNCHER(NAME, F)                                                 \
+  extern "C" const char* NAME##_launch(const fusegen::CallOf<fusegen::F>& call) { \
+    return fusegen::run<fusegen::F>(call);                                        \
+  }
+#ifdef WITHOUT_FORWARD
+#define FUSEGEN_FORWARD(NAME)
+#else
+#define FUSEGEN_FORWARD(NAME) FUSEGEN_LAUNCHER(NAME##_forward, Forward)
+#endif
+#ifdef WITHOUT_BACKWARD
+#define FUSEGEN_BACKWARD(NAME)
+#else
+#define FUSEGEN_BACKWARD(NAME) FUSEGEN_LAUNCHER(NAME##_backward, Backward)
+#endif

@@ -1,0 +1,107 @@
+"""The C++ headers: each compiles alone, none is long, and comments in them void no certificate."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from torch.utils.cpp_extension import include_paths
+
+from benchmarks.same_kernels.ptx import nvcc
+from fusegen import build, runtime_text
+from fusegen.certify.digest import kernel_digest
+from fusegen.headers import inlined, reached
+from fusegen.runtime_text import INCLUDE, header
+
+HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.*"))
+MOST_LINES = 250
+AFTER_DIGITS = "cuda/plain_double.cuh"  # plain_double_44.cuh or plain_double_39.cuh includes it
+CONTEXT = ('FUSEGEN_EXPECTED=""', "FUSEGEN_DTYPES=AllDtypes")  # what a module says before the binding
+INTERFACE = """#pragma once
+// Once.
+#include <cmath>
+int once;
+"""
+
+
+def test_headers_are_short_and_end_with_a_line() -> None:
+    for name in HEADERS:
+        text = (INCLUDE / name).read_text(encoding="utf-8")
+        lines = text.splitlines()
+        assert len(lines) <= MOST_LINES, name
+        assert max(map(len, lines)) <= 120, name
+        assert text.endswith("\n"), name
+
+
+def compiled(source: Path, *command: str) -> None:
+    done = subprocess.run([*command, f"-I{INCLUDE}", str(source)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize("name", [name for name in HEADERS if name.endswith(".h")])
+def test_a_header_compiles_alone(name: str, tmp_path: Path) -> None:
+    """Generic functions do after the math library of a device."""
+    source = tmp_path / "alone.cpp"
+    before = '#include "cpu/math.h"\n' if name.startswith("functions/") else ""
+    source.write_text(f'{before}#include "{name}"\n', encoding="utf-8")
+    folders = [f"-I{folder}" for folder in (*include_paths(), sysconfig.get_path("include"))]
+    compiled(
+        source, "g++", "-std=c++17", "-fsyntax-only", "-w", *(f"-D{word}" for word in CONTEXT), *folders
+    )
+
+
+@pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    "name", [name for name in HEADERS if name.endswith(".cuh") and name != AFTER_DIGITS]
+)
+def test_a_header_of_cuda_compiles_alone(name: str, tmp_path: Path) -> None:
+    source = tmp_path / "alone.cu"
+    source.write_text(f'#include "{name}"\n', encoding="utf-8")
+    flags = ("-std=c++17", "-arch=compute_90", "-ptx", "-w", "-o", str(tmp_path / "alone.ptx"))
+    compiled(source, str(nvcc()), *flags)
+
+
+def test_every_header_is_reached_by_a_module_or_a_binding() -> None:
+    """But for what no spec of the library needs."""
+    roots = "".join(f'#include "{name}"\n' for name in ("stable_abi_bitmask.h", "pybind.h"))
+    for path in sorted((ROOT / "specs").glob("*.yaml")):
+        roots += "".join(build.sources(build.compiled_file(path)).values())
+    others = {name for name in HEADERS if "octave" in name or "plain_double" in name}
+    assert {*reached(roots, header)} | others | {"cuda/in_double.cuh"} == {*HEADERS}
+
+
+def test_a_header_stands_once_where_it_is_first_included() -> None:
+    headers = {"once.h": INTERFACE, "twice.h": '#pragma once\n#include "once.h"\nint twice;\n'}
+    text = '#include "twice.h"\n#include "once.h"\nint own;\n'
+    assert (
+        inlined(text, headers.__getitem__)
+        == "// Once.\n#include <cmath>\nint once;\nint twice;\nint own;\n"
+    )
+    assert reached(text, headers.__getitem__) == ("twice.h", "once.h")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_comment_of_a_header_voids_no_certificate(device: str) -> None:
+    module = "".join(
+        f'{name} = r"""\n#include "once.h"\nint own;\n"""\n' for name in ("CUDA_SOURCE", "CPU_SOURCE")
+    )
+    files = runtime_text.files("stable") | {"include/once.h": INTERFACE, "include/other.h": "int other;\n"}
+
+    def digest(header: str, other: str = "int other;\n") -> str:
+        return kernel_digest(module, device, files | {"include/once.h": header, "include/other.h": other})
+
+    before = kernel_digest(module, device, files)
+    assert digest(INTERFACE.replace("// Once.", "// Twice.\n").replace("once;", "once;  // said")) == before
+    assert digest(INTERFACE, "int another;\n") == before
+    assert digest(INTERFACE.replace("int once", "long once")) != before
+
+
+@pytest.mark.parametrize(("name", "most"), [("hardsigmoid", 100), ("gelu", 100), ("swiglu", 120)])
+def test_a_modules_own_cpp_is_short(name: str, most: int) -> None:
+    own = build.sources(build.compiled_file(ROOT / "specs" / f"{name}.yaml"))
+    assert sum(len(text.splitlines()) for text in own.values()) <= most
