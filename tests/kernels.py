@@ -82,7 +82,8 @@ def load(path: Path, name: str = "") -> ModuleType:
     if hasattr(module, "KERNELS"):
         kernels = module.KERNELS
         vars(module).update({part: getattr(kernels, own) for part, own in PARTS.items()})
-        vars(module).update(CPU_TEXTS=kernels.sources.cpu_texts, CUDA_TEXT=kernels.sources.cuda_text)
+        texts = kernels.texts()
+        vars(module).update(CPU_TEXTS=[texts.binding, texts.cpu], CUDA_TEXT=texts.cuda)
     return module
 
 
@@ -93,6 +94,7 @@ def with_runtime(folder: Path, binding: str = "stable") -> Path:
     place = folder / runtime_text.FOLDER
     place.mkdir(parents=True, exist_ok=True)
     for name, text in runtime_text.files(binding).items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
     return folder
 

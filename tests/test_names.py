@@ -141,9 +141,8 @@ def test_arguments_of_pytorchs_give_way_to_those_of_a_spec(binding: Binding, pla
 
 
 def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -> None:
-    texts = build.texts(
-        named("inputs: {x_sigmoid: {}, up: {}}\nformula: x_sigmoid * sigmoid(2 * x_sigmoid) + up")
-    )
+    body = "inputs: {x_sigmoid: {}, up: {}}\nformula: x_sigmoid * sigmoid(2 * x_sigmoid) + up"
+    texts = build.texts(named(body))
     [text, *_] = texts.forward.definitions[Device.CPU]
     assert "(M x_sigmoid_V, M up)" in text
     texts = build.texts(named("inputs: {gate: {}, up: {}}\nformula: gate * up + 1"))

@@ -25,7 +25,7 @@ from .calls import (
 )
 from .checks import check, check_writable
 from .flavour import is_traceable_wrapper_subclass, transforms
-from .sources import Sources
+from .sources import Sources, Texts, texts
 
 INTERFACE = 1  # of modules and this runtime; it changes when the text of modules has to
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -119,6 +119,10 @@ class Activation:
             setattr(self, f"{self.name}_{device}", function)
         self.call = function
         return function
+
+    def texts(self) -> Texts:
+        """The sources with their headers in their places."""
+        return texts(self)
 
     def load(self, kernel: str, device: str) -> None:
         """Loads a kernel, forward or backward, for a device, as its first use does."""

@@ -19,7 +19,7 @@ from . import flags, flavour, tools
 from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish
 from .checks import check
 from .headers import without_comments
-from .sources import Texts, texts
+from .sources import Texts
 
 
 def digest(text: str) -> str:
@@ -37,7 +37,7 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
     oldest = ".".join(map(str, flavour.MINIMUM))
     recent = tuple(map(int, torch.__version__.split(".")[:2])) >= flavour.MINIMUM
     check(recent, name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
-    recipe = recipe_of(texts(kernels), kernel, device, namespace)
+    recipe = recipe_of(kernels.texts(), kernel, device, namespace)
     content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
     library = cache_folder(name) / f"{namespace}_{kernel}_{device}_{content}.so"
     with contextlib.ExitStack() as stack:

@@ -22,7 +22,6 @@ from .bitmask import new_bitmask, with_bitmask
 from .calls import batched, have_kernel
 from .checks import check
 from .flavour import register_fake, register_vmap
-from .sources import texts
 
 
 @dataclass(frozen=True)
@@ -67,14 +66,14 @@ def registered(kernels: Any) -> Any:
         f"fusegen_{signature.name}_{build.digest(signature.forward + '; ' + signature.backward)[:6]}"
     )
     first = getattr(getattr(torch.ops, namespace), "_texts", None)
-    if first is not None and first() != texts(kernels):  # another module has the name
-        namespace = f"{namespace}_{build.digest(repr(texts(kernels)))}"
+    if first is not None and first() != kernels.texts():  # another module has the name
+        namespace = f"{namespace}_{build.digest(repr(kernels.texts()))}"
     operators = getattr(torch.ops, namespace)
     if not hasattr(operators, "_texts"):
         take_turns(operators)
         take_turns(torch.ops.fusegen)  # where every module finds it
         operators._library = torch.library.Library(namespace, "DEF")  # lives as long as they do
-        operators._texts = functools.partial(texts, kernels)
+        operators._texts = kernels.texts
         _define(kernels, operators)
     return operators
 
