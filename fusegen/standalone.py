@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from fusegen import headers, render, runtime_text
 
-IMPORTS = re.compile(r"^from \._runtime import \(\n(?P<names>(?:    \w+,\n)+)\)\n", re.MULTILINE)
+IMPORTS = re.compile(r"^from \._runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings
 LIBRARIES = "import hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
@@ -23,7 +23,7 @@ def text(module: str, binding: str) -> str:
         binding: its binding.
     """
     [found] = IMPORTS.finditer(module)
-    names = [name.strip(" ,") for name in found["names"].splitlines()]
+    names = found["names"].split(", ")
     files = runtime_text.files(binding)
     python, own = reached(files), headers_of(module, binding, files)
     assert not any("'''" in part for part in (*python.values(), *own.values()))

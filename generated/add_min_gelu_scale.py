@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["AddMinGeluScale", "ModelNew", "add_min_gelu_scale", "get_init_inputs", "get_inputs"]
 
@@ -39,8 +31,7 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -49,11 +40,11 @@ namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M step1 = finite_x + M(0.5);
-  const M step2 = minimum(step1, M(0));
-  const M after_gelu = times_ndtr(step2);
-  return after_gelu * M(2);
+    const M finite_x = finite_below(x);
+    const M step1 = finite_x + M(0.5);
+    const M step2 = minimum(step1, M(0));
+    const M after_gelu = times_ndtr(step2);
+    return after_gelu * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -62,19 +53,19 @@ ANYWHERE M add_min_gelu_scale_forward(M x) {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float add_min_gelu_scale_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const float step1 = finite_x + 0.5f;
-  const float step2 = minimum(step1, 0.0f);
-  const float grad_step2 = grad * 2.0f * times_ndtr_slope(step2);
-  return finite_x > -0.5f ? 0.0f : step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
+    const float finite_x = finite_below(x);
+    const float step1 = finite_x + 0.5f;
+    const float step2 = minimum(step1, 0.0f);
+    const float grad_step2 = grad * 2.0f * times_ndtr_slope(step2);
+    return finite_x > -0.5f ? 0.0f : step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
 }
 
 ANYWHERE double add_min_gelu_scale_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const double step1 = finite_x + 0.5;
-  const double step2 = minimum(step1, 0.0);
-  const Promoted<double> grad_step2 = grad * 2.0 * times_ndtr_slope(step2);
-  return finite_x > -0.5 ? double_word(0.0, 0.0) : step1 == 0.0 ? grad_step2 * 0.5 : grad_step2;
+    const double finite_x = finite_below(x);
+    const double step1 = finite_x + 0.5;
+    const double step2 = minimum(step1, 0.0);
+    const Promoted<double> grad_step2 = grad * 2.0 * times_ndtr_slope(step2);
+    return finite_x > -0.5 ? double_word(0.0, 0.0) : step1 == 0.0 ? grad_step2 * 0.5 : grad_step2;
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -96,11 +87,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = add_min_gelu_scale_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(add_min_gelu_scale)
-FUSEGEN_BACKWARD(add_min_gelu_scale)
+FUSEGEN_KERNELS(add_min_gelu_scale)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -109,32 +98,30 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M step1 = finite_x + M(0.5);
-  const M step2 = minimum(step1, M(0));
-  const M after_gelu = times_ndtr(step2);
-  return after_gelu * M(2);
+    const M finite_x = finite_below(x);
+    const M step1 = finite_x + M(0.5);
+    const M step2 = minimum(step1, M(0));
+    const M after_gelu = times_ndtr(step2);
+    return after_gelu * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Kink at the input: step1 > 0 is x > -0.5.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const M step1 = finite_x + M(0.5);
-  const M step2 = minimum(step1, M(0));
-  const Promoted<M> grad_step2 = grad * M(2) * times_ndtr_slope(step2);
-  return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
+    const M finite_x = finite_below(x);
+    const M step1 = finite_x + M(0.5);
+    const M step2 = minimum(step1, M(0));
+    const Promoted<M> grad_step2 = grad * M(2) * times_ndtr_slope(step2);
+    return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -146,11 +133,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = add_min_gelu_scale_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(add_min_gelu_scale)
-FUSEGEN_BACKWARD(add_min_gelu_scale)
+FUSEGEN_KERNELS(add_min_gelu_scale)
 """
 
 
@@ -169,23 +154,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "add_min_gelu_scale",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "add_min_gelu_scale", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def add_min_gelu_scale(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2

@@ -18,15 +18,7 @@ Source: Barron 2017, Continuously Differentiable Exponential Linear Units, arXiv
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Celu", "ModelNew", "celu", "get_init_inputs", "get_inputs"]
 
@@ -39,8 +31,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/exponential.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -57,7 +48,7 @@ struct Scalars {
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_forward(M x, M alpha) {
-  return x > M(0) ? x : alpha * expm1(x / alpha);
+    return x > M(0) ? x : alpha * expm1(x / alpha);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -65,13 +56,13 @@ ANYWHERE M celu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_backward(M grad, M x, M alpha) {
-  const M t = x / alpha;
-  return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(t)) / alpha * unscale(t);
+    const M t = x / alpha;
+    return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(t)) / alpha * unscale(t);
 }
 
 ANYWHERE double celu_backward(double grad, double x, double alpha) {
-  const double t = x / alpha;
-  return x > 0.0 ? grad : grad * alpha * exp(prescaled(t)) / alpha * unscale(t);
+    const double t = x / alpha;
+    return x > 0.0 ? grad : grad * alpha * exp(prescaled(t)) / alpha * unscale(t);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -93,11 +84,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = celu_backward(in[0], in[1], p.alpha))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(celu)
-FUSEGEN_BACKWARD(celu)
+FUSEGEN_KERNELS(celu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -105,8 +94,7 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/exponential.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -123,8 +111,8 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_forward(M x, M alpha) {
-  const M otherwise = M(alpha * expm1_of_two(x / alpha));
-  return x > M(0) ? x : otherwise;
+    const M otherwise = M(alpha * expm1_of_two(x / alpha));
+    return x > M(0) ? x : otherwise;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -132,8 +120,8 @@ ANYWHERE M celu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_backward(M grad, M x, M alpha) {
-  const M t = x / alpha;
-  return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(t))) / alpha * unscale(t);
+    const M t = x / alpha;
+    return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(t))) / alpha * unscale(t);
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {
@@ -145,11 +133,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = celu_backward(in[0], in[1], p.alpha))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(celu)
-FUSEGEN_BACKWARD(celu)
+FUSEGEN_KERNELS(celu)
 """
 
 
@@ -165,24 +151,17 @@ def eager_gradient(grad, x, alpha):
 
 
 KERNELS = Activation(
-    "celu",
-    forward="Tensor x, float alpha",
-    backward="Tensor grad, Tensor x, float alpha",
+    "celu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def celu(
-    x: "Tensor | None" = None,
-    alpha: float = 1.0,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, alpha: float = 1.0, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x if x > 0 else alpha · expm1(x / alpha)

@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ClampScaleClampDivide", "ModelNew", "clamp_scale_clamp_divide", "get_init_inputs", "get_inputs"]
 
@@ -36,18 +28,17 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
 // Dead lower bound: min(max(step2, 0), 1) is min(step2, 1), since step2 lies in [0, 2].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
-  const M step1 = clamp(x, M(0), M(1));
-  const M step2 = step1 * M(2);
-  const M step3 = clamp_max(step2, M(1));
-  return step3 * M(0.5);
+    const M step1 = clamp(x, M(0), M(1));
+    const M step2 = step1 * M(2);
+    const M step3 = clamp_max(step2, M(1));
+    return step3 * M(0.5);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -56,21 +47,22 @@ ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
-  const M step1 = clamp(x, M(0), M(1));
-  return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad * M(0.5) * M(2) : M(0)) : M(0)) : M(0)) : M(0);
+    const M step1 = clamp(x, M(0), M(1));
+    return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad * M(0.5) * M(2) : M(0)) : M(0)) : M(0))
+      : M(0);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_mask(M x) {
-  const M step1 = clamp(x, M(0), M(1));
-  return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? M(1) : M(0)) : M(0)) : M(0)) : M(0);
+    const M step1 = clamp(x, M(0), M(1));
+    return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? M(1) : M(0)) : M(0)) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad * M(0.5) * M(2) : M(0);
+    return mask > M(0) ? grad * M(0.5) * M(2) : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -91,39 +83,33 @@ struct FromBit : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(clamp_scale_clamp_divide)
-FUSEGEN_BACKWARD(clamp_scale_clamp_divide)
-FUSEGEN_BITMASK_FORWARD(clamp_scale_clamp_divide, false)
-FUSEGEN_BITMASK_BACKWARD(clamp_scale_clamp_divide)
+FUSEGEN_KERNELS(clamp_scale_clamp_divide)
+FUSEGEN_BITMASK_KERNELS(clamp_scale_clamp_divide, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
-// Dead lower bound: min(max(step2, 0), 1) is min(step2, 1), since step2 lies in [0, 2].
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
-  const M step1 = clamp(x, M(0), M(1));
-  const M step2 = step1 * M(2);
-  const M step3 = clamp_max(step2, M(1));
-  return step3 / M(2);
+    const M step1 = clamp(x, M(0), M(1));
+    const M step2 = step1 * M(2);
+    const M step3 = clamp_max(step2, M(1));
+    return step3 / M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Kink at the input: step2 ≥ 0 is step1 ≥ 0.
-// Kink at the input: step2 ≤ 1 is step1 ≤ 0.5.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
-  const M step1 = clamp(x, M(0), M(1));
-  return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad / M(2) * M(2) : M(0)) : M(0)) : M(0)) : M(0);
+    const M step1 = clamp(x, M(0), M(1));
+    return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad / M(2) * M(2) : M(0)) : M(0)) : M(0)) :
+      M(0);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -135,11 +121,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(clamp_scale_clamp_divide)
-FUSEGEN_BACKWARD(clamp_scale_clamp_divide)
+FUSEGEN_KERNELS(clamp_scale_clamp_divide)
 """
 
 
@@ -158,23 +142,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "clamp_scale_clamp_divide",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "clamp_scale_clamp_divide", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def clamp_scale_clamp_divide(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2

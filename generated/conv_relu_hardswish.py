@@ -15,15 +15,7 @@
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ConvReluHardswish", "ModelNew", "conv_relu_hardswish", "get_init_inputs", "get_inputs"]
 
@@ -32,16 +24,15 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 // Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6 lies in [0.49999997, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M conv_relu_hardswish_forward(M x) {
-  const M after_relu = relu(x);
-  return after_relu * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1));
+    const M after_relu = relu(x);
+    return after_relu * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -51,8 +42,9 @@ ANYWHERE M conv_relu_hardswish_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M conv_relu_hardswish_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu > M(3) ? M(0) : grad * after_relu * M(0.16666666666666666));
+    const M after_relu = relu(x);
+    return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
+      M(3) ? M(0) : grad * after_relu * M(0.16666666666666666));
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -67,36 +59,30 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(conv_relu_hardswish)
-FUSEGEN_BACKWARD(conv_relu_hardswish)
+FUSEGEN_KERNELS(conv_relu_hardswish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
-// Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6 lies in [0.49999997, inf].
 template <typename M>
 ANYWHERE M conv_relu_hardswish_forward(M x) {
-  const M after_relu = relu(x);
-  return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
+    const M after_relu = relu(x);
+    return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
-// Condition never holds: 0 if t2 < 0 else 0 if t2 > 1 else grad · after_relu / 6 is 0 if t2 > 1 else grad · after_relu / 6, since t2 lies in [0.49999997, inf].
-// Kink at the input: t2 > 1 is after_relu > 3.
 template <typename M>
 ANYWHERE M conv_relu_hardswish_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad * after_relu / M(6));
+    const M after_relu = relu(x);
+    return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad
+      * after_relu / M(6));
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -108,11 +94,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(conv_relu_hardswish)
-FUSEGEN_BACKWARD(conv_relu_hardswish)
+FUSEGEN_KERNELS(conv_relu_hardswish)
 """
 
 
@@ -129,13 +113,10 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "conv_relu_hardswish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "conv_relu_hardswish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 

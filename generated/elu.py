@@ -18,15 +18,7 @@ Source: Clevert, Unterthiner and Hochreiter 2015, Fast and Accurate Deep Network
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Elu", "ModelNew", "elu", "get_init_inputs", "get_inputs"]
 
@@ -39,8 +31,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/exponential.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -57,7 +48,7 @@ struct Scalars {
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_forward(M x, M alpha) {
-  return x > M(0) ? x : alpha * expm1(x);
+    return x > M(0) ? x : alpha * expm1(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -65,11 +56,11 @@ ANYWHERE M elu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_backward(M grad, M x, M alpha) {
-  return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(x)) * unscale(x);
+    return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(x)) * unscale(x);
 }
 
 ANYWHERE double elu_backward(double grad, double x, double alpha) {
-  return x > 0.0 ? grad : grad * alpha * exp(prescaled(x)) * unscale(x);
+    return x > 0.0 ? grad : grad * alpha * exp(prescaled(x)) * unscale(x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -90,11 +81,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = elu_backward(in[0], in[1], p.alpha))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(elu)
-FUSEGEN_BACKWARD(elu)
+FUSEGEN_KERNELS(elu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -102,8 +91,7 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/exponential.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -120,8 +108,8 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_forward(M x, M alpha) {
-  const M otherwise = M(alpha * expm1_of_two(x));
-  return x > M(0) ? x : otherwise;
+    const M otherwise = M(alpha * expm1_of_two(x));
+    return x > M(0) ? x : otherwise;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -129,7 +117,7 @@ ANYWHERE M elu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_backward(M grad, M x, M alpha) {
-  return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(x))) * unscale(x);
+    return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(x))) * unscale(x);
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {
@@ -141,11 +129,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = elu_backward(in[0], in[1], p.alpha))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(elu)
-FUSEGEN_BACKWARD(elu)
+FUSEGEN_KERNELS(elu)
 """
 
 
@@ -161,24 +147,17 @@ def eager_gradient(grad, x, alpha):
 
 
 KERNELS = Activation(
-    "elu",
-    forward="Tensor x, float alpha",
-    backward="Tensor grad, Tensor x, float alpha",
+    "elu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def elu(
-    x: "Tensor | None" = None,
-    alpha: float = 1.0,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, alpha: float = 1.0, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x if x > 0 else alpha · expm1(x)

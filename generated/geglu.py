@@ -18,15 +18,7 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Geglu", "ModelNew", "geglu", "get_init_inputs", "get_inputs"]
 
@@ -37,25 +29,24 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = gelu(gate) · up
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M geglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return times_ndtr(finite_gate) * up;
+    const M finite_gate = finite_below(gate);
+    return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate1);
-  out[1] = grad * times_ndtr(finite_gate);
+    const M finite_gate = finite_below(gate);
+    const M finite_gate1 = finite_above(finite_gate);
+    out[0] = grad * up * times_ndtr_slope(finite_gate1);
+    out[1] = grad * times_ndtr(finite_gate);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -73,11 +64,9 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(geglu)
-FUSEGEN_BACKWARD(geglu)
+FUSEGEN_KERNELS(geglu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -86,16 +75,15 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = gelu(gate) · up
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M geglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return times_ndtr(finite_gate) * up;
+    const M finite_gate = finite_below(gate);
+    return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
@@ -103,10 +91,10 @@ ANYWHERE M geglu_forward(M gate, M up) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate1);
-  out[1] = grad * times_ndtr(finite_gate);
+    const M finite_gate = finite_below(gate);
+    const M finite_gate1 = finite_above(finite_gate);
+    out[0] = grad * up * times_ndtr_slope(finite_gate1);
+    out[1] = grad * times_ndtr(finite_gate);
 }
 
 struct Forward : Elementwise<2, 1> {
@@ -118,11 +106,9 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(geglu)
-FUSEGEN_BACKWARD(geglu)
+FUSEGEN_KERNELS(geglu)
 """
 
 
@@ -139,13 +125,10 @@ def eager_gradient(grad, gate, up):
 
 
 KERNELS = Activation(
-    "geglu",
-    forward="Tensor gate, Tensor up",
-    backward="Tensor grad, Tensor gate, Tensor up",
+    "geglu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 

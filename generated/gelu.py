@@ -18,15 +18,7 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Gelu", "ModelNew", "gelu", "get_init_inputs", "get_inputs"]
 
@@ -37,16 +29,15 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · Φ(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M gelu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return times_ndtr(finite_x);
+    const M finite_x = finite_below(x);
+    return times_ndtr(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -54,8 +45,8 @@ ANYWHERE M gelu_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return grad * times_ndtr_slope(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    return grad * times_ndtr_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -75,11 +66,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = gelu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(gelu)
-FUSEGEN_BACKWARD(gelu)
+FUSEGEN_KERNELS(gelu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -88,8 +77,7 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · Φ(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -97,12 +85,12 @@ namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M gelu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return times_ndtr(finite_x);
+    const M finite_x = finite_below(x);
+    return times_ndtr(finite_x);
 }
 
 ANYWHERE float gelu_forward_short(float x) {
-  return times_ndtr_short(x);
+    return times_ndtr_short(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -110,8 +98,8 @@ ANYWHERE float gelu_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return grad * times_ndtr_slope(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    return grad * times_ndtr_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -124,11 +112,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = gelu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(gelu)
-FUSEGEN_BACKWARD(gelu)
+FUSEGEN_KERNELS(gelu)
 """
 
 
@@ -144,24 +130,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "gelu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "gelu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def gelu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
-    approximate: str = "none",
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, approximate: str = "none",
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · Φ(x)

@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["GeluGelu", "ModelNew", "gelu_gelu", "get_init_inputs", "get_inputs"]
 
@@ -38,8 +30,7 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = gelu(x),  y = gelu(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -47,15 +38,15 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_gelu_forward(float x) {
-  const float finite_x = finite_below(x);
-  const float after_gelu = times_ndtr(finite_x);
-  return times_ndtr(after_gelu);
+    const float finite_x = finite_below(x);
+    const float after_gelu = times_ndtr(finite_x);
+    return times_ndtr(after_gelu);
 }
 
 ANYWHERE double gelu_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-  return times_ndtr_of_two(after_gelu);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
+    return times_ndtr_of_two(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -64,15 +55,15 @@ ANYWHERE double gelu_gelu_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_gelu_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const float after_gelu = times_ndtr(finite_x);
-  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    const float after_gelu = times_ndtr(finite_x);
+    return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
 ANYWHERE double gelu_gelu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
+    return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -95,11 +86,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = gelu_gelu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(gelu_gelu)
-FUSEGEN_BACKWARD(gelu_gelu)
+FUSEGEN_KERNELS(gelu_gelu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -108,21 +97,20 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = gelu(x),  y = gelu(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_gelu_forward(float x) {
-  const float after_gelu = times_ndtr_short(x);
-  return times_ndtr_near(after_gelu);
+    const float after_gelu = times_ndtr_short(x);
+    return times_ndtr_near(after_gelu);
 }
 
 ANYWHERE double gelu_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-  return times_ndtr_of_two(after_gelu);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
+    return times_ndtr_of_two(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -130,9 +118,9 @@ ANYWHERE double gelu_gelu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M gelu_gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> after_gelu = times_ndtr_of_two(finite_x);
-  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    const Promoted<M> after_gelu = times_ndtr_of_two(finite_x);
+    return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -144,11 +132,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = gelu_gelu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(gelu_gelu)
-FUSEGEN_BACKWARD(gelu_gelu)
+FUSEGEN_KERNELS(gelu_gelu)
 """
 
 
@@ -165,23 +151,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "gelu_gelu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "gelu_gelu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def gelu_gelu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = gelu(x),  y = gelu(x)

@@ -18,15 +18,7 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["GeluTanh", "ModelNew", "gelu_tanh", "get_init_inputs", "get_inputs"]
 
@@ -39,23 +31,24 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 // Power 3: x³ is x³.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
-  return x_sigmoid(finite_x, t);
+    const float finite_x = finite_below(x);
+    const Promoted<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square_of_two(finite_x));
+    return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double gelu_tanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
-  return x_sigmoid(finite_x, t);
+    const double finite_x = finite_below(x);
+    const Promoted<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19,
+      1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+    return x_sigmoid(finite_x, t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -67,15 +60,20 @@ ANYWHERE double gelu_tanh_forward(double x) {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
-  const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
-  const Promoted<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
-  return grad * x_sigmoid_slope(finite_x, product_plus(finite_x, finite_x, 0.21406445f, -4.534068e-08f) + 1.5957692f, t4);
+    const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
+    const Promoted<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square_of_two(finite_x));
+    return grad * x_sigmoid_slope(finite_x, product_plus(finite_x, finite_x, 0.21406445f, -4.534068e-08f) +
+      1.5957692f, t4);
 }
 
 ANYWHERE double gelu_tanh_backward(double grad, double x) {
-  const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Promoted<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
-  return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 + double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0 * square(finite_x)))))) * unscale(t4);
+    const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
+    const Promoted<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19,
+      1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+    return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 +
+      double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0
+      * square(finite_x)))))) * unscale(t4);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -95,11 +93,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(gelu_tanh)
-FUSEGEN_BACKWARD(gelu_tanh)
+FUSEGEN_KERNELS(gelu_tanh)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -110,43 +106,44 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
-// Power 3: x³ is x³.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_tanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
-  return x_sigmoid(finite_x, t);
+    const float finite_x = finite_below(x);
+    const Promoted<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square_of_two(finite_x));
+    return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double gelu_tanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
-  return x_sigmoid(finite_x, t);
+    const double finite_x = finite_below(x);
+    const Promoted<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19,
+      1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+    return x_sigmoid(finite_x, t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Power 3: x³ is x³.
-// Power 2: x² is x².
-// Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
-// Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
-// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
-  const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
-  const Promoted<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f, square_of_two(finite_x));
-  return float(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957692f + double_word(1.5957692f, -4.534068e-08f) * (double_word(0.044715f, 1.5461444e-09f) * (3.0f * square(finite_x)))))) * unscale(t4);
+    const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
+    const Promoted<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square_of_two(finite_x));
+    return float(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957692f +
+      double_word(1.5957692f, -4.534068e-08f) * (double_word(0.044715f, 1.5461444e-09f) * (3.0f *
+      square(finite_x)))))) * unscale(t4);
 }
 
 ANYWHERE double gelu_tanh_backward(double grad, double x) {
-  const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Promoted<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
-  return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 + double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0 * square(finite_x)))))) * unscale(t4);
+    const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
+    const Promoted<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19,
+      1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+    return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 +
+      double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0
+      * square(finite_x)))))) * unscale(t4);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -158,11 +155,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(gelu_tanh)
-FUSEGEN_BACKWARD(gelu_tanh)
+FUSEGEN_KERNELS(gelu_tanh)
 """
 
 
@@ -178,24 +173,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "gelu_tanh",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "gelu_tanh", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def gelu_tanh(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
-    approximate: str = "tanh",
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, approximate: str = "tanh",
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))

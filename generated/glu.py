@@ -18,15 +18,7 @@ Source: Dauphin, Fan, Auli and Grangier 2016, Language Modeling with Gated Convo
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Glu", "ModelNew", "get_init_inputs", "get_inputs", "glu"]
 
@@ -38,15 +30,14 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = a · sigmoid(b)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M glu_forward(M a, M b) {
-  return x_sigmoid(a, b);
+    return x_sigmoid(a, b);
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
@@ -54,13 +45,13 @@ ANYWHERE M glu_forward(M a, M b) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
-  out[0] = grad * sigmoid(b);
-  out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
+    out[0] = grad * sigmoid(b);
+    out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
 }
 
 ANYWHERE void glu_backward(double grad, double a, double b, double* out) {
-  out[0] = grad * sigmoid(b);
-  out[1] = double(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
+    out[0] = grad * sigmoid(b);
+    out[1] = double(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -77,11 +68,9 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(glu)
-FUSEGEN_BACKWARD(glu)
+FUSEGEN_KERNELS(glu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -90,15 +79,14 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = a · sigmoid(b)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M glu_forward(M a, M b) {
-  return x_sigmoid(a, b);
+    return x_sigmoid(a, b);
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
@@ -106,8 +94,8 @@ ANYWHERE M glu_forward(M a, M b) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
-  out[0] = grad * sigmoid(b);
-  out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
+    out[0] = grad * sigmoid(b);
+    out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
 
 struct Forward : Elementwise<2, 1> {
@@ -119,11 +107,9 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(glu)
-FUSEGEN_BACKWARD(glu)
+FUSEGEN_KERNELS(glu)
 """
 
 
@@ -140,13 +126,10 @@ def eager_gradient(grad, a, b):
 
 
 KERNELS = Activation(
-    "glu",
-    forward="Tensor a, Tensor b",
-    backward="Tensor grad, Tensor a, Tensor b",
+    "glu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor a, Tensor b", backward="Tensor grad, Tensor a, Tensor b",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 

@@ -18,15 +18,7 @@ Source: Donoho and Johnstone 1994, Ideal Spatial Adaptation by Wavelet Shrinkage
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Hardshrink", "ModelNew", "get_init_inputs", "get_inputs", "hardshrink"]
 
@@ -35,8 +27,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -51,25 +42,25 @@ struct Scalars {
 // y = 0 if |x| ≤ lambd else x
 template <typename M>
 ANYWHERE M hardshrink_forward(M x, M lambd) {
-  return fabs(x) <= lambd ? M(0) : x;
+    return fabs(x) <= lambd ? M(0) : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
+    return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardshrink_mask(M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : M(1)) : M(1);
+    return x >= -lambd ? (x <= lambd ? M(0) : M(1)) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M hardshrink_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad : M(0);
+    return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -90,20 +81,16 @@ struct FromBit : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = hardshrink_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardshrink)
-FUSEGEN_BACKWARD(hardshrink)
-FUSEGEN_BITMASK_FORWARD(hardshrink, false)
-FUSEGEN_BITMASK_BACKWARD(hardshrink)
+FUSEGEN_KERNELS(hardshrink)
+FUSEGEN_BITMASK_KERNELS(hardshrink, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -118,13 +105,13 @@ struct Scalars {
 // y = 0 if |x| ≤ lambd else x
 template <typename M>
 ANYWHERE M hardshrink_forward(M x, M lambd) {
-  return fabs(x) <= lambd ? M(0) : x;
+    return fabs(x) <= lambd ? M(0) : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
+    return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {
@@ -136,11 +123,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = hardshrink_backward(in[0], in[1], p.lambd))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardshrink)
-FUSEGEN_BACKWARD(hardshrink)
+FUSEGEN_KERNELS(hardshrink)
 """
 
 
@@ -155,24 +140,17 @@ def eager_gradient(grad, x, lambd):
 
 
 KERNELS = Activation(
-    "hardshrink",
-    forward="Tensor x, float lambd",
-    backward="Tensor grad, Tensor x, float lambd",
+    "hardshrink", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float lambd", backward="Tensor grad, Tensor x, float lambd",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def hardshrink(
-    x: "Tensor | None" = None,
-    lambd: float = 0.5,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, lambd: float = 0.5, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = 0 if |x| ≤ lambd else x

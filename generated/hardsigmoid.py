@@ -18,15 +18,7 @@ Source: Howard et al. 2019, Searching for MobileNetV3, arXiv:1905.02244
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Hardsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "hardsigmoid"]
 
@@ -36,32 +28,31 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
-  return relu6(x + M(3)) * M(0.16666666666666666);
+    return relu6(x + M(3)) * M(0.16666666666666666);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardsigmoid_backward(M grad, M x) {
-  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
+    return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardsigmoid_mask(M x) {
-  return x > M(-3) ? (x < M(3) ? M(1) : M(0)) : M(0);
+    return x > M(-3) ? (x < M(3) ? M(1) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M hardsigmoid_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad * M(0.16666666666666666) : M(0);
+    return mask > M(0) ? grad * M(0.16666666666666666) : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -82,32 +73,28 @@ struct FromBit : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardsigmoid)
-FUSEGEN_BACKWARD(hardsigmoid)
-FUSEGEN_BITMASK_FORWARD(hardsigmoid, false)
-FUSEGEN_BITMASK_BACKWARD(hardsigmoid)
+FUSEGEN_KERNELS(hardsigmoid)
+FUSEGEN_BITMASK_KERNELS(hardsigmoid, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
-  return relu6(x + M(3)) / M(6);
+    return relu6(x + M(3)) / M(6);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardsigmoid_backward(M grad, M x) {
-  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
+    return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -119,11 +106,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardsigmoid)
-FUSEGEN_BACKWARD(hardsigmoid)
+FUSEGEN_KERNELS(hardsigmoid)
 """
 
 
@@ -138,23 +123,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardsigmoid",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "hardsigmoid", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def hardsigmoid(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = relu6(x + 3) / 6

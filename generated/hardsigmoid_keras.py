@@ -18,15 +18,7 @@ Source: Courbariaux, Bengio and David 2015, BinaryConnect, arXiv:1511.00363
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["HardsigmoidKeras", "ModelNew", "get_init_inputs", "get_inputs", "hardsigmoid_keras"]
 
@@ -36,13 +28,12 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = min(max(0.2 · x + 0.5, 0), 1)
 template <typename M>
 ANYWHERE M hardsigmoid_keras_forward(M x) {
-  return clamp(M(0.2) * x + M(0.5), M(0), M(1));
+    return clamp(M(0.2) * x + M(0.5), M(0), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -50,19 +41,19 @@ ANYWHERE M hardsigmoid_keras_forward(M x) {
 // Kink at the input: t2 ≤ 1 is x ≤ 2.5.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
-  return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
+    return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_mask(M x) {
-  return x >= M(-2.5) ? (x <= M(2.5) ? M(1) : M(0)) : M(0);
+    return x >= M(-2.5) ? (x <= M(2.5) ? M(1) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad * M(0.2) : M(0);
+    return mask > M(0) ? grad * M(0.2) : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -83,34 +74,28 @@ struct FromBit : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardsigmoid_keras)
-FUSEGEN_BACKWARD(hardsigmoid_keras)
-FUSEGEN_BITMASK_FORWARD(hardsigmoid_keras, false)
-FUSEGEN_BITMASK_BACKWARD(hardsigmoid_keras)
+FUSEGEN_KERNELS(hardsigmoid_keras)
+FUSEGEN_BITMASK_KERNELS(hardsigmoid_keras, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = min(max(0.2 · x + 0.5, 0), 1)
 template <typename M>
 ANYWHERE M hardsigmoid_keras_forward(M x) {
-  return clamp(M(0.2) * x + M(0.5), M(0), M(1));
+    return clamp(M(0.2) * x + M(0.5), M(0), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Kink at the input: t2 ≥ 0 is x ≥ -2.5.
-// Kink at the input: t2 ≤ 1 is x ≤ 2.5.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
-  return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
+    return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -122,11 +107,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardsigmoid_keras)
-FUSEGEN_BACKWARD(hardsigmoid_keras)
+FUSEGEN_KERNELS(hardsigmoid_keras)
 """
 
 
@@ -142,23 +125,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardsigmoid_keras",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "hardsigmoid_keras", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def hardsigmoid_keras(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = min(max(0.2 · x + 0.5, 0), 1)

@@ -18,15 +18,7 @@ Source: Howard et al. 2019, Searching for MobileNetV3, arXiv:1905.02244
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Hardswish", "ModelNew", "get_init_inputs", "get_inputs", "hardswish"]
 
@@ -35,20 +27,19 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_forward(M x) {
-  return x * relu6(x + M(3)) * M(0.16666666666666666);
+    return x * relu6(x + M(3)) * M(0.16666666666666666);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_backward(M grad, M x) {
-  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
+    return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -65,30 +56,27 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardswish)
-FUSEGEN_BACKWARD(hardswish)
+FUSEGEN_KERNELS(hardswish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardswish_forward(M x) {
-  return x * relu6(x + M(3)) / M(6);
+    return x * relu6(x + M(3)) / M(6);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_backward(M grad, M x) {
-  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
+    return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -100,11 +88,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardswish)
-FUSEGEN_BACKWARD(hardswish)
+FUSEGEN_KERNELS(hardswish)
 """
 
 
@@ -119,23 +105,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardswish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "hardswish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def hardswish(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · relu6(x + 3) / 6

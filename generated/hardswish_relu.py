@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["HardswishRelu", "ModelNew", "get_init_inputs", "get_inputs", "hardswish_relu"]
 
@@ -35,16 +27,15 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = hardswish(x),  y = relu(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_relu_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M after_hardswish = finite_x * relu6(finite_x + M(3)) * M(0.16666666666666666);
-  return relu(after_hardswish);
+    const M finite_x = finite_below(x);
+    const M after_hardswish = finite_x * relu6(finite_x + M(3)) * M(0.16666666666666666);
+    return relu(after_hardswish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -54,9 +45,9 @@ ANYWHERE M hardswish_relu_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
-  const M t2 = relu6(x + M(3));
-  const M grad_t3 = grad * M(0.16666666666666666);
-  return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
+    const M t2 = relu6(x + M(3));
+    const M grad_t3 = grad * M(0.16666666666666666);
+    return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -71,37 +62,31 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardswish_relu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardswish_relu)
-FUSEGEN_BACKWARD(hardswish_relu)
+FUSEGEN_KERNELS(hardswish_relu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = hardswish(x),  y = relu(x)
 template <typename M>
 ANYWHERE M hardswish_relu_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M after_hardswish = finite_x * relu6(finite_x + M(3)) / M(6);
-  return relu(after_hardswish);
+    const M finite_x = finite_below(x);
+    const M after_hardswish = finite_x * relu6(finite_x + M(3)) / M(6);
+    return relu(after_hardswish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Kink at the input: after_hardswish ≤ 0 is x · t2 ≤ 0.
-// Kink at the input: t ≤ 0 is x ≤ -3.
-// Kink at the input: t ≥ 6 is x ≥ 3.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
-  const M t2 = relu6(x + M(3));
-  const M grad_t3 = grad / M(6);
-  return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
+    const M t2 = relu6(x + M(3));
+    const M grad_t3 = grad / M(6);
+    return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -113,11 +98,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardswish_relu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardswish_relu)
-FUSEGEN_BACKWARD(hardswish_relu)
+FUSEGEN_KERNELS(hardswish_relu)
 """
 
 
@@ -134,23 +117,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardswish_relu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "hardswish_relu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def hardswish_relu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = hardswish(x),  y = relu(x)

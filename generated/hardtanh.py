@@ -18,15 +18,7 @@ Source: Collobert 2004, Large Scale Machine Learning, PhD thesis, section 2.2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Hardtanh", "ModelNew", "get_init_inputs", "get_inputs", "hardtanh"]
 
@@ -36,8 +28,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -52,25 +43,25 @@ struct Scalars {
 // y = min(max(x, min_val), max_val)
 template <typename M>
 ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
-  return saturate(x, min_val, max_val);
+    return saturate(x, min_val, max_val);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
-  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
+    return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardtanh_mask(M x, M min_val, M max_val) {
-  return x <= min_val ? M(0) : x >= max_val ? M(0) : M(1);
+    return x <= min_val ? M(0) : x >= max_val ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M hardtanh_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad : M(0);
+    return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -91,21 +82,17 @@ struct FromBit : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = hardtanh_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardtanh)
-FUSEGEN_BACKWARD(hardtanh)
-FUSEGEN_BITMASK_FORWARD(hardtanh, false)
-FUSEGEN_BITMASK_BACKWARD(hardtanh)
+FUSEGEN_KERNELS(hardtanh)
+FUSEGEN_BITMASK_KERNELS(hardtanh, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -120,13 +107,13 @@ struct Scalars {
 // y = min(max(x, min_val), max_val)
 template <typename M>
 ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
-  return saturate(x, min_val, max_val);
+    return saturate(x, min_val, max_val);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
-  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
+    return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {
@@ -138,11 +125,9 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardtanh)
-FUSEGEN_BACKWARD(hardtanh)
+FUSEGEN_KERNELS(hardtanh)
 """
 
 
@@ -157,26 +142,18 @@ def eager_gradient(grad, x, min_val, max_val):
 
 
 KERNELS = Activation(
-    "hardtanh",
-    forward="Tensor x, float min_val, float max_val",
-    backward="Tensor grad, Tensor x, float min_val, float max_val",
+    "hardtanh", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float min_val, float max_val", backward="Tensor grad, Tensor x, float min_val, float max_val",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def hardtanh(
-    x: "Tensor | None" = None,
-    min_val: float = -1.0,
-    max_val: float = 1.0,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False, *,
+    out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = min(max(x, min_val), max_val)
 

@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["HardtanhMish", "ModelNew", "get_init_inputs", "get_inputs", "hardtanh_mish"]
 
@@ -37,16 +29,15 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = hardtanh(x),  y = mish(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M hardtanh_mish_forward(M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return times_tanh_softplus(after_hardtanh);
+    const M after_hardtanh = saturate(x, M(-1), M(1));
+    return times_tanh_softplus(after_hardtanh);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -54,8 +45,8 @@ ANYWHERE M hardtanh_mish_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M hardtanh_mish_backward(M grad, M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
+    const M after_hardtanh = saturate(x, M(-1), M(1));
+    return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -76,11 +67,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardtanh_mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardtanh_mish)
-FUSEGEN_BACKWARD(hardtanh_mish)
+FUSEGEN_KERNELS(hardtanh_mish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -89,8 +78,7 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = hardtanh(x),  y = mish(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -98,13 +86,13 @@ namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M hardtanh_mish_forward(M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return times_tanh_softplus(after_hardtanh);
+    const M after_hardtanh = saturate(x, M(-1), M(1));
+    return times_tanh_softplus(after_hardtanh);
 }
 
 ANYWHERE float hardtanh_mish_forward_short(float x) {
-  const float after_hardtanh = saturate(x, -1.0f, 1.0f);
-  return times_tanh_softplus_near(after_hardtanh);
+    const float after_hardtanh = saturate(x, -1.0f, 1.0f);
+    return times_tanh_softplus_near(after_hardtanh);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -112,8 +100,8 @@ ANYWHERE float hardtanh_mish_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M hardtanh_mish_backward(M grad, M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
+    const M after_hardtanh = saturate(x, M(-1), M(1));
+    return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -126,11 +114,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = hardtanh_mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(hardtanh_mish)
-FUSEGEN_BACKWARD(hardtanh_mish)
+FUSEGEN_KERNELS(hardtanh_mish)
 """
 
 
@@ -147,23 +133,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardtanh_mish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "hardtanh_mish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def hardtanh_mish(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = hardtanh(x),  y = mish(x)

@@ -18,15 +18,7 @@ Source: Maas, Hannun and Ng 2013, Rectifier Nonlinearities Improve Neural Networ
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["LeakyRelu", "ModelNew", "get_init_inputs", "get_inputs", "leaky_relu"]
 
@@ -35,8 +27,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -51,25 +42,25 @@ struct Scalars {
 // y = x if x > 0 else x · negative_slope
 template <typename M>
 ANYWHERE M leaky_relu_forward(M x, M negative_slope) {
-  return x > M(0) ? x : x * negative_slope;
+    return x > M(0) ? x : x * negative_slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
-  return x > M(0) ? grad : grad * negative_slope;
+    return x > M(0) ? grad : grad * negative_slope;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M leaky_relu_mask(M x) {
-  return x > M(0) ? M(1) : M(0);
+    return x > M(0) ? M(1) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M leaky_relu_backward_masked(M grad, M mask, M negative_slope) {
-  return mask > M(0) ? grad : grad * negative_slope;
+    return mask > M(0) ? grad : grad * negative_slope;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -90,20 +81,16 @@ struct FromBit : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_backward_masked(in[0], in[1], p.negative_slope))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(leaky_relu)
-FUSEGEN_BACKWARD(leaky_relu)
-FUSEGEN_BITMASK_FORWARD(leaky_relu, false)
-FUSEGEN_BITMASK_BACKWARD(leaky_relu)
+FUSEGEN_KERNELS(leaky_relu)
+FUSEGEN_BITMASK_KERNELS(leaky_relu, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -118,13 +105,13 @@ struct Scalars {
 // y = x if x > 0 else x · negative_slope
 template <typename M>
 ANYWHERE M leaky_relu_forward(M x, M negative_slope) {
-  return x > M(0) ? x : x * negative_slope;
+    return x > M(0) ? x : x * negative_slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
-  return x > M(0) ? grad : grad * negative_slope;
+    return x > M(0) ? grad : grad * negative_slope;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {
@@ -136,11 +123,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_backward(in[0], in[1], p.negative_slope))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(leaky_relu)
-FUSEGEN_BACKWARD(leaky_relu)
+FUSEGEN_KERNELS(leaky_relu)
 """
 
 
@@ -155,24 +140,17 @@ def eager_gradient(grad, x, negative_slope):
 
 
 KERNELS = Activation(
-    "leaky_relu",
-    forward="Tensor x, float negative_slope",
-    backward="Tensor grad, Tensor x, float negative_slope",
+    "leaky_relu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float negative_slope", backward="Tensor grad, Tensor x, float negative_slope",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def leaky_relu(
-    x: "Tensor | None" = None,
-    negative_slope: float = 0.01,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, negative_slope: float = 0.01, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x if x > 0 else x · negative_slope

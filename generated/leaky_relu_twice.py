@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["LeakyReluTwice", "ModelNew", "get_init_inputs", "get_inputs", "leaky_relu_twice"]
 
@@ -34,22 +26,21 @@ CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/pointwise.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = leaky_relu(x),  y = leaky_relu(x)
 template <typename M>
 ANYWHERE M leaky_relu_twice_forward(M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
+    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+    return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
-  return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
+    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+    const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
+    return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -64,32 +55,29 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_twice_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(leaky_relu_twice)
-FUSEGEN_BACKWARD(leaky_relu_twice)
+FUSEGEN_KERNELS(leaky_relu_twice)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = leaky_relu(x),  y = leaky_relu(x)
 template <typename M>
 ANYWHERE M leaky_relu_twice_forward(M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
+    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+    return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
-  return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
+    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+    const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
+    return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -101,11 +89,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_twice_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(leaky_relu_twice)
-FUSEGEN_BACKWARD(leaky_relu_twice)
+FUSEGEN_KERNELS(leaky_relu_twice)
 """
 
 
@@ -122,23 +108,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "leaky_relu_twice",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "leaky_relu_twice", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def leaky_relu_twice(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = leaky_relu(x),  y = leaky_relu(x)

@@ -18,15 +18,7 @@ Source: LeCun, Bottou, Orr and Mueller 1998, Efficient BackProp, section 4.4
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["LecunTanh", "ModelNew", "get_init_inputs", "get_inputs", "lecun_tanh"]
 
@@ -38,18 +30,18 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M lecun_tanh_forward(M x) {
-  return double_word(M(1.7159f), M(5.569458e-08f)) * tanh(M(double_word(M(0.6666667f), M(-1.9868216e-08f)) * x));
+    return double_word(M(1.7159f), M(5.569458e-08f)) * tanh(M(double_word(M(0.6666667f), M(-1.9868216e-08f)) * x));
 }
 
 ANYWHERE double lecun_tanh_forward(double x) {
-  return double_word(1.7159, 1.9184653865522706e-17) * tanh(double(double_word(0.6666666666666666, 3.700743415417188e-17) * x));
+    return double_word(1.7159, 1.9184653865522706e-17) * tanh(double(double_word(0.6666666666666666,
+      3.700743415417188e-17) * x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -57,11 +49,13 @@ ANYWHERE double lecun_tanh_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M lecun_tanh_backward(M grad, M x) {
-  return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(double_word(M(0.6666667f), M(-1.9868216e-08f)) * x), M(0.6666666f), M(3.973643e-08f));
+    return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(double_word(M(0.6666667f),
+      M(-1.9868216e-08f)) * x), M(0.6666666f), M(3.973643e-08f));
 }
 
 ANYWHERE double lecun_tanh_backward(double grad, double x) {
-  return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666, 3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
+    return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
+      3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -79,11 +73,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = lecun_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(lecun_tanh)
-FUSEGEN_BACKWARD(lecun_tanh)
+FUSEGEN_KERNELS(lecun_tanh)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -92,8 +84,7 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -101,28 +92,32 @@ namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
 ANYWHERE float lecun_tanh_forward(float x) {
-  const float otherwise = float(double_word(1.7159f, 5.569458e-08f) * tanh_of_two(double_word(0.6666667f, -1.9868216e-08f) * x));
-  return fabs(x) < 7.888609e-31f ? scaled(x, 1.1439333f, 3.712972e-08f) : otherwise;
+    const float otherwise = float(double_word(1.7159f, 5.569458e-08f) * tanh_of_two(double_word(0.6666667f,
+      -1.9868216e-08f) * x));
+    return fabs(x) < 7.888609e-31f ? scaled(x, 1.1439333f, 3.712972e-08f) : otherwise;
 }
 
 ANYWHERE double lecun_tanh_forward(double x) {
-  const double otherwise = double(double_word(1.7159, 1.9184653865522706e-17) * tanh_of_two(double_word(0.6666666666666666, 3.700743415417188e-17) * x));
-  return fabs(x) < 1.155324400553491e-274 ? scaled(x, 1.1439332651495933, 6.818374007420876e-08) : otherwise;
+    const double otherwise = double(double_word(1.7159, 1.9184653865522706e-17) *
+      tanh_of_two(double_word(0.6666666666666666, 3.700743415417188e-17) * x));
+    return fabs(x) < 1.155324400553491e-274 ? scaled(x, 1.1439332651495933, 6.818374007420876e-08) : otherwise;
 }
 
 ANYWHERE float lecun_tanh_forward_short(float x) {
-  return double_word(1.7159f, 5.569458e-08f) * tanh(float(double_word(0.6666667f, -1.9868216e-08f) * x));
+    return double_word(1.7159f, 5.569458e-08f) * tanh(float(double_word(0.6666667f, -1.9868216e-08f) * x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float lecun_tanh_backward(float grad, float x) {
-  return grad * double_word(1.7159f, 5.569458e-08f) * tanh_slope(double_word(0.6666667f, -1.9868216e-08f) * x) * double_word(0.6666667f, -1.9868216e-08f);
+    return grad * double_word(1.7159f, 5.569458e-08f) * tanh_slope(double_word(0.6666667f, -1.9868216e-08f) * x) *
+      double_word(0.6666667f, -1.9868216e-08f);
 }
 
 ANYWHERE double lecun_tanh_backward(double grad, double x) {
-  return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666, 3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
+    return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
+      3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -135,11 +130,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = lecun_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(lecun_tanh)
-FUSEGEN_BACKWARD(lecun_tanh)
+FUSEGEN_KERNELS(lecun_tanh)
 """
 
 
@@ -156,23 +149,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "lecun_tanh",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "lecun_tanh", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def lecun_tanh(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = 1.7159 · tanh(2 / 3 · x)

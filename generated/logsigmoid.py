@@ -18,15 +18,7 @@ Source: Mikolov et al. 2013, Distributed Representations of Words and Phrases an
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Logsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "logsigmoid"]
 
@@ -38,15 +30,14 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/logistic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = -softplus(-x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M logsigmoid_forward(M x) {
-  return -softplus(-x);
+    return -softplus(-x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -56,7 +47,7 @@ ANYWHERE M logsigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M logsigmoid_backward(M grad, M x) {
-  return grad * sigmoid(-x);
+    return grad * sigmoid(-x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -76,11 +67,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = logsigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(logsigmoid)
-FUSEGEN_BACKWARD(logsigmoid)
+FUSEGEN_KERNELS(logsigmoid)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -88,25 +77,22 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/logistic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = -softplus(-x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M logsigmoid_forward(M x) {
-  return -softplus(-x);
+    return -softplus(-x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Sign in front: -grad · sigmoid(-x) is -(grad · sigmoid(-x)).
-// Double negation: -(-(grad · sigmoid(-x))) is grad · sigmoid(-x).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M logsigmoid_backward(M grad, M x) {
-  return grad * sigmoid(-x);
+    return grad * sigmoid(-x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -118,11 +104,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = logsigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(logsigmoid)
-FUSEGEN_BACKWARD(logsigmoid)
+FUSEGEN_KERNELS(logsigmoid)
 """
 
 
@@ -138,23 +122,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "logsigmoid",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "logsigmoid", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def logsigmoid(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = -softplus(-x)

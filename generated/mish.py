@@ -18,15 +18,7 @@ Source: Misra 2019, Mish, A Self Regularized Non-Monotonic Activation Function, 
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["Mish", "ModelNew", "get_init_inputs", "get_inputs", "mish"]
 
@@ -37,16 +29,15 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · tanh(softplus(x))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_forward(M x) {
-  const M finite_x = finite_below(x);
-  return times_tanh_softplus(finite_x);
+    const M finite_x = finite_below(x);
+    return times_tanh_softplus(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -54,8 +45,8 @@ ANYWHERE M mish_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  return grad * times_tanh_softplus_slope(finite_x);
+    const M finite_x = finite_below(x);
+    return grad * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -76,11 +67,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish)
-FUSEGEN_BACKWARD(mish)
+FUSEGEN_KERNELS(mish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -89,16 +78,15 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · tanh(softplus(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_forward(M x) {
-  const M finite_x = finite_below(x);
-  return times_tanh_softplus(finite_x);
+    const M finite_x = finite_below(x);
+    return times_tanh_softplus(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -106,8 +94,8 @@ ANYWHERE M mish_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  return grad * times_tanh_softplus_slope(finite_x);
+    const M finite_x = finite_below(x);
+    return grad * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -119,11 +107,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish)
-FUSEGEN_BACKWARD(mish)
+FUSEGEN_KERNELS(mish)
 """
 
 
@@ -139,23 +125,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "mish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "mish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def mish(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · tanh(softplus(x))

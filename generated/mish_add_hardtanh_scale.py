@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["MishAddHardtanhScale", "ModelNew", "get_init_inputs", "get_inputs", "mish_add_hardtanh_scale"]
 
@@ -37,19 +29,18 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M after_mish = times_tanh_softplus(finite_x);
-  const M step2 = after_mish + M(0.5);
-  const M after_hardtanh = saturate(step2, M(-1), M(1));
-  return after_hardtanh * M(2);
+    const M finite_x = finite_below(x);
+    const M after_mish = times_tanh_softplus(finite_x);
+    const M step2 = after_mish + M(0.5);
+    const M after_hardtanh = saturate(step2, M(-1), M(1));
+    return after_hardtanh * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -59,9 +50,10 @@ ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const M after_mish = times_tanh_softplus(finite_x);
-  return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) * times_tanh_softplus_slope(finite_x);
+    const M finite_x = finite_below(x);
+    const M after_mish = times_tanh_softplus(finite_x);
+    return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) *
+      times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -81,11 +73,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish_add_hardtanh_scale)
-FUSEGEN_BACKWARD(mish_add_hardtanh_scale)
+FUSEGEN_KERNELS(mish_add_hardtanh_scale)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -94,31 +84,29 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M after_mish = times_tanh_softplus(finite_x);
-  const M step2 = after_mish + M(0.5);
-  const M after_hardtanh = saturate(step2, M(-1), M(1));
-  return after_hardtanh * M(2);
+    const M finite_x = finite_below(x);
+    const M after_mish = times_tanh_softplus(finite_x);
+    const M step2 = after_mish + M(0.5);
+    const M after_hardtanh = saturate(step2, M(-1), M(1));
+    return after_hardtanh * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Kink at the input: step2 ≤ -1 is after_mish ≤ -1.5.
-// Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const M after_mish = times_tanh_softplus(finite_x);
-  return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) * times_tanh_softplus_slope(finite_x);
+    const M finite_x = finite_below(x);
+    const M after_mish = times_tanh_softplus(finite_x);
+    return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) *
+      times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -130,11 +118,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish_add_hardtanh_scale)
-FUSEGEN_BACKWARD(mish_add_hardtanh_scale)
+FUSEGEN_KERNELS(mish_add_hardtanh_scale)
 """
 
 
@@ -153,23 +139,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "mish_add_hardtanh_scale",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "mish_add_hardtanh_scale", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def mish_add_hardtanh_scale(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2

@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["MishMish", "ModelNew", "get_init_inputs", "get_inputs", "mish_mish"]
 
@@ -38,8 +30,7 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = mish(x),  y = mish(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -47,15 +38,15 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float mish_mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
-  return times_tanh_softplus_at_two(after_mish);
+    const float finite_x = finite_below(x);
+    const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
+    return times_tanh_softplus_at_two(after_mish);
 }
 
 ANYWHERE double mish_mish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return times_tanh_softplus_of_two(after_mish);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+    return times_tanh_softplus_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -64,15 +55,15 @@ ANYWHERE double mish_mish_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float mish_mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * times_tanh_softplus_slope_at_two(after_mish) * times_tanh_softplus_slope(finite_x);
+    const float finite_x = finite_below(x);
+    const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
+    return grad * times_tanh_softplus_slope_at_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 ANYWHERE double mish_mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+    return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -95,11 +86,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish_mish)
-FUSEGEN_BACKWARD(mish_mish)
+FUSEGEN_KERNELS(mish_mish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -108,22 +97,21 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = mish(x),  y = mish(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float mish_mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus_near(after_mish);
+    const float finite_x = finite_below(x);
+    const float after_mish = times_tanh_softplus(finite_x);
+    return times_tanh_softplus_near(after_mish);
 }
 
 ANYWHERE double mish_mish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return times_tanh_softplus_of_two(after_mish);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+    return times_tanh_softplus_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -131,9 +119,9 @@ ANYWHERE double mish_mish_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_mish_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
+    const M finite_x = finite_below(x);
+    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+    return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -145,11 +133,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish_mish)
-FUSEGEN_BACKWARD(mish_mish)
+FUSEGEN_KERNELS(mish_mish)
 """
 
 
@@ -166,23 +152,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "mish_mish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "mish_mish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def mish_mish(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = mish(x),  y = mish(x)

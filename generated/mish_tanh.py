@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["MishTanh", "ModelNew", "get_init_inputs", "get_inputs", "mish_tanh"]
 
@@ -39,8 +31,7 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = mish(x),  y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -49,9 +40,9 @@ namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_tanh_forward(M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-  return tanh(M(after_mish));
+    const M finite_x = finite_below(x);
+    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+    return tanh(M(after_mish));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -61,9 +52,9 @@ ANYWHERE M mish_tanh_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_tanh_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+    const M finite_x = finite_below(x);
+    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+    return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -86,11 +77,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish_tanh)
-FUSEGEN_BACKWARD(mish_tanh)
+FUSEGEN_KERNELS(mish_tanh)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -100,22 +89,21 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = mish(x),  y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float mish_tanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const float after_mish = times_tanh_softplus(finite_x);
-  return tanh(after_mish);
+    const float finite_x = finite_below(x);
+    const float after_mish = times_tanh_softplus(finite_x);
+    return tanh(after_mish);
 }
 
 ANYWHERE double mish_tanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return tanh_of_two(after_mish);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+    return tanh_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -123,9 +111,9 @@ ANYWHERE double mish_tanh_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_tanh_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+    const M finite_x = finite_below(x);
+    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+    return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -137,11 +125,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = mish_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(mish_tanh)
-FUSEGEN_BACKWARD(mish_tanh)
+FUSEGEN_KERNELS(mish_tanh)
 """
 
 
@@ -158,23 +144,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "mish_tanh",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "mish_tanh", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def mish_tanh(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = mish(x),  y = tanh(x)

@@ -18,15 +18,7 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "QuickGelu", "get_init_inputs", "get_inputs", "quick_gelu"]
 
@@ -41,23 +33,22 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · sigmoid(1.702 · x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M quick_gelu_forward(M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
-  return x_sigmoid(finite_x, t);
+    const M finite_x = finite_below(x);
+    const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
+    return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double quick_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return x_sigmoid(finite_x, t);
+    const double finite_x = finite_below(x);
+    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+    return x_sigmoid(finite_x, t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -66,15 +57,16 @@ ANYWHERE double quick_gelu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M quick_gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
-  return grad * x_sigmoid_slope(finite_x, M(1.702f), t);
+    const M finite_x = finite_above(finite_below(x));
+    const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
+    return grad * x_sigmoid_slope(finite_x, M(1.702f), t);
 }
 
 ANYWHERE double quick_gelu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702, 4.263256414560601e-17))) * unscale(t);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+    return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
+      4.263256414560601e-17))) * unscale(t);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -95,11 +87,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = quick_gelu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(quick_gelu)
-FUSEGEN_BACKWARD(quick_gelu)
+FUSEGEN_KERNELS(quick_gelu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -110,38 +100,38 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · sigmoid(1.702 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float quick_gelu_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
-  return x_sigmoid(finite_x, t);
+    const float finite_x = finite_below(x);
+    const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
+    return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double quick_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return x_sigmoid(finite_x, t);
+    const double finite_x = finite_below(x);
+    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+    return x_sigmoid(finite_x, t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float quick_gelu_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
-  return float(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702f, -2.193451e-08f))) * unscale(t);
+    const float finite_x = finite_above(finite_below(x));
+    const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
+    return float(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702f,
+      -2.193451e-08f))) * unscale(t);
 }
 
 ANYWHERE double quick_gelu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702, 4.263256414560601e-17))) * unscale(t);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+    return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
+      4.263256414560601e-17))) * unscale(t);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -153,11 +143,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = quick_gelu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(quick_gelu)
-FUSEGEN_BACKWARD(quick_gelu)
+FUSEGEN_KERNELS(quick_gelu)
 """
 
 
@@ -174,23 +162,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "quick_gelu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "quick_gelu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def quick_gelu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · sigmoid(1.702 · x)

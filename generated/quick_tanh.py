@@ -18,15 +18,7 @@ Source: cschueler, rational tanh approximation, musicdsp.org source code archive
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "QuickTanh", "get_init_inputs", "get_inputs", "quick_tanh"]
 
@@ -36,14 +28,13 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 template <typename M>
 ANYWHERE M quick_tanh_forward(M x) {
-  const M u = clamp(x, M(-3), M(3));
-  return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
+    const M u = clamp(x, M(-3), M(3));
+    return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -51,14 +42,15 @@ ANYWHERE M quick_tanh_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M quick_tanh_backward(M grad, M x) {
-  const M u = clamp(x, M(-3), M(3));
-  const M t2 = M(27) + u * u;
-  const M t4 = M(9) * u;
-  const M t6 = M(27) + t4 * u;
-  const M grad_t6 = -(grad * (u * t2 / t6 / t6));
-  const M grad_t3 = grad / t6;
-  const M grad_t2 = grad_t3 * u;
-  return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
+    const M u = clamp(x, M(-3), M(3));
+    const M t2 = M(27) + u * u;
+    const M t4 = M(9) * u;
+    const M t6 = M(27) + t4 * u;
+    const M grad_t6 = -(grad * (u * t2 / t6 / t6));
+    const M grad_t3 = grad / t6;
+    const M grad_t2 = grad_t3 * u;
+    return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
+      grad_t2 * u;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -76,39 +68,36 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(quick_tanh)
-FUSEGEN_BACKWARD(quick_tanh)
+FUSEGEN_KERNELS(quick_tanh)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 template <typename M>
 ANYWHERE M quick_tanh_forward(M x) {
-  const M u = clamp(x, M(-3), M(3));
-  return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
+    const M u = clamp(x, M(-3), M(3));
+    return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Sign in front: -grad · (u · t2 / t6 / t6) is -(grad · (u · t2 / t6 / t6)).
 template <typename M>
 ANYWHERE M quick_tanh_backward(M grad, M x) {
-  const M u = clamp(x, M(-3), M(3));
-  const M t2 = M(27) + u * u;
-  const M t4 = M(9) * u;
-  const M t6 = M(27) + t4 * u;
-  const M grad_t6 = -(grad * (u * t2 / t6 / t6));
-  const M grad_t3 = grad / t6;
-  const M grad_t2 = grad_t3 * u;
-  return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u + grad_t2 * u;
+    const M u = clamp(x, M(-3), M(3));
+    const M t2 = M(27) + u * u;
+    const M t4 = M(9) * u;
+    const M t6 = M(27) + t4 * u;
+    const M grad_t6 = -(grad * (u * t2 / t6 / t6));
+    const M grad_t3 = grad / t6;
+    const M grad_t2 = grad_t3 * u;
+    return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
+      grad_t2 * u;
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -120,11 +109,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(quick_tanh)
-FUSEGEN_BACKWARD(quick_tanh)
+FUSEGEN_KERNELS(quick_tanh)
 """
 
 
@@ -141,23 +128,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "quick_tanh",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "quick_tanh", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def quick_tanh(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)

@@ -18,15 +18,7 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Reglu", "get_init_inputs", "get_inputs", "reglu"]
 
@@ -35,20 +27,19 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu(gate) · up
 template <typename M>
 ANYWHERE M reglu_forward(M gate, M up) {
-  return relu(gate) * up;
+    return relu(gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
 ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
-  out[0] = gate <= M(0) ? M(0) : grad * up;
-  out[1] = grad * relu(gate);
+    out[0] = gate <= M(0) ? M(0) : grad * up;
+    out[1] = grad * relu(gate);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -63,31 +54,28 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(reglu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(reglu)
-FUSEGEN_BACKWARD(reglu)
+FUSEGEN_KERNELS(reglu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu(gate) · up
 template <typename M>
 ANYWHERE M reglu_forward(M gate, M up) {
-  return relu(gate) * up;
+    return relu(gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
 ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
-  out[0] = gate <= M(0) ? M(0) : grad * up;
-  out[1] = grad * relu(gate);
+    out[0] = gate <= M(0) ? M(0) : grad * up;
+    out[1] = grad * relu(gate);
 }
 
 struct Forward : Elementwise<2, 1> {
@@ -99,11 +87,9 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(reglu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(reglu)
-FUSEGEN_BACKWARD(reglu)
+FUSEGEN_KERNELS(reglu)
 """
 
 
@@ -120,13 +106,10 @@ def eager_gradient(grad, gate, up):
 
 
 KERNELS = Activation(
-    "reglu",
-    forward="Tensor gate, Tensor up",
-    backward="Tensor grad, Tensor gate, Tensor up",
+    "reglu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 

@@ -18,15 +18,7 @@ Source: Nair and Hinton 2010, ICML, Rectified Linear Units Improve Restricted Bo
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Relu", "get_init_inputs", "get_inputs", "relu"]
 
@@ -36,31 +28,30 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu(x)
 template <typename M>
 ANYWHERE M relu_forward(M x) {
-  return relu(x);
+    return relu(x);
 }
 
 // From grad, the gradient of y, and output: the gradient of x.
 template <typename M>
 ANYWHERE M relu_backward(M grad, M output) {
-  return output <= M(0) ? M(0) : grad;
+    return output <= M(0) ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M relu_mask(M output) {
-  return output <= M(0) ? M(0) : M(1);
+    return output <= M(0) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M relu_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad : M(0);
+    return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {90, 8192, 128, 1}, {90, 32768, 128, 4}, {90, ANY, 128, 1},
@@ -83,32 +74,28 @@ struct FromBit : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu)
-FUSEGEN_BACKWARD(relu)
-FUSEGEN_BITMASK_FORWARD(relu, true)
-FUSEGEN_BITMASK_BACKWARD(relu)
+FUSEGEN_KERNELS(relu)
+FUSEGEN_BITMASK_KERNELS(relu, true)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu(x)
 template <typename M>
 ANYWHERE M relu_forward(M x) {
-  return relu(x);
+    return relu(x);
 }
 
 // From grad, the gradient of y, and output: the gradient of x.
 template <typename M>
 ANYWHERE M relu_backward(M grad, M output) {
-  return output <= M(0) ? M(0) : grad;
+    return output <= M(0) ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -120,11 +107,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu)
-FUSEGEN_BACKWARD(relu)
+FUSEGEN_KERNELS(relu)
 """
 
 
@@ -139,23 +124,17 @@ def eager_gradient(grad, output):
 
 
 KERNELS = Activation(
-    "relu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor output",
+    "relu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor output",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def relu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = relu(x)

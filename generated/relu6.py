@@ -18,15 +18,7 @@ Source: Krizhevsky 2010, Convolutional Deep Belief Networks on CIFAR-10
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Relu6", "get_init_inputs", "get_inputs", "relu6"]
 
@@ -36,31 +28,30 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu6(x)
 template <typename M>
 ANYWHERE M relu6_forward(M x) {
-  return relu6(x);
+    return relu6(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M relu6_backward(M grad, M x) {
-  return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
+    return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M relu6_mask(M x) {
-  return x <= M(0) ? M(0) : x >= M(6) ? M(0) : M(1);
+    return x <= M(0) ? M(0) : x >= M(6) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M relu6_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad : M(0);
+    return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -81,32 +72,28 @@ struct FromBit : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu6_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu6)
-FUSEGEN_BACKWARD(relu6)
-FUSEGEN_BITMASK_FORWARD(relu6, false)
-FUSEGEN_BITMASK_BACKWARD(relu6)
+FUSEGEN_KERNELS(relu6)
+FUSEGEN_BITMASK_KERNELS(relu6, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu6(x)
 template <typename M>
 ANYWHERE M relu6_forward(M x) {
-  return relu6(x);
+    return relu6(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M relu6_backward(M grad, M x) {
-  return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
+    return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -118,11 +105,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu6_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu6)
-FUSEGEN_BACKWARD(relu6)
+FUSEGEN_KERNELS(relu6)
 """
 
 
@@ -137,23 +122,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "relu6",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "relu6", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def relu6(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = relu6(x)

@@ -18,15 +18,7 @@ Source: Howard et al. 2019, Searching for MobileNetV3, arXiv:1905.02244
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "ReluHardswish", "get_init_inputs", "get_inputs", "relu_hardswish"]
 
@@ -35,16 +27,15 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_relu + 3) is min(after_relu + 3, 6), since after_relu + 3 lies in [3, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M relu_hardswish_forward(M x) {
-  const M after_relu = relu(x);
-  return after_relu * clamp_max(after_relu + M(3), M(6)) * M(0.16666666666666666);
+    const M after_relu = relu(x);
+    return after_relu * clamp_max(after_relu + M(3), M(6)) * M(0.16666666666666666);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -54,9 +45,10 @@ ANYWHERE M relu_hardswish_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  const M grad_t3 = grad * M(0.16666666666666666);
-  return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 * after_relu);
+    const M after_relu = relu(x);
+    const M grad_t3 = grad * M(0.16666666666666666);
+    return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *
+      after_relu);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -71,37 +63,31 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu_hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu_hardswish)
-FUSEGEN_BACKWARD(relu_hardswish)
+FUSEGEN_KERNELS(relu_hardswish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  y = hardswish(x)
-// Dead lower bound: relu6(after_relu + 3) is min(after_relu + 3, 6), since after_relu + 3 lies in [3, inf].
 template <typename M>
 ANYWHERE M relu_hardswish_forward(M x) {
-  const M after_relu = relu(x);
-  return after_relu * clamp_max(after_relu + M(3), M(6)) / M(6);
+    const M after_relu = relu(x);
+    return after_relu * clamp_max(after_relu + M(3), M(6)) / M(6);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: relu6(t) is min(t, 6), since t lies in [3, inf].
-// Condition never holds: 0 if t ≤ 0 else 0 if t ≥ 6 else grad_t3 · after_relu is 0 if t ≥ 6 else grad_t3 · after_relu, since t lies in [3, inf].
-// Kink at the input: t ≥ 6 is after_relu ≥ 3.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  const M grad_t3 = grad / M(6);
-  return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 * after_relu);
+    const M after_relu = relu(x);
+    const M grad_t3 = grad / M(6);
+    return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *
+      after_relu);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -113,11 +99,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu_hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu_hardswish)
-FUSEGEN_BACKWARD(relu_hardswish)
+FUSEGEN_KERNELS(relu_hardswish)
 """
 
 
@@ -134,23 +118,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "relu_hardswish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "relu_hardswish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def relu_hardswish(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = relu(x),  y = hardswish(x)

@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "ReluLeakyReluGeluSigmoid", "get_init_inputs", "get_inputs", "relu_leaky_relu_gelu_sigmoid"]
 
@@ -40,8 +32,7 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -49,17 +40,18 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
-  const float after_relu = relu(x);
-  const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
-  const float after_gelu = times_ndtr(after_leaky_relu);
-  return sigmoid(after_gelu);
+    const float after_relu = relu(x);
+    const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
+    const float after_gelu = times_ndtr(after_leaky_relu);
+    return sigmoid(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-  const double after_relu = relu(x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu * double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  return sigmoid(after_gelu);
+    const double after_relu = relu(x);
+    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+      double_word(0.01, -2.0816681711721684e-19);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+    return sigmoid(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -68,21 +60,25 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
-  const float finite_x = finite_above(x);
-  const float after_relu = relu(finite_x);
-  const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
-  const float after_gelu = times_ndtr(after_leaky_relu);
-  const float grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
-  return finite_x <= 0.0f ? 0.0f : after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f, 2.2351741e-10f);
+    const float finite_x = finite_above(x);
+    const float after_relu = relu(finite_x);
+    const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
+    const float after_gelu = times_ndtr(after_leaky_relu);
+    const float grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
+    return finite_x <= 0.0f ? 0.0f : after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu,
+      0.01f, 2.2351741e-10f);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
-  const double finite_x = finite_above(x);
-  const double after_relu = relu(finite_x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu * double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
-  return finite_x <= 0.0 ? double_word(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu * double_word(0.01, -2.0816681711721684e-19);
+    const double finite_x = finite_above(x);
+    const double after_relu = relu(finite_x);
+    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+      double_word(0.01, -2.0816681711721684e-19);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+    const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
+      times_ndtr_slope(after_leaky_relu);
+    return finite_x <= 0.0 ? double_word(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu :
+      grad_after_leaky_relu * double_word(0.01, -2.0816681711721684e-19);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -105,11 +101,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu_leaky_relu_gelu_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu_leaky_relu_gelu_sigmoid)
-FUSEGEN_BACKWARD(relu_leaky_relu_gelu_sigmoid)
+FUSEGEN_KERNELS(relu_leaky_relu_gelu_sigmoid)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -120,45 +114,52 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
-  const float after_relu = relu(x);
-  const float after_leaky_relu = float(after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu * double_word(0.01f, 2.2351741e-10f));
-  const float after_gelu = times_ndtr_near(after_leaky_relu);
-  return sigmoid_near(after_gelu);
+    const float after_relu = relu(x);
+    const float after_leaky_relu = float(after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
+      double_word(0.01f, 2.2351741e-10f));
+    const float after_gelu = times_ndtr_near(after_leaky_relu);
+    return sigmoid_near(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-  const double after_relu = relu(x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu * double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  return sigmoid(after_gelu);
+    const double after_relu = relu(x);
+    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+      double_word(0.01, -2.0816681711721684e-19);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+    return sigmoid(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
-  const float finite_x = finite_above(x);
-  const float after_relu = relu(finite_x);
-  const Promoted<float> after_leaky_relu = after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu * double_word(0.01f, 2.2351741e-10f);
-  const Promoted<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
-  return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu * double_word(0.01f, 2.2351741e-10f));
+    const float finite_x = finite_above(x);
+    const float after_relu = relu(finite_x);
+    const Promoted<float> after_leaky_relu = after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
+      double_word(0.01f, 2.2351741e-10f);
+    const Promoted<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
+    const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
+      times_ndtr_slope(after_leaky_relu);
+    return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
+      double_word(0.01f, 2.2351741e-10f));
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
-  const double finite_x = finite_above(x);
-  const double after_relu = relu(finite_x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu * double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
-  return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu * double_word(0.01, -2.0816681711721684e-19));
+    const double finite_x = finite_above(x);
+    const double after_relu = relu(finite_x);
+    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+      double_word(0.01, -2.0816681711721684e-19);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+    const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
+      times_ndtr_slope(after_leaky_relu);
+    return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
+      double_word(0.01, -2.0816681711721684e-19));
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -170,11 +171,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = relu_leaky_relu_gelu_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(relu_leaky_relu_gelu_sigmoid)
-FUSEGEN_BACKWARD(relu_leaky_relu_gelu_sigmoid)
+FUSEGEN_KERNELS(relu_leaky_relu_gelu_sigmoid)
 """
 
 
@@ -193,23 +192,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "relu_leaky_relu_gelu_sigmoid",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "relu_leaky_relu_gelu_sigmoid", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def relu_leaky_relu_gelu_sigmoid(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)

@@ -18,15 +18,7 @@ Source: Xu, Wang, Chen and Li 2015, Empirical Evaluation of Rectified Activation
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Rrelu", "get_init_inputs", "get_inputs", "rrelu"]
 
@@ -35,8 +27,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -52,26 +43,26 @@ struct Scalars {
 // y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 template <typename M>
 ANYWHERE M rrelu_forward(M x, M slope) {
-  return x > M(0) ? x : x * slope;
+    return x > M(0) ? x : x * slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M rrelu_backward(M grad, M x, M slope) {
-  return x > M(0) ? grad : grad * slope;
+    return x > M(0) ? grad : grad * slope;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M rrelu_mask(M x) {
-  return x > M(0) ? M(1) : M(0);
+    return x > M(0) ? M(1) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M rrelu_backward_masked(M grad, M mask, M slope) {
-  return mask > M(0) ? grad : grad * slope;
+    return mask > M(0) ? grad : grad * slope;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -92,20 +83,16 @@ struct FromBit : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = rrelu_backward_masked(in[0], in[1], p.slope))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(rrelu)
-FUSEGEN_BACKWARD(rrelu)
-FUSEGEN_BITMASK_FORWARD(rrelu, false)
-FUSEGEN_BITMASK_BACKWARD(rrelu)
+FUSEGEN_KERNELS(rrelu)
+FUSEGEN_BITMASK_KERNELS(rrelu, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -121,13 +108,13 @@ struct Scalars {
 // y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 template <typename M>
 ANYWHERE M rrelu_forward(M x, M slope) {
-  return x > M(0) ? x : x * slope;
+    return x > M(0) ? x : x * slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M rrelu_backward(M grad, M x, M slope) {
-  return x > M(0) ? grad : grad * slope;
+    return x > M(0) ? grad : grad * slope;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {
@@ -139,11 +126,9 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = rrelu_backward(in[0], in[1], p.slope))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(rrelu)
-FUSEGEN_BACKWARD(rrelu)
+FUSEGEN_KERNELS(rrelu)
 """
 
 
@@ -158,26 +143,18 @@ def eager_gradient(grad, x, lower, upper):
 
 
 KERNELS = Activation(
-    "rrelu",
-    forward="Tensor x, float lower, float upper",
-    backward="Tensor grad, Tensor x, float lower, float upper",
+    "rrelu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float lower, float upper", backward="Tensor grad, Tensor x, float lower, float upper",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def rrelu(
-    x: "Tensor | None" = None,
-    lower: float = 0.125,
-    upper: float = 0.3333333333333333,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, lower: float = 0.125, upper: float = 0.3333333333333333, inplace: bool = False, *,
+    out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 

@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "ScaleTanhScaleSigmoid", "get_init_inputs", "get_inputs", "scale_tanh_scale_sigmoid"]
 
@@ -39,8 +31,7 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -49,10 +40,10 @@ namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
-  const Promoted<M> step1 = two_prod(x, M(2));
-  const Promoted<M> after_tanh = tanh_of_two(step1);
-  const Promoted<M> step3 = after_tanh * M(0.5);
-  return sigmoid(step3);
+    const Promoted<M> step1 = two_prod(x, M(2));
+    const Promoted<M> after_tanh = tanh_of_two(step1);
+    const Promoted<M> step3 = after_tanh * M(0.5);
+    return sigmoid(step3);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -62,10 +53,10 @@ ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
-  const Promoted<M> step1 = two_prod(x, M(2));
-  const Promoted<M> after_tanh = tanh_of_two(step1);
-  const Promoted<M> step3 = after_tanh * M(0.5);
-  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
+    const Promoted<M> step1 = two_prod(x, M(2));
+    const Promoted<M> after_tanh = tanh_of_two(step1);
+    const Promoted<M> step3 = after_tanh * M(0.5);
+    return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -88,11 +79,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(scale_tanh_scale_sigmoid)
-FUSEGEN_BACKWARD(scale_tanh_scale_sigmoid)
+FUSEGEN_KERNELS(scale_tanh_scale_sigmoid)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -102,24 +91,23 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
-  const float step1 = x * 2.0f;
-  const float after_tanh = tanh(step1);
-  const float step3 = after_tanh * 0.5f;
-  return sigmoid_near(step3);
+    const float step1 = x * 2.0f;
+    const float after_tanh = tanh(step1);
+    const float step3 = after_tanh * 0.5f;
+    return sigmoid_near(step3);
 }
 
 ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
-  const Promoted<double> step1 = two_prod(x, 2.0);
-  const Promoted<double> after_tanh = tanh_of_two(step1);
-  const Promoted<double> step3 = after_tanh * 0.5;
-  return sigmoid(step3);
+    const Promoted<double> step1 = two_prod(x, 2.0);
+    const Promoted<double> after_tanh = tanh_of_two(step1);
+    const Promoted<double> step3 = after_tanh * 0.5;
+    return sigmoid(step3);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -127,10 +115,10 @@ ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
-  const Promoted<M> step1 = two_prod(x, M(2));
-  const Promoted<M> after_tanh = tanh_of_two(step1);
-  const Promoted<M> step3 = after_tanh * M(0.5);
-  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
+    const Promoted<M> step1 = two_prod(x, M(2));
+    const Promoted<M> after_tanh = tanh_of_two(step1);
+    const Promoted<M> step3 = after_tanh * M(0.5);
+    return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -142,11 +130,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(scale_tanh_scale_sigmoid)
-FUSEGEN_BACKWARD(scale_tanh_scale_sigmoid)
+FUSEGEN_KERNELS(scale_tanh_scale_sigmoid)
 """
 
 
@@ -165,23 +151,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "scale_tanh_scale_sigmoid",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "scale_tanh_scale_sigmoid", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def scale_tanh_scale_sigmoid(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)

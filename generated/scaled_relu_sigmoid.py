@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "ScaledReluSigmoid", "get_init_inputs", "get_inputs", "scaled_relu_sigmoid"]
 
@@ -40,17 +32,16 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  x = x · 2,  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2));
-  return sigmoid(step2);
+    const M after_relu = relu(x);
+    const Promoted<M> step2 = two_prod(after_relu, M(2));
+    return sigmoid(step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -58,15 +49,15 @@ ANYWHERE M scaled_relu_sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2.0f));
-  return x <= M(0.0f) ? M(0.0f) : grad * sigmoid_slope(step2) * M(2.0f);
+    const M after_relu = relu(x);
+    const Promoted<M> step2 = two_prod(after_relu, M(2.0f));
+    return x <= M(0.0f) ? M(0.0f) : grad * sigmoid_slope(step2) * M(2.0f);
 }
 
 ANYWHERE double scaled_relu_sigmoid_backward(double grad, double x) {
-  const double after_relu = relu(x);
-  const Promoted<double> step2 = two_prod(after_relu, 2.0);
-  return x <= 0.0 ? double_word(0.0, 0.0) : grad * sigmoid_slope(step2) * 2.0;
+    const double after_relu = relu(x);
+    const Promoted<double> step2 = two_prod(after_relu, 2.0);
+    return x <= 0.0 ? double_word(0.0, 0.0) : grad * sigmoid_slope(step2) * 2.0;
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -86,11 +77,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = scaled_relu_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(scaled_relu_sigmoid)
-FUSEGEN_BACKWARD(scaled_relu_sigmoid)
+FUSEGEN_KERNELS(scaled_relu_sigmoid)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -100,8 +89,7 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = relu(x),  x = x · 2,  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -109,15 +97,15 @@ namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2));
-  return sigmoid(step2);
+    const M after_relu = relu(x);
+    const Promoted<M> step2 = two_prod(after_relu, M(2));
+    return sigmoid(step2);
 }
 
 ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
-  const float after_relu = relu(x);
-  const float step2 = after_relu * 2.0f;
-  return sigmoid_near(step2);
+    const float after_relu = relu(x);
+    const float step2 = after_relu * 2.0f;
+    return sigmoid_near(step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -125,10 +113,10 @@ ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2));
-  const M otherwise = M(grad * sigmoid_slope(step2) * M(2));
-  return x <= M(0) ? M(0) : otherwise;
+    const M after_relu = relu(x);
+    const Promoted<M> step2 = two_prod(after_relu, M(2));
+    const M otherwise = M(grad * sigmoid_slope(step2) * M(2));
+    return x <= M(0) ? M(0) : otherwise;
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -141,11 +129,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = scaled_relu_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(scaled_relu_sigmoid)
-FUSEGEN_BACKWARD(scaled_relu_sigmoid)
+FUSEGEN_KERNELS(scaled_relu_sigmoid)
 """
 
 
@@ -163,23 +149,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "scaled_relu_sigmoid",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "scaled_relu_sigmoid", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def scaled_relu_sigmoid(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = relu(x),  x = x · 2,  y = sigmoid(x)

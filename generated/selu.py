@@ -18,15 +18,7 @@ Source: Klambauer, Unterthiner, Mayr and Hochreiter 2017, Self-Normalizing Neura
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Selu", "get_init_inputs", "get_inputs", "selu"]
 
@@ -39,19 +31,20 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/exponential.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M selu_forward(M x) {
-  return double_word(M(1.050701f), M(-3.4792652e-08f)) * (x > M(0.0f) ? double_word(x, M(0.0f)) : double_word(M(1.6732632f), M(5.0177558e-08f)) * expm1(x));
+    return double_word(M(1.050701f), M(-3.4792652e-08f)) * (x > M(0.0f) ? double_word(x, M(0.0f)) :
+      double_word(M(1.6732632f), M(5.0177558e-08f)) * expm1(x));
 }
 
 ANYWHERE double selu_forward(double x) {
-  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) : double_word(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
+    return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
+      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -59,13 +52,15 @@ ANYWHERE double selu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M selu_backward(M grad, M x) {
-  const Promoted<M> grad_t3 = grad * double_word(M(1.050701f), M(-3.4792652e-08f));
-  return x > M(0.0f) ? grad_t3 : double_word(M(grad_t3 * double_word(M(1.6732632f), M(5.0177558e-08f)) * exp_of_two(prescaled(x))) * unscale(x), M(0.0f));
+    const Promoted<M> grad_t3 = grad * double_word(M(1.050701f), M(-3.4792652e-08f));
+    return x > M(0.0f) ? grad_t3 : double_word(M(grad_t3 * double_word(M(1.6732632f), M(5.0177558e-08f)) *
+      exp_of_two(prescaled(x))) * unscale(x), M(0.0f));
 }
 
 ANYWHERE double selu_backward(double grad, double x) {
-  const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
-  return x > 0.0 ? grad_t3 : double_word(double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) * exp(prescaled(x))) * unscale(x), 0.0);
+    const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
+    return x > 0.0 ? grad_t3 : double_word(double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
+      exp(prescaled(x))) * unscale(x), 0.0);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -87,11 +82,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = selu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(selu)
-FUSEGEN_BACKWARD(selu)
+FUSEGEN_KERNELS(selu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -100,33 +93,36 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/exponential.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float selu_forward(float x) {
-  return double_word(1.050701f, -3.4792652e-08f) * (x > 0.0f ? double_word(x, 0.0f) : double_word(1.6732632f, 5.0177558e-08f) * expm1_of_two(x));
+    return double_word(1.050701f, -3.4792652e-08f) * (x > 0.0f ? double_word(x, 0.0f) : double_word(1.6732632f,
+      5.0177558e-08f) * expm1_of_two(x));
 }
 
 ANYWHERE double selu_forward(double x) {
-  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) : double_word(1.6732632423543772, 2.175518248550361e-17) * expm1_of_two(x));
+    return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
+      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1_of_two(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float selu_backward(float grad, float x) {
-  const Promoted<float> grad_t3 = grad * double_word(1.050701f, -3.4792652e-08f);
-  const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp_of_two(prescaled(x))) * unscale(x);
-  return x > 0.0f ? float(grad_t3) : otherwise;
+    const Promoted<float> grad_t3 = grad * double_word(1.050701f, -3.4792652e-08f);
+    const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp_of_two(prescaled(x))) *
+      unscale(x);
+    return x > 0.0f ? float(grad_t3) : otherwise;
 }
 
 ANYWHERE double selu_backward(double grad, double x) {
-  const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
-  const double otherwise = double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) * exp_of_two(prescaled(x))) * unscale(x);
-  return x > 0.0 ? double(grad_t3) : otherwise;
+    const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
+    const double otherwise = double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
+      exp_of_two(prescaled(x))) * unscale(x);
+    return x > 0.0 ? double(grad_t3) : otherwise;
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -138,11 +134,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = selu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(selu)
-FUSEGEN_BACKWARD(selu)
+FUSEGEN_KERNELS(selu)
 """
 
 
@@ -158,23 +152,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "selu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "selu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def selu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))

@@ -18,15 +18,7 @@ Source: Nag and Bhattacharyya 2021, SERF, Towards better training of deep neural
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Serf", "get_init_inputs", "get_inputs", "serf"]
 
@@ -40,8 +32,7 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · erf(softplus(x))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -49,13 +40,13 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float serf_forward(float x) {
-  const float finite_x = finite_below(x);
-  return finite_x * erf(softplus(prescaled(finite_x))) * unscale(finite_x);
+    const float finite_x = finite_below(x);
+    return finite_x * erf(softplus(prescaled(finite_x))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_forward(double x) {
-  const double finite_x = finite_below(x);
-  return finite_x * erf(double(softplus(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_below(x);
+    return finite_x * erf(double(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -66,15 +57,17 @@ ANYWHERE double serf_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float serf_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const float t_lifted = softplus(prescaled(finite_x));
-  return grad * product_plus(scaled(gauss(t_lifted), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)), finite_x, erf(t_lifted)) * unscale(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    const float t_lifted = softplus(prescaled(finite_x));
+    return grad * product_plus(scaled(gauss(t_lifted), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)),
+      finite_x, erf(t_lifted)) * unscale(finite_x);
 }
 
 ANYWHERE double serf_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-  return double(grad * (erf(double(t_lifted)) + finite_x * (1.1283791670955126 * gauss(t_lifted) * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t_lifted = softplus(prescaled(finite_x));
+    return double(grad * (erf(double(t_lifted)) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+      sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -97,11 +90,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = serf_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(serf)
-FUSEGEN_BACKWARD(serf)
+FUSEGEN_KERNELS(serf)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -113,37 +104,36 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · erf(softplus(x))
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float serf_forward(float x) {
-  const float finite_x = finite_below(x);
-  return finite_x * erf(float(softplus(prescaled(finite_x)))) * unscale(finite_x);
+    const float finite_x = finite_below(x);
+    return finite_x * erf(float(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_forward(double x) {
-  const double finite_x = finite_below(x);
-  return double(finite_x * erf_of_two(softplus(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_below(x);
+    return double(finite_x * erf_of_two(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
-// Common factor: grad · erf(t) + grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)) is grad · (erf(t) + x · (1.12837916709551 · gauss(t) · sigmoid(x))).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float serf_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t_lifted = softplus(prescaled(finite_x));
-  return float(grad * (erf_of_two(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_lifted) * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    const Promoted<float> t_lifted = softplus(prescaled(finite_x));
+    return float(grad * (erf_of_two(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) *
+      gauss(t_lifted) * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-  return double(grad * (erf_of_two(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t_lifted = softplus(prescaled(finite_x));
+    return double(grad * (erf_of_two(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+      sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -155,11 +145,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = serf_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(serf)
-FUSEGEN_BACKWARD(serf)
+FUSEGEN_KERNELS(serf)
 """
 
 
@@ -175,23 +163,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "serf",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "serf", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def serf(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · erf(softplus(x))

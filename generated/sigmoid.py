@@ -18,15 +18,7 @@ Source: Rumelhart, Hinton and Williams 1986, Learning representations by back-pr
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Sigmoid", "get_init_inputs", "get_inputs", "sigmoid"]
 
@@ -37,15 +29,14 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/logistic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_forward(M x) {
-  return sigmoid(x);
+    return sigmoid(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -53,7 +44,7 @@ ANYWHERE M sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_backward(M grad, M x) {
-  return grad * sigmoid_slope(x);
+    return grad * sigmoid_slope(x);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -70,11 +61,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(sigmoid)
-FUSEGEN_BACKWARD(sigmoid)
+FUSEGEN_KERNELS(sigmoid)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -82,15 +71,14 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/logistic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_forward(M x) {
-  return sigmoid(x);
+    return sigmoid(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -98,7 +86,7 @@ ANYWHERE M sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_backward(M grad, M x) {
-  return grad * sigmoid_slope(x);
+    return grad * sigmoid_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -110,11 +98,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(sigmoid)
-FUSEGEN_BACKWARD(sigmoid)
+FUSEGEN_KERNELS(sigmoid)
 """
 
 
@@ -130,23 +116,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "sigmoid",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "sigmoid", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def sigmoid(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = sigmoid(x)

@@ -18,15 +18,7 @@ Source: Elfwing, Uchibe and Doya 2017, Sigmoid-Weighted Linear Units for Neural 
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Silu", "get_init_inputs", "get_inputs", "silu"]
 
@@ -39,16 +31,15 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return x_sigmoid(finite_x, finite_x);
+    const M finite_x = finite_below(x);
+    return x_sigmoid(finite_x, finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -57,13 +48,14 @@ ANYWHERE M silu_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }
 
 ANYWHERE double silu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  return double(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    return double(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -81,11 +73,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu)
-FUSEGEN_BACKWARD(silu)
+FUSEGEN_KERNELS(silu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -95,8 +85,7 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -104,22 +93,22 @@ namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M silu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return x_sigmoid(finite_x, finite_x);
+    const M finite_x = finite_below(x);
+    return x_sigmoid(finite_x, finite_x);
 }
 
 ANYWHERE float silu_forward_short(float x) {
-  return x_sigmoid_short(x);
+    return x_sigmoid_short(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -132,11 +121,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu)
-FUSEGEN_BACKWARD(silu)
+FUSEGEN_KERNELS(silu)
 """
 
 
@@ -152,23 +139,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "silu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "silu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def silu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · sigmoid(x)

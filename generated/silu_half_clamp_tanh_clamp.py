@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "SiluHalfClampTanhClamp", "get_init_inputs", "get_inputs", "silu_half_clamp_tanh_clamp"]
 
@@ -40,8 +32,7 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-1, 1].
@@ -53,12 +44,12 @@ namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M after_silu = x_sigmoid(finite_x, finite_x);
-  const M step2 = after_silu * M(0.5);
-  const M step3 = clamp(step2, M(-1), M(1));
-  const M after_tanh = tanh(step3);
-  return after_tanh;
+    const M finite_x = finite_below(x);
+    const M after_silu = x_sigmoid(finite_x, finite_x);
+    const M step2 = after_silu * M(0.5);
+    const M step3 = clamp(step2, M(-1), M(1));
+    const M after_tanh = tanh(step3);
+    return after_tanh;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -73,21 +64,23 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const float t_lifted = sigmoid(prescaled(finite_x));
-  const float after_silu = finite_x * t_lifted * unscale(finite_x);
-  const float step2 = after_silu * 0.5f;
-  const float step3 = clamp(step2, -1.0f, 1.0f);
-  return after_silu < -2.0f ? 0.0f : after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
+    const float finite_x = finite_below(x);
+    const float t_lifted = sigmoid(prescaled(finite_x));
+    const float after_silu = finite_x * t_lifted * unscale(finite_x);
+    const float step2 = after_silu * 0.5f;
+    const float step3 = clamp(step2, -1.0f, 1.0f);
+    return after_silu < -2.0f ? 0.0f : after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
+      sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
 }
 
 ANYWHERE double silu_half_clamp_tanh_clamp_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-  const double step2 = after_silu * 0.5;
-  const double step3 = clamp(step2, -1.0, 1.0);
-  return after_silu < -2.0 ? 0.0 : after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_below(x);
+    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+    const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
+    const double step2 = after_silu * 0.5;
+    const double step3 = clamp(step2, -1.0, 1.0);
+    return after_silu < -2.0 ? 0.0 : after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted +
+      finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -110,11 +103,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu_half_clamp_tanh_clamp)
-FUSEGEN_BACKWARD(silu_half_clamp_tanh_clamp)
+FUSEGEN_KERNELS(silu_half_clamp_tanh_clamp)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -125,47 +116,40 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
-// Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-1, 1].
-// Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-1, 1].
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
-  const float after_silu = x_sigmoid_short(x);
-  const float step2 = after_silu * 0.5f;
-  const float step3 = clamp(step2, -1.0f, 1.0f);
-  const float after_tanh = tanh(step3);
-  return after_tanh;
+    const float after_silu = x_sigmoid_short(x);
+    const float step2 = after_silu * 0.5f;
+    const float step3 = clamp(step2, -1.0f, 1.0f);
+    const float after_tanh = tanh(step3);
+    return after_tanh;
 }
 
 ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
-  const double finite_x = finite_below(x);
-  const double after_silu = x_sigmoid(finite_x, finite_x);
-  const double step2 = after_silu * 0.5;
-  const double step3 = clamp(step2, -1.0, 1.0);
-  const Promoted<double> after_tanh = tanh_of_two(step3);
-  return after_tanh;
+    const double finite_x = finite_below(x);
+    const double after_silu = x_sigmoid(finite_x, finite_x);
+    const double step2 = after_silu * 0.5;
+    const double step3 = clamp(step2, -1.0, 1.0);
+    const Promoted<double> after_tanh = tanh_of_two(step3);
+    return after_tanh;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Condition never holds: 0 if after_tanh > 1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
-// Condition never holds: 0 if after_tanh < -1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: step2 < -1 is after_silu < -2.
-// Kink at the input: step2 > 1 is after_silu > 2.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
-  const M step2 = after_silu * M(0.5);
-  const M step3 = clamp(step2, M(-1), M(1));
-  return after_silu < M(-2) ? M(0) : after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const M finite_x = finite_below(x);
+    const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+    const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+    const M step2 = after_silu * M(0.5);
+    const M step3 = clamp(step2, M(-1), M(1));
+    return after_silu < M(-2) ? M(0) : after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted +
+      finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -177,11 +161,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu_half_clamp_tanh_clamp)
-FUSEGEN_BACKWARD(silu_half_clamp_tanh_clamp)
+FUSEGEN_KERNELS(silu_half_clamp_tanh_clamp)
 """
 
 
@@ -201,23 +183,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "silu_half_clamp_tanh_clamp",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "silu_half_clamp_tanh_clamp", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def silu_half_clamp_tanh_clamp(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)

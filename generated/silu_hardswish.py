@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "SiluHardswish", "get_init_inputs", "get_inputs", "silu_hardswish"]
 
@@ -40,25 +32,25 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  y = hardswish(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const float after_silu = after_silu_lifted * unscale(finite_x);
-  return scaled(after_silu_lifted * relu6(after_silu + 3.0f), 0.16666666f, 9.934108e-09f) * unscale(finite_x);
+    const float finite_x = finite_below(x);
+    const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+    const float after_silu = after_silu_lifted * unscale(finite_x);
+    return scaled(after_silu_lifted * relu6(after_silu + 3.0f), 0.16666666f, 9.934108e-09f) * unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-  return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666, 9.25185853854297e-18)) * unscale(finite_x);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+    const double after_silu = double(after_silu_lifted) * unscale(finite_x);
+    return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
+      9.25185853854297e-18)) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -71,21 +63,25 @@ ANYWHERE double silu_hardswish_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const float t_lifted = sigmoid(prescaled(finite_x));
-  const float after_silu_lifted = finite_x * t_lifted;
-  const float after_silu = finite_x * t_lifted * unscale(finite_x);
-  const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
-  return fma(grad_t4, relu6(after_silu + 3.0f), after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f : grad_t4 * after_silu_lifted * unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    const float t_lifted = sigmoid(prescaled(finite_x));
+    const float after_silu_lifted = finite_x * t_lifted;
+    const float after_silu = finite_x * t_lifted * unscale(finite_x);
+    const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
+    return fma(grad_t4, relu6(after_silu + 3.0f), after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f : grad_t4 *
+      after_silu_lifted * unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) *
+      unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-  const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-  return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 : double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+    const Promoted<double> after_silu_lifted = finite_x * t_lifted;
+    const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
+    const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
+    return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
+      double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -107,11 +103,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu_hardswish)
-FUSEGEN_BACKWARD(silu_hardswish)
+FUSEGEN_KERNELS(silu_hardswish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -122,48 +116,50 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  y = hardswish(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_hardswish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const float after_silu = float(after_silu_lifted) * unscale(finite_x);
-  return float(after_silu_lifted * relu6(after_silu + 3.0f) * double_word(0.16666667f, -4.967054e-09f)) * unscale(finite_x);
+    const float finite_x = finite_below(x);
+    const Promoted<float> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+    const float after_silu = float(after_silu_lifted) * unscale(finite_x);
+    return float(after_silu_lifted * relu6(after_silu + 3.0f) * double_word(0.16666667f, -4.967054e-09f)) *
+      unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-  return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666, 9.25185853854297e-18)) * unscale(finite_x);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+    const double after_silu = double(after_silu_lifted) * unscale(finite_x);
+    return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
+      9.25185853854297e-18)) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: t2 ≤ 0 is after_silu ≤ -3.
-// Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_hardswish_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<float> after_silu_lifted = finite_x * t_lifted;
-  const float after_silu = float(finite_x * t_lifted) * unscale(finite_x);
-  const Promoted<float> grad_t4 = grad * double_word(0.16666667f, -4.967054e-09f);
-  return float((grad_t4 * relu6(after_silu + 3.0f) + (after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f : float(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    const Promoted<float> t_lifted = sigmoid(prescaled(finite_x));
+    const Promoted<float> after_silu_lifted = finite_x * t_lifted;
+    const float after_silu = float(finite_x * t_lifted) * unscale(finite_x);
+    const Promoted<float> grad_t4 = grad * double_word(0.16666667f, -4.967054e-09f);
+    return float((grad_t4 * relu6(after_silu + 3.0f) + (after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f :
+      float(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-  const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-  return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 : double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+    const Promoted<double> after_silu_lifted = finite_x * t_lifted;
+    const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
+    const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
+    return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
+      double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -175,11 +171,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu_hardswish)
-FUSEGEN_BACKWARD(silu_hardswish)
+FUSEGEN_KERNELS(silu_hardswish)
 """
 
 
@@ -196,23 +190,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "silu_hardswish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "silu_hardswish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def silu_hardswish(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = silu(x),  y = hardswish(x)

@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "SiluScaleSilu", "get_init_inputs", "get_inputs", "silu_scale_silu"]
 
@@ -39,8 +31,7 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  x = x · 0.5,  y = silu(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -48,17 +39,17 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_scale_silu_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<float> step2 = after_silu * 0.5f;
-  return x_sigmoid_at_two(step2, step2);
+    const float finite_x = finite_below(x);
+    const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+    const Promoted<float> step2 = after_silu * 0.5f;
+    return x_sigmoid_at_two(step2, step2);
 }
 
 ANYWHERE double silu_scale_silu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<double> step2 = after_silu * 0.5;
-  return x_sigmoid_of_two(step2, step2);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+    const Promoted<double> step2 = after_silu * 0.5;
+    return x_sigmoid_of_two(step2, step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -69,23 +60,25 @@ ANYWHERE double silu_scale_silu_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_scale_silu_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
-  const float after_silu_lifted = finite_x * float(t_lifted);
-  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const float step2_lifted = after_silu_lifted * 0.5f;
-  const Promoted<float> step2 = after_silu * 0.5f;
-  return grad * x_sigmoid_slope(step2_lifted, unscale(finite_x), step2) * 0.5f * fma(finite_x, sigmoid_slope(prescaled(finite_x)), float(t_lifted)) * unscale(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
+    const float after_silu_lifted = finite_x * float(t_lifted);
+    const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
+    const float step2_lifted = after_silu_lifted * 0.5f;
+    const Promoted<float> step2 = after_silu * 0.5f;
+    return grad * x_sigmoid_slope(step2_lifted, unscale(finite_x), step2) * 0.5f * fma(finite_x,
+      sigmoid_slope(prescaled(finite_x)), float(t_lifted)) * unscale(finite_x);
 }
 
 ANYWHERE double silu_scale_silu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-  const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<double> step2_lifted = after_silu_lifted * 0.5;
-  const Promoted<double> step2 = after_silu * 0.5;
-  return double(grad * (sigmoid(step2) + double(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * 0.5 * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+    const Promoted<double> after_silu_lifted = finite_x * t_lifted;
+    const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
+    const Promoted<double> step2_lifted = after_silu_lifted * 0.5;
+    const Promoted<double> step2 = after_silu * 0.5;
+    return double(grad * (sigmoid(step2) + double(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * 0.5 *
+      (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -108,11 +101,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_scale_silu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu_scale_silu)
-FUSEGEN_BACKWARD(silu_scale_silu)
+FUSEGEN_KERNELS(silu_scale_silu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -122,39 +113,37 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  x = x · 0.5,  y = silu(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_scale_silu_forward(float x) {
-  const float after_silu = x_sigmoid_short(x);
-  const float step2 = after_silu * 0.5f;
-  return x_sigmoid_near(step2);
+    const float after_silu = x_sigmoid_short(x);
+    const float step2 = after_silu * 0.5f;
+    return x_sigmoid_near(step2);
 }
 
 ANYWHERE double silu_scale_silu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<double> step2 = after_silu * 0.5;
-  return x_sigmoid_of_two(step2, step2);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+    const Promoted<double> step2 = after_silu * 0.5;
+    return x_sigmoid_of_two(step2, step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_scale_silu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
-  const Promoted<M> step2 = after_silu * M(0.5);
-  return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+    const Promoted<M> after_silu_lifted = finite_x * t_lifted;
+    const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+    const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
+    const Promoted<M> step2 = after_silu * M(0.5);
+    return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) *
+      (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -166,11 +155,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = silu_scale_silu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(silu_scale_silu)
-FUSEGEN_BACKWARD(silu_scale_silu)
+FUSEGEN_KERNELS(silu_scale_silu)
 """
 
 
@@ -188,23 +175,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "silu_scale_silu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "silu_scale_silu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def silu_scale_silu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = silu(x),  x = x · 0.5,  y = silu(x)

@@ -18,15 +18,7 @@ Source: Ziyin, Hartwig and Ueda 2020, Neural Networks Fail to Learn Periodic Fun
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Snake", "get_init_inputs", "get_inputs", "snake"]
 
@@ -38,8 +30,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -57,7 +48,7 @@ struct Scalars {
 // defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
+    return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -65,8 +56,8 @@ ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
 // defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_backward(M grad, M x, M alpha) {
-  const M t = alpha * x;
-  return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
+    const M t = alpha * x;
+    return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -88,11 +79,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(snake)
-FUSEGEN_BACKWARD(snake)
+FUSEGEN_KERNELS(snake)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -101,8 +90,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 #include "cpu/trigonometric.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -119,15 +107,15 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
+    return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M snake_backward(M grad, M x, M alpha) {
-  const M t = alpha * x;
-  return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
+    const M t = alpha * x;
+    return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {
@@ -139,11 +127,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(snake)
-FUSEGEN_BACKWARD(snake)
+FUSEGEN_KERNELS(snake)
 """
 
 
@@ -159,24 +145,17 @@ def eager_gradient(grad, x, alpha):
 
 
 KERNELS = Activation(
-    "snake",
-    forward="Tensor x, float alpha",
-    backward="Tensor grad, Tensor x, float alpha",
+    "snake", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def snake(
-    x: "Tensor | None" = None,
-    alpha: float = 1.0,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, alpha: float = 1.0, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x + sin(alpha · x)² / alpha

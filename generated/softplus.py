@@ -18,15 +18,7 @@ Source: Dugas, Bengio, Belisle, Nadeau and Garcia 2000, Incorporating Second-Ord
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Softplus", "get_init_inputs", "get_inputs", "softplus"]
 
@@ -41,8 +33,7 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -60,11 +51,11 @@ struct Scalars {
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_forward(M x, M beta, M threshold) {
-  return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
+    return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
 }
 
 ANYWHERE double softplus_forward(double x, double beta, double threshold) {
-  return x * beta > threshold ? x : double(softplus(two_prod(x, beta))) / beta;
+    return x * beta > threshold ? x : double(softplus(two_prod(x, beta))) / beta;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -73,13 +64,13 @@ ANYWHERE double softplus_forward(double x, double beta, double threshold) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
-  const Promoted<M> t = two_prod(x, beta);
-  return M(t) > threshold ? grad : grad * sigmoid(t);
+    const Promoted<M> t = two_prod(x, beta);
+    return M(t) > threshold ? grad : grad * sigmoid(t);
 }
 
 ANYWHERE double softplus_backward(double grad, double x, double beta, double threshold) {
-  const Promoted<double> t = two_prod(x, beta);
-  return double(t) > threshold ? double_word(grad, 0.0) : grad * sigmoid(t);
+    const Promoted<double> t = two_prod(x, beta);
+    return double(t) > threshold ? double_word(grad, 0.0) : grad * sigmoid(t);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -100,11 +91,9 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = softplus_backward(in[0], in[1], p.beta, p.threshold))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(softplus)
-FUSEGEN_BACKWARD(softplus)
+FUSEGEN_KERNELS(softplus)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -113,8 +102,7 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/logistic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -131,18 +119,17 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_forward(M x, M beta, M threshold) {
-  return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
+    return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
-  const Promoted<M> t = two_prod(x, beta);
-  const M otherwise = M(grad * sigmoid(t));
-  return M(t) > threshold ? grad : otherwise;
+    const Promoted<M> t = two_prod(x, beta);
+    const M otherwise = M(grad * sigmoid(t));
+    return M(t) > threshold ? grad : otherwise;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {
@@ -154,11 +141,9 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = softplus_backward(in[0], in[1], p.beta, p.threshold))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(softplus)
-FUSEGEN_BACKWARD(softplus)
+FUSEGEN_KERNELS(softplus)
 """
 
 
@@ -174,26 +159,18 @@ def eager_gradient(grad, x, beta, threshold):
 
 
 KERNELS = Activation(
-    "softplus",
-    forward="Tensor x, float beta, float threshold",
-    backward="Tensor grad, Tensor x, float beta, float threshold",
+    "softplus", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float beta, float threshold", backward="Tensor grad, Tensor x, float beta, float threshold",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def softplus(
-    x: "Tensor | None" = None,
-    beta: float = 1.0,
-    threshold: float = 20.0,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, beta: float = 1.0, threshold: float = 20.0, inplace: bool = False, *,
+    out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x if x · beta > threshold else softplus(x · beta) / beta
 

@@ -18,15 +18,7 @@ Source: Donoho 1995, De-noising by Soft-Thresholding, IEEE Transactions on Infor
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Softshrink", "get_init_inputs", "get_inputs", "softshrink"]
 
@@ -36,8 +28,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -52,25 +43,25 @@ struct Scalars {
 // y = x - min(max(x, -lambd), lambd)
 template <typename M>
 ANYWHERE M softshrink_forward(M x, M lambd) {
-  return x - clamp(x, -lambd, lambd);
+    return x - clamp(x, -lambd, lambd);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M softshrink_backward(M grad, M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
+    return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M softshrink_mask(M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : M(1)) : M(1);
+    return x >= -lambd ? (x <= lambd ? M(0) : M(1)) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M softshrink_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad : M(0);
+    return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -91,21 +82,17 @@ struct FromBit : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = softshrink_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(softshrink)
-FUSEGEN_BACKWARD(softshrink)
-FUSEGEN_BITMASK_FORWARD(softshrink, false)
-FUSEGEN_BITMASK_BACKWARD(softshrink)
+FUSEGEN_KERNELS(softshrink)
+FUSEGEN_BITMASK_KERNELS(softshrink, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -120,13 +107,13 @@ struct Scalars {
 // y = x - min(max(x, -lambd), lambd)
 template <typename M>
 ANYWHERE M softshrink_forward(M x, M lambd) {
-  return x - clamp(x, -lambd, lambd);
+    return x - clamp(x, -lambd, lambd);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M softshrink_backward(M grad, M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
+    return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {
@@ -138,11 +125,9 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = softshrink_backward(in[0], in[1], p.lambd))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(softshrink)
-FUSEGEN_BACKWARD(softshrink)
+FUSEGEN_KERNELS(softshrink)
 """
 
 
@@ -157,24 +142,17 @@ def eager_gradient(grad, x, lambd):
 
 
 KERNELS = Activation(
-    "softshrink",
-    forward="Tensor x, float lambd",
-    backward="Tensor grad, Tensor x, float lambd",
+    "softshrink", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float lambd", backward="Tensor grad, Tensor x, float lambd",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def softshrink(
-    x: "Tensor | None" = None,
-    lambd: float = 0.5,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, lambd: float = 0.5, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x - min(max(x, -lambd), lambd)

@@ -18,15 +18,7 @@ Source: Bergstra, Desjardins, Lamblin and Bengio 2009, Quadratic Polynomials Lea
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Softsign", "get_init_inputs", "get_inputs", "softsign"]
 
@@ -35,20 +27,19 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x / (|x| + 1)
 template <typename M>
 ANYWHERE M softsign_forward(M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return soft_sign(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    return soft_sign(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M softsign_backward(M grad, M x) {
-  return grad * square(reciprocal(fabs(x) + M(1)));
+    return grad * square(reciprocal(fabs(x) + M(1)));
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -64,31 +55,28 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = softsign_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(softsign)
-FUSEGEN_BACKWARD(softsign)
+FUSEGEN_KERNELS(softsign)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x / (|x| + 1)
 template <typename M>
 ANYWHERE M softsign_forward(M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return soft_sign(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    return soft_sign(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M softsign_backward(M grad, M x) {
-  return grad * square(reciprocal(fabs(x) + M(1)));
+    return grad * square(reciprocal(fabs(x) + M(1)));
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -100,11 +88,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = softsign_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(softsign)
-FUSEGEN_BACKWARD(softsign)
+FUSEGEN_KERNELS(softsign)
 """
 
 
@@ -120,23 +106,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "softsign",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "softsign", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def softsign(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x / (|x| + 1)

@@ -18,15 +18,7 @@ Source: So, Manke, Liu, Dai, Shazeer and Le 2021, Primer, Searching for Efficien
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "SquaredRelu", "get_init_inputs", "get_inputs", "squared_relu"]
 
@@ -35,19 +27,18 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu(x)²
 template <typename M>
 ANYWHERE M squared_relu_forward(M x) {
-  return square(relu(x));
+    return square(relu(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M squared_relu_backward(M grad, M x) {
-  return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
+    return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -62,30 +53,27 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = squared_relu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(squared_relu)
-FUSEGEN_BACKWARD(squared_relu)
+FUSEGEN_KERNELS(squared_relu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = relu(x)²
 template <typename M>
 ANYWHERE M squared_relu_forward(M x) {
-  return square(relu(x));
+    return square(relu(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M squared_relu_backward(M grad, M x) {
-  return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
+    return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -97,11 +85,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = squared_relu_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(squared_relu)
-FUSEGEN_BACKWARD(squared_relu)
+FUSEGEN_KERNELS(squared_relu)
 """
 
 
@@ -117,23 +103,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "squared_relu",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "squared_relu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def squared_relu(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = relu(x)²

@@ -18,15 +18,7 @@ Source: Yu et al. 2022, MetaFormer Baselines for Vision, arXiv:2210.13452
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "StarRelu", "get_init_inputs", "get_inputs", "star_relu"]
 
@@ -35,8 +27,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -51,13 +42,13 @@ struct Scalars {
 // y = scale · relu(x)² + bias
 template <typename M>
 ANYWHERE M star_relu_forward(M x, M scale, M bias) {
-  return scale * square(relu(x)) + bias;
+    return scale * square(relu(x)) + bias;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M star_relu_backward(M grad, M x, M scale) {
-  return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
+    return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -72,19 +63,16 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = star_relu_backward(in[0], in[1], p.scale))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(star_relu)
-FUSEGEN_BACKWARD(star_relu)
+FUSEGEN_KERNELS(star_relu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -99,13 +87,13 @@ struct Scalars {
 // y = scale · relu(x)² + bias
 template <typename M>
 ANYWHERE M star_relu_forward(M x, M scale, M bias) {
-  return scale * square(relu(x)) + bias;
+    return scale * square(relu(x)) + bias;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M star_relu_backward(M grad, M x, M scale) {
-  return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
+    return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {
@@ -117,11 +105,9 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = star_relu_backward(in[0], in[1], p.scale))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(star_relu)
-FUSEGEN_BACKWARD(star_relu)
+FUSEGEN_KERNELS(star_relu)
 """
 
 
@@ -137,26 +123,18 @@ def eager_gradient(grad, x, scale, bias):
 
 
 KERNELS = Activation(
-    "star_relu",
-    forward="Tensor x, float scale, float bias",
-    backward="Tensor grad, Tensor x, float scale, float bias",
+    "star_relu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float scale, float bias", backward="Tensor grad, Tensor x, float scale, float bias",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def star_relu(
-    x: "Tensor | None" = None,
-    scale: float = 0.8944,
-    bias: float = -0.4472,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, scale: float = 0.8944, bias: float = -0.4472, inplace: bool = False, *,
+    out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = scale · relu(x)² + bias
 

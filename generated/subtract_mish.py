@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "SubtractMish", "get_init_inputs", "get_inputs", "subtract_mish"]
 
@@ -39,8 +31,7 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x - 0.7,  y = mish(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -48,15 +39,15 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float subtract_mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return times_tanh_softplus_at_two(step1);
+    const float finite_x = finite_below(x);
+    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+    return times_tanh_softplus_at_two(step1);
 }
 
 ANYWHERE double subtract_mish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return times_tanh_softplus_of_two(step1);
+    const double finite_x = finite_below(x);
+    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+    return times_tanh_softplus_of_two(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -65,15 +56,15 @@ ANYWHERE double subtract_mish_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float subtract_mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return grad * times_tanh_softplus_slope_at_two(step1);
+    const float finite_x = finite_below(x);
+    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+    return grad * times_tanh_softplus_slope_at_two(step1);
 }
 
 ANYWHERE double subtract_mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return grad * times_tanh_softplus_slope_of_two(step1);
+    const double finite_x = finite_below(x);
+    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+    return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -96,11 +87,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = subtract_mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(subtract_mish)
-FUSEGEN_BACKWARD(subtract_mish)
+FUSEGEN_KERNELS(subtract_mish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -110,37 +99,36 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x - 0.7,  y = mish(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float subtract_mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return times_tanh_softplus_of_two(step1);
+    const float finite_x = finite_below(x);
+    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+    return times_tanh_softplus_of_two(step1);
 }
 
 ANYWHERE double subtract_mish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return times_tanh_softplus_of_two(step1);
+    const double finite_x = finite_below(x);
+    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+    return times_tanh_softplus_of_two(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float subtract_mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return grad * times_tanh_softplus_slope_of_two(step1);
+    const float finite_x = finite_below(x);
+    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+    return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 ANYWHERE double subtract_mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return grad * times_tanh_softplus_slope_of_two(step1);
+    const double finite_x = finite_below(x);
+    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+    return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -152,11 +140,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = subtract_mish_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(subtract_mish)
-FUSEGEN_BACKWARD(subtract_mish)
+FUSEGEN_KERNELS(subtract_mish)
 """
 
 
@@ -173,23 +159,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "subtract_mish",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "subtract_mish", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def subtract_mish(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x - 0.7,  y = mish(x)

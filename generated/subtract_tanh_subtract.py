@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "SubtractTanhSubtract", "get_init_inputs", "get_inputs", "subtract_tanh_subtract"]
 
@@ -38,16 +30,15 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_forward(M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  const M after_tanh = tanh(M(step1));
-  return after_tanh - M(0.2);
+    const Promoted<M> step1 = two_sum(x, -M(0.5));
+    const M after_tanh = tanh(M(step1));
+    return after_tanh - M(0.2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -55,8 +46,8 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  return grad * tanh_slope(step1);
+    const Promoted<M> step1 = two_sum(x, -M(0.5));
+    return grad * tanh_slope(step1);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -74,11 +65,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(subtract_tanh_subtract)
-FUSEGEN_BACKWARD(subtract_tanh_subtract)
+FUSEGEN_KERNELS(subtract_tanh_subtract)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -87,17 +76,16 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_forward(M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  const Promoted<M> after_tanh = tanh_of_two(step1);
-  return after_tanh - M(0.2);
+    const Promoted<M> step1 = two_sum(x, -M(0.5));
+    const Promoted<M> after_tanh = tanh_of_two(step1);
+    return after_tanh - M(0.2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -105,8 +93,8 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  return grad * tanh_slope(step1);
+    const Promoted<M> step1 = two_sum(x, -M(0.5));
+    return grad * tanh_slope(step1);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -118,11 +106,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(subtract_tanh_subtract)
-FUSEGEN_BACKWARD(subtract_tanh_subtract)
+FUSEGEN_KERNELS(subtract_tanh_subtract)
 """
 
 
@@ -140,23 +126,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "subtract_tanh_subtract",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "subtract_tanh_subtract", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def subtract_tanh_subtract(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x - 0.5,  x = tanh(x),  y = x - 0.2

@@ -18,15 +18,7 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Swiglu", "get_init_inputs", "get_inputs", "swiglu"]
 
@@ -39,21 +31,20 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = silu(gate) · up
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M swiglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
+    const M finite_gate = finite_below(gate);
+    return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
 ANYWHERE double swiglu_forward(double gate, double up) {
-  const double finite_gate = finite_below(gate);
-  return double(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
+    const double finite_gate = finite_below(gate);
+    return double(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
@@ -62,19 +53,20 @@ ANYWHERE double swiglu_forward(double gate, double up) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  const M t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate1, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
-  out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
+    const M finite_gate = finite_below(gate);
+    const M finite_gate1 = finite_above(finite_gate);
+    const M t_lifted = sigmoid(prescaled(finite_gate));
+    out[0] = grad * up * fma(finite_gate1, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
+    out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
 }
 
 ANYWHERE void swiglu_backward(double grad, double gate, double up, double* out) {
-  const double finite_gate = finite_below(gate);
-  const double finite_gate1 = finite_above(finite_gate);
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = double(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
-  out[1] = double(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
+    const double finite_gate = finite_below(gate);
+    const double finite_gate1 = finite_above(finite_gate);
+    const Promoted<double> t_lifted = sigmoid(prescaled(finite_gate));
+    out[0] = double(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) *
+      unscale(finite_gate);
+    out[1] = double(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -91,11 +83,9 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(swiglu)
-FUSEGEN_BACKWARD(swiglu)
+FUSEGEN_KERNELS(swiglu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -105,29 +95,28 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = silu(gate) · up
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M swiglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
+    const M finite_gate = finite_below(gate);
+    return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = M(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
-  out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
+    const M finite_gate = finite_below(gate);
+    const M finite_gate1 = finite_above(finite_gate);
+    const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
+    out[0] = M(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) *
+      unscale(finite_gate);
+    out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
 }
 
 struct Forward : Elementwise<2, 1> {
@@ -139,11 +128,9 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(swiglu)
-FUSEGEN_BACKWARD(swiglu)
+FUSEGEN_KERNELS(swiglu)
 """
 
 
@@ -160,13 +147,10 @@ def eager_gradient(grad, gate, up):
 
 
 KERNELS = Activation(
-    "swiglu",
-    forward="Tensor gate, Tensor up",
-    backward="Tensor grad, Tensor gate, Tensor up",
+    "swiglu", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 

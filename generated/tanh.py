@@ -18,15 +18,7 @@ Source: LeCun, Bottou, Orr and Mueller 1998, Efficient BackProp, section 4.4
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 
@@ -37,13 +29,12 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/hyperbolic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = tanh(x)
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
-  return tanh(x);
+    return tanh(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -51,7 +42,7 @@ ANYWHERE M tanh_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_backward(M grad, M x) {
-  return grad * tanh_slope(x);
+    return grad * tanh_slope(x);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -70,11 +61,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh)
-FUSEGEN_BACKWARD(tanh)
+FUSEGEN_KERNELS(tanh)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -82,8 +71,7 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/hyperbolic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -91,11 +79,11 @@ namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
-  return tanh_of_two(x);
+    return tanh_of_two(x);
 }
 
 ANYWHERE float tanh_forward_short(float x) {
-  return tanh(x);
+    return tanh(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -103,7 +91,7 @@ ANYWHERE float tanh_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_backward(M grad, M x) {
-  return grad * tanh_slope(x);
+    return grad * tanh_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -116,11 +104,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh)
-FUSEGEN_BACKWARD(tanh)
+FUSEGEN_KERNELS(tanh)
 """
 
 
@@ -136,23 +122,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "tanh",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "tanh", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def tanh(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = tanh(x)

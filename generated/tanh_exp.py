@@ -18,15 +18,7 @@ Source: Liu and Di 2020, TanhExp, A Smooth Activation Function with High Converg
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "TanhExp", "get_init_inputs", "get_inputs", "tanh_exp"]
 
@@ -39,20 +31,19 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · tanh(exp(x))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_forward(float x) {
-  const float finite_x = finite_below(x);
-  return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
+    const float finite_x = finite_below(x);
+    return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
 }
 
 ANYWHERE double tanh_exp_forward(double x) {
-  const double finite_x = finite_below(x);
-  return double(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
+    const double finite_x = finite_below(x);
+    return double(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -62,13 +53,15 @@ ANYWHERE double tanh_exp_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
+      unscale(finite_x);
 }
 
 ANYWHERE double tanh_exp_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  return double(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    return double(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -90,11 +83,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_exp_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh_exp)
-FUSEGEN_BACKWARD(tanh_exp)
+FUSEGEN_KERNELS(tanh_exp)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -104,26 +95,25 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x · tanh(exp(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_exp_forward(M x) {
-  const M finite_x = finite_below(x);
-  return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
+    const M finite_x = finite_below(x);
+    return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_exp_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -135,11 +125,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_exp_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh_exp)
-FUSEGEN_BACKWARD(tanh_exp)
+FUSEGEN_KERNELS(tanh_exp)
 """
 
 
@@ -156,23 +144,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "tanh_exp",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "tanh_exp", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def tanh_exp(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · tanh(exp(x))

@@ -15,15 +15,7 @@
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "TanhGeluMishSiluSigmoid", "get_init_inputs", "get_inputs", "tanh_gelu_mish_silu_sigmoid"]
 
@@ -37,8 +29,7 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 #include "cuda/normal.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -46,19 +37,19 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
-  const Promoted<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<float> after_silu = after_mish * sigmoid_of_two(after_mish);
-  return sigmoid(after_silu);
+    const Promoted<float> after_tanh = tanh_of_two(x);
+    const float after_gelu = times_ndtr_at_two(after_tanh);
+    const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
+    const Promoted<float> after_silu = after_mish * sigmoid_of_two(after_mish);
+    return sigmoid(after_silu);
 }
 
 ANYWHERE double tanh_gelu_mish_silu_sigmoid_forward(double x) {
-  const Promoted<double> after_tanh = tanh_of_two(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
-  return sigmoid(after_silu);
+    const Promoted<double> after_tanh = tanh_of_two(x);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+    const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
+    const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
+    return sigmoid(after_silu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -68,21 +59,23 @@ ANYWHERE double tanh_gelu_mish_silu_sigmoid_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
-  const Promoted<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<float> t = sigmoid_of_two(after_mish);
-  const Promoted<float> after_silu = after_mish * t;
-  return grad * sigmoid_slope_of_two(after_silu) * (t + after_mish * sigmoid_slope_of_two(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+    const Promoted<float> after_tanh = tanh_of_two(x);
+    const float after_gelu = times_ndtr_at_two(after_tanh);
+    const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
+    const Promoted<float> t = sigmoid_of_two(after_mish);
+    const Promoted<float> after_silu = after_mish * t;
+    return grad * sigmoid_slope_of_two(after_silu) * (t + after_mish * sigmoid_slope_of_two(after_mish)) *
+      times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 ANYWHERE double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
-  const Promoted<double> after_tanh = tanh_of_two(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<double> t = sigmoid(after_mish);
-  const Promoted<double> after_silu = after_mish * t;
-  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+    const Promoted<double> after_tanh = tanh_of_two(x);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+    const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
+    const Promoted<double> t = sigmoid(after_mish);
+    const Promoted<double> after_silu = after_mish * t;
+    return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
+      times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -106,11 +99,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh_gelu_mish_silu_sigmoid)
-FUSEGEN_BACKWARD(tanh_gelu_mish_silu_sigmoid)
+FUSEGEN_KERNELS(tanh_gelu_mish_silu_sigmoid)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -121,33 +112,32 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 #include "cpu/normal.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
-  const Promoted<M> after_tanh = tanh_of_two(x);
-  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
-  return sigmoid(after_silu);
+    const Promoted<M> after_tanh = tanh_of_two(x);
+    const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
+    const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
+    const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
+    return sigmoid(after_silu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
-  const Promoted<M> after_tanh = tanh_of_two(x);
-  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<M> t = sigmoid(after_mish);
-  const Promoted<M> after_silu = after_mish * t;
-  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) * times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+    const Promoted<M> after_tanh = tanh_of_two(x);
+    const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
+    const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
+    const Promoted<M> t = sigmoid(after_mish);
+    const Promoted<M> after_silu = after_mish * t;
+    return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
+      times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -159,11 +149,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh_gelu_mish_silu_sigmoid)
-FUSEGEN_BACKWARD(tanh_gelu_mish_silu_sigmoid)
+FUSEGEN_KERNELS(tanh_gelu_mish_silu_sigmoid)
 """
 
 
@@ -183,23 +171,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "tanh_gelu_mish_silu_sigmoid",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "tanh_gelu_mish_silu_sigmoid", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def tanh_gelu_mish_silu_sigmoid(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)

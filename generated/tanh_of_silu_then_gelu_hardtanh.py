@@ -18,15 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "TanhOfSiluThenGeluHardtanh", "get_init_inputs", "get_inputs", "tanh_of_silu_then_gelu_hardtanh"]
 
@@ -42,8 +34,7 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -51,19 +42,19 @@ namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<float> after_tanh = tanh_of_two(after_silu);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
-  return saturate(after_gelu, -1.0f, 1.0f);
+    const float finite_x = finite_below(x);
+    const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+    const Promoted<float> after_tanh = tanh_of_two(after_silu);
+    const float after_gelu = times_ndtr_at_two(after_tanh);
+    return saturate(after_gelu, -1.0f, 1.0f);
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<double> after_tanh = tanh_of_two(after_silu);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  return saturate(double(after_gelu), -1.0, 1.0);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+    const Promoted<double> after_tanh = tanh_of_two(after_silu);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+    return saturate(double(after_gelu), -1.0, 1.0);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -73,21 +64,25 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
-  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<float> after_tanh = tanh_of_two(after_silu);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
-  return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope_of_two(after_silu) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
+    const float finite_x = finite_above(finite_below(x));
+    const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
+    const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
+    const Promoted<float> after_tanh = tanh_of_two(after_silu);
+    const float after_gelu = times_ndtr_at_two(after_tanh);
+    return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : float(two_prod(grad,
+      times_ndtr_slope(after_tanh)) * tanh_slope_of_two(after_silu) * fma(finite_x,
+      sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<double> after_tanh = tanh_of_two(after_silu);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  return double(after_gelu) <= -1.0 ? 0.0 : double(after_gelu) >= 1.0 ? 0.0 : double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const double finite_x = finite_above(finite_below(x));
+    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+    const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
+    const Promoted<double> after_tanh = tanh_of_two(after_silu);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+    return double(after_gelu) <= -1.0 ? 0.0 : double(after_gelu) >= 1.0 ? 0.0 : double(grad *
+      times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -110,11 +105,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh_of_silu_then_gelu_hardtanh)
-FUSEGEN_BACKWARD(tanh_of_silu_then_gelu_hardtanh)
+FUSEGEN_KERNELS(tanh_of_silu_then_gelu_hardtanh)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -126,40 +119,39 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const float after_tanh = float(tanh_of_two(after_silu));
-  const float after_gelu = times_ndtr_near(after_tanh);
-  return saturate(after_gelu, -1.0f, 1.0f);
+    const float finite_x = finite_below(x);
+    const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+    const float after_tanh = float(tanh_of_two(after_silu));
+    const float after_gelu = times_ndtr_near(after_tanh);
+    return saturate(after_gelu, -1.0f, 1.0f);
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<double> after_tanh = tanh_of_two(after_silu);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  return saturate(double(after_gelu), -1.0, 1.0);
+    const double finite_x = finite_below(x);
+    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+    const Promoted<double> after_tanh = tanh_of_two(after_silu);
+    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+    return saturate(double(after_gelu), -1.0, 1.0);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> after_tanh = tanh_of_two(after_silu);
-  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-  return M(after_gelu) <= M(-1) ? M(0) : M(after_gelu) >= M(1) ? M(0) : M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+    const M finite_x = finite_above(finite_below(x));
+    const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+    const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+    const Promoted<M> after_tanh = tanh_of_two(after_silu);
+    const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
+    return M(after_gelu) <= M(-1) ? M(0) : M(after_gelu) >= M(1) ? M(0) : M(grad * times_ndtr_slope(after_tanh) *
+      tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -171,11 +163,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanh_of_silu_then_gelu_hardtanh)
-FUSEGEN_BACKWARD(tanh_of_silu_then_gelu_hardtanh)
+FUSEGEN_KERNELS(tanh_of_silu_then_gelu_hardtanh)
 """
 
 
@@ -194,23 +184,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "tanh_of_silu_then_gelu_hardtanh",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "tanh_of_silu_then_gelu_hardtanh", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def tanh_of_silu_then_gelu_hardtanh(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)

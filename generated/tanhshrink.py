@@ -18,15 +18,7 @@ Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environme
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Tanhshrink", "get_init_inputs", "get_inputs", "tanhshrink"]
 
@@ -38,21 +30,20 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x - tanh(x)
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M tanhshrink_forward(M x) {
-  return tanh_shrink(x);
+    return tanh_shrink(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {
-  return grad * square_of_two(tanh_of_two(x));
+    return grad * square_of_two(tanh_of_two(x));
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -72,11 +63,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanhshrink_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanhshrink)
-FUSEGEN_BACKWARD(tanhshrink)
+FUSEGEN_KERNELS(tanhshrink)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -85,14 +74,13 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // y = x - tanh(x)
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanhshrink_forward(M x) {
-  return tanh_shrink(x);
+    return tanh_shrink(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -100,7 +88,7 @@ ANYWHERE M tanhshrink_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {
-  return grad * square_of_two(tanh_of_two(x));
+    return grad * square_of_two(tanh_of_two(x));
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -112,11 +100,9 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = tanhshrink_backward(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(tanhshrink)
-FUSEGEN_BACKWARD(tanhshrink)
+FUSEGEN_KERNELS(tanhshrink)
 """
 
 
@@ -132,23 +118,17 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "tanhshrink",
-    forward="Tensor x",
-    backward="Tensor grad, Tensor x",
+    "tanhshrink", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def tanhshrink(
-    x: "Tensor | None" = None,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x - tanh(x)

@@ -18,15 +18,7 @@ Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environme
 import torch
 from torch import Tensor, nn
 
-from ._runtime import (
-    PLAIN,
-    Activation,
-    Sources,
-    are_transforms_active,
-    forward_ad,
-    is_dynamo_compiling,
-    is_tracing,
-)
+from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
 
 __all__ = ["ModelNew", "Threshold", "get_init_inputs", "get_inputs", "threshold"]
 
@@ -35,8 +27,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -51,25 +42,25 @@ struct Scalars {
 // y = value if x ≤ threshold else x
 template <typename M>
 ANYWHERE M threshold_forward(M x, M threshold, M value) {
-  return x <= threshold ? value : x;
+    return x <= threshold ? value : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M threshold_backward(M grad, M x, M threshold) {
-  return x <= threshold ? M(0) : grad;
+    return x <= threshold ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M threshold_mask(M x, M threshold) {
-  return x <= threshold ? M(0) : M(1);
+    return x <= threshold ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M threshold_backward_masked(M grad, M mask) {
-  return mask > M(0) ? grad : M(0);
+    return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -90,20 +81,16 @@ struct FromBit : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = threshold_backward_masked(in[0], in[1]))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(threshold)
-FUSEGEN_BACKWARD(threshold)
-FUSEGEN_BITMASK_FORWARD(threshold, false)
-FUSEGEN_BITMASK_BACKWARD(threshold)
+FUSEGEN_KERNELS(threshold)
+FUSEGEN_BITMASK_KERNELS(threshold, false)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 
-namespace fusegen {
-namespace {
+namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
 template <typename M>
@@ -118,13 +105,13 @@ struct Scalars {
 // y = value if x ≤ threshold else x
 template <typename M>
 ANYWHERE M threshold_forward(M x, M threshold, M value) {
-  return x <= threshold ? value : x;
+    return x <= threshold ? value : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M threshold_backward(M grad, M x, M threshold) {
-  return x <= threshold ? M(0) : grad;
+    return x <= threshold ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {
@@ -136,11 +123,9 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = threshold_backward(in[0], in[1], p.threshold))
 };
 
-}  // namespace
-}  // namespace fusegen
+}}  // namespace fusegen
 
-FUSEGEN_FORWARD(threshold)
-FUSEGEN_BACKWARD(threshold)
+FUSEGEN_KERNELS(threshold)
 """
 
 
@@ -155,26 +140,18 @@ def eager_gradient(grad, x, threshold, value):
 
 
 KERNELS = Activation(
-    "threshold",
-    forward="Tensor x, float threshold, float value",
-    backward="Tensor grad, Tensor x, float threshold, float value",
+    "threshold", interface=1, gradients=(eager, eager_gradient),
+    forward="Tensor x, float threshold, float value", backward="Tensor grad, Tensor x, float threshold, float value",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
-    gradients=(eager, eager_gradient),
-    interface=1,
 )
 DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
 def threshold(
-    x: "Tensor | None" = None,
-    threshold: float = 0.0,
-    value: float = 0.0,
-    inplace: bool = False,
-    *,
-    out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, threshold: float = 0.0, value: float = 0.0, inplace: bool = False, *,
+    out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = value if x ≤ threshold else x
 

@@ -98,7 +98,7 @@ def test_other_modules_have_no_mask(body: str, workshop: Workshop) -> None:
 
 def test_a_chain_may_have_one(workshop: Workshop) -> None:
     text = build.module(build.compiled_file(workshop.spec("expanded", EXPANDED)))
-    assert "FUSEGEN_BITMASK_FORWARD(expanded" in text
+    assert "FUSEGEN_BITMASK_KERNELS(expanded" in text
 
 
 # In emulation

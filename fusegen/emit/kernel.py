@@ -88,7 +88,7 @@ def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
     kernels = {device: emitted(of, which, device) for device in Device}
     name, inputs = f"{of.spec.name}_{which.value}", derivation.program.inputs
     formula = notation(of.spec) if which is Pass.FORWARD else _gradient_of(of)
-    said = (formula, *map(dump.rewrite, derivation.rewrites))
+    rewrites = {Device.CUDA: tuple(map(dump.rewrite, derivation.rewrites)), Device.CPU: ()}  # said once
     of_cuda = singles(of.plan, which, Device.CUDA)
     return KernelText(
         name=name,
@@ -97,7 +97,8 @@ def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
         outputs=("y",) if which is Pass.FORWARD else of.declared.composed.inputs,
         notes={
             device: (
-                *said,
+                formula,
+                *rewrites[device],
                 *notes(derivation.program, device),
                 *_commented(of, which, device),
             )

@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import singledispatchmethod
+from textwrap import fill
 
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
 from fusegen.ops import ATOM, COMPARE, ROWS, SELECT, UNARY, WORDS, Op
 
 GENERIC = "M"  # any type that a kernel may be computed in
+WIDTH = 116  # of a line
 ROUNDED = "rounded"  # eager's rounding between two operations
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
 NARROW = "narrow"  # a double-word value rounded to one word
@@ -100,7 +102,7 @@ class CppPrinter:
         names = ", ".join(f"typename {parameter}" for parameter in parameters)
         head = f"template <{names}>\n" if parameters else ""
         head += f"ANYWHERE {returned} {kernel.name}({', '.join(arguments)}) {{"
-        return "\n".join([head, *lines, "}"])
+        return "\n".join([head, *map(_broken, lines), "}"])
 
     @property
     def typed(self) -> bool:
@@ -118,6 +120,11 @@ class CppPrinter:
         if len(kernel.results) == 1:
             return f"out[0] = {kernel.name}{typed}({', '.join(values)})"
         return f"{kernel.name}{typed}({', '.join([*values, 'out'])})"
+
+
+def _broken(line: str) -> str:
+    """A statement on lines of at most `WIDTH` characters."""
+    return fill(line, WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
 
 
 def uniform(let: Let) -> str:

@@ -46,11 +46,10 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
         for kernel in kernels
     }
     context = _kernels(spec, texts, Device.CUDA, members)
-    launchers = [f"FUSEGEN_FORWARD({spec.name})", f"FUSEGEN_BACKWARD({spec.name})"]
+    launchers = [f"FUSEGEN_KERNELS({spec.name})"]
     if texts.mask:
         of_output = "true" if texts.from_output else "false"
-        launchers += [f"FUSEGEN_BITMASK_FORWARD({spec.name}, {of_output})"]
-        launchers += [f"FUSEGEN_BITMASK_BACKWARD({spec.name})"]
+        launchers += [f"FUSEGEN_BITMASK_KERNELS({spec.name}, {of_output})"]
         context["kernels"] += _bitmask(spec, texts)
         context["headers"] += ["cuda/bitmask.cuh"]
     return context | {"tables": tables, "launchers": launchers}
@@ -59,7 +58,7 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
 def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
     """What the template of kernels takes, for the CPU."""
     members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
-    launchers = [f"FUSEGEN_FORWARD({spec.name})", f"FUSEGEN_BACKWARD({spec.name})"]
+    launchers = [f"FUSEGEN_KERNELS({spec.name})"]
     context = _kernels(spec, texts, Device.CPU, members)
     return context | {"tables": [], "launchers": launchers}
 

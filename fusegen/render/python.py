@@ -15,6 +15,7 @@ from fusegen.spec import Fill, Spec
 
 Context = dict[str, Any]
 LINE = 110  # characters, from which a list of parameters takes a line for each
+MOST = 110  # characters of a line of parameters
 TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
 
 
@@ -169,9 +170,16 @@ def _optional(name: str) -> str:
 
 
 def _listed(parameters: list[str]) -> str:
-    """Parameters on one line, or on a line each."""
+    """Parameters on one line, or on lines of their own."""
     line = ", ".join(parameters)
-    return line if len(line) <= LINE else "\n    " + ",\n    ".join(parameters) + ",\n"
+    if len(line) <= LINE:
+        return line
+    lines = [""]
+    for parameter in parameters:
+        if len(lines[-1]) + len(parameter) > MOST:
+            lines.append("")
+        lines[-1] += f"{parameter}, "
+    return "".join(f"\n    {line.rstrip()}" for line in lines) + "\n"
 
 
 def _shown(spec: Spec) -> str:

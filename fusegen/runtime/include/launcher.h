@@ -16,3 +16,6 @@
 #else
 #define FUSEGEN_BACKWARD(NAME) FUSEGEN_LAUNCHER(NAME##_backward, Backward)
 #endif
+#define FUSEGEN_KERNELS(NAME) \
+  FUSEGEN_FORWARD(NAME)       \
+  FUSEGEN_BACKWARD(NAME)

@@ -115,3 +115,6 @@ const char* run_bitmask(const C& call, void* mask) {
     return fusegen::run_bitmask<fusegen::BitmaskGradient<fusegen::FromBit>>(call, mask);                        \
   }
 #endif
+#define FUSEGEN_BITMASK_KERNELS(NAME, OF_OUTPUT) \
+  FUSEGEN_BITMASK_FORWARD(NAME, OF_OUTPUT)       \
+  FUSEGEN_BITMASK_BACKWARD(NAME)
