@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fusegen.ops import LINKED, NESTED
+from fusegen.ops import LINKED, NESTED, ROWS
 
 Column = npt.NDArray[np.float64]  # a number for each point
 
@@ -129,11 +129,10 @@ VALUES: dict[str, Callable[..., float]] = {
     "clamp_min": max, "clamp_max": min, "minimum": min, "maximum": max, "abs": abs,
     "finite_below": lambda x: max(x, -LARGEST), "finite_above": lambda x: min(x, LARGEST),
     "sign": lambda x: (x > 0) - (x < 0), "square": lambda x: x * x, "cube": lambda x: x * x * x,
-    "reciprocal": lambda x: _quotient(1.0, x), "sqrt": math.sqrt,
+    "reciprocal": lambda x: _quotient(1.0, x),
     "rsqrt": lambda x: _quotient(1.0, math.sqrt(x)), "pow": math.pow,
-    "exp": math.exp, "exp2": lambda x: 2.0**x, "expm1": math.expm1, "log": _log,
+    "exp2": lambda x: 2.0**x, "log": _log,
     "log2": lambda x: _log(x, math.log2), "log1p": lambda x: -INFINITY if x == -1 else math.log1p(x),
-    "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "erf": math.erf, "erfc": math.erfc,
     "ndtr": _ndtr, "sigmoid": _logistic, "sigmoid_slope": _slope,
     "softplus": lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
     "tanh_slope": lambda x: 4 * _slope(2 * x), "tanh_shrink": _tanh_shrink,
@@ -157,6 +156,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "ndtr_tail": lambda x: _ndtr(-abs(x)),
 }
 # fmt: on
+VALUES |= {op.name: getattr(math, op.libm) for op in ROWS.values() if op.libm and op.name not in VALUES}
 VALUES |= {f"{name}_of_two": VALUES[name] for name in ("exp", "expm1", "erf", "tanh", "square", "cube")}
 VALUES |= {name: VALUES[of] for name, of in NESTED.items()}
 VALUES |= dict.fromkeys(("gate_short", "gate_near"), lambda x: x * _logistic(x))

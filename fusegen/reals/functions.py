@@ -7,6 +7,8 @@ from typing import Any
 
 from mpmath import mp
 
+from fusegen.ops import ROWS as OPERATIONS
+
 HUGE = 2**11  # bits of an exponent, from which on it counts as infinite
 FAR = 2**20  # no type holds e^-this
 WHOLE = 2**15  # bits before the point of a sine's argument
@@ -151,3 +153,5 @@ ROWS: dict[str, Row] = {
     "rounded": lambda x: x,
 }
 # fmt: on
+# the others of the math library, as mpmath has them
+ROWS |= {op.name: getattr(mp, op.libm) for op in OPERATIONS.values() if op.libm and op.name not in ROWS}
