@@ -106,14 +106,8 @@ def eager(x):
     return after_relu * torch.clamp((after_relu + 3) / 6, 0, 1)
 
 
-def eager_gradient(grad, x):
-    """The gradient in PyTorch's own operations, as a tuple."""
-    _, pull = torch.func.vjp(lambda x: eager(x), x)
-    return pull(grad)
-
-
 KERNELS = Activation(
-    "conv_relu_hardswish", interface=1, gradients=(eager, eager_gradient),
+    "conv_relu_hardswish", interface=1, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),

@@ -140,7 +140,7 @@ def eager_gradient(grad, x, lambd):
 
 
 KERNELS = Activation(
-    "hardshrink", interface=1, gradients=(eager, eager_gradient),
+    "hardshrink", interface=1, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float lambd", backward="Tensor grad, Tensor x, float lambd",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),

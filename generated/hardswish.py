@@ -105,7 +105,7 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardswish", interface=1, gradients=(eager, eager_gradient),
+    "hardswish", interface=1, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),

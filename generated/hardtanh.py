@@ -142,7 +142,7 @@ def eager_gradient(grad, x, min_val, max_val):
 
 
 KERNELS = Activation(
-    "hardtanh", interface=1, gradients=(eager, eager_gradient),
+    "hardtanh", interface=1, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float min_val, float max_val", backward="Tensor grad, Tensor x, float min_val, float max_val",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),

@@ -140,7 +140,7 @@ def eager_gradient(grad, x, negative_slope):
 
 
 KERNELS = Activation(
-    "leaky_relu", interface=1, gradients=(eager, eager_gradient),
+    "leaky_relu", interface=1, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float negative_slope", backward="Tensor grad, Tensor x, float negative_slope",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),

@@ -98,15 +98,8 @@ def eager(gate, up):
     return nn.functional.relu(gate) * up
 
 
-def eager_gradient(grad, gate, up):
-    """The gradient in PyTorch's own operations, as a tuple."""
-    gate, up = torch.broadcast_tensors(gate, up)
-    _, pull = torch.func.vjp(lambda gate, up: eager(gate, up), gate, up)
-    return pull(grad)
-
-
 KERNELS = Activation(
-    "reglu", interface=1, gradients=(eager, eager_gradient),
+    "reglu", interface=1, eager=eager,
     forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),

@@ -124,7 +124,7 @@ def eager_gradient(grad, output):
 
 
 KERNELS = Activation(
-    "relu", interface=1, gradients=(eager, eager_gradient),
+    "relu", interface=1, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x", backward="Tensor grad, Tensor output",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),

@@ -143,7 +143,7 @@ def eager_gradient(grad, x, lower, upper):
 
 
 KERNELS = Activation(
-    "rrelu", interface=1, gradients=(eager, eager_gradient),
+    "rrelu", interface=1, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float lower, float upper", backward="Tensor grad, Tensor x, float lower, float upper",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),

@@ -177,14 +177,8 @@ def eager(x):
     return nn.functional.hardtanh(after_gelu, -1, 1)
 
 
-def eager_gradient(grad, x):
-    """The gradient in PyTorch's own operations, as a tuple."""
-    _, pull = torch.func.vjp(lambda x: eager(x), x)
-    return pull(grad)
-
-
 KERNELS = Activation(
-    "tanh_of_silu_then_gelu_hardtanh", interface=1, gradients=(eager, eager_gradient),
+    "tanh_of_silu_then_gelu_hardtanh", interface=1, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),

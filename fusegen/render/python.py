@@ -116,18 +116,11 @@ def function(spec: Spec, texts: Texts) -> Context:
 
 
 def gradient(spec: Spec, texts: Texts) -> Context:
-    """What is saved for the gradient, and the forms of both in PyTorch's own operations."""
-    inputs, params = input_names(spec), param_names(spec)
-    names, arguments = ", ".join(inputs), ", ".join([*inputs, *params])
-    pulled = [
-        *([f"{names} = torch.broadcast_tensors({names})"] if len(inputs) > 1 else []),
-        f"_, pull = torch.func.vjp(lambda {names}: eager({arguments}), {names})",
-        f"return pull({texts.backward.inputs[0]})",
-    ]
+    """The forms of function and gradient in PyTorch's own operations."""
     return {
-        "gradient_arguments": ", ".join([*texts.backward.inputs, *params]),
+        "gradient_arguments": ", ".join([*texts.backward.inputs, *param_names(spec)]),
         "eager_lines": texts.eager,
-        "eager_gradient_lines": texts.eager_gradient or pulled,
+        "eager_gradient_lines": texts.eager_gradient,
     }
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from typing import Any, Tuple
+from typing import Any, Callable, Tuple
 
 import torch
 
@@ -49,6 +49,18 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
 
     Backward = _backward(kernels)
     return Forward, Backward
+
+
+def gradient_of(eager: "Callable[..., Any]", count: int) -> "Callable[..., Any]":
+    """The gradient of a function of some tensors, and of scalars, in PyTorch's own operations."""
+
+    def eager_gradient(grad: Any, *arguments: Any) -> Any:
+        tensors, params = arguments[:count], arguments[count:]
+        if count > 1:
+            tensors = torch.broadcast_tensors(*tensors)
+        return torch.func.vjp(lambda *t: eager(*t, *params), *tensors)[1](grad)
+
+    return eager_gradient
 
 
 def _backward(kernels: Any) -> Any:

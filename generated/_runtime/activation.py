@@ -5,7 +5,7 @@
 """The kernels of a module, and the calls that are not the common one."""
 
 import functools
-from typing import Any, Callable, Tuple, TypeVar
+from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
@@ -63,12 +63,14 @@ class Activation:
         backward: str,
         dtypes: "Tuple[torch.dtype, ...]",
         sources: Sources,
-        gradients: "Tuple[Callable[..., Any], Callable[..., Any]]",
+        eager: "Callable[..., Any]",
+        eager_gradient: "Optional[Callable[..., Any]]" = None,
     ) -> None:
         self.signature = operators.Signature(self.name, forward, backward)
         self.inputs = len(self.signature.tensors)
         self.dtypes, self.sources = dtypes, sources
-        self.eager, self.eager_gradient = gradients
+        self.eager = eager
+        self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs)
         self.operators = operators.registered(self)
         self.operator = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
