@@ -79,8 +79,8 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path.parent.name != "runtime"
 }
-RUNTIME = sorted((PACKAGE / "runtime").glob("*.py"))
 GENERATED = sorted((ROOT / "generated").glob("*.py"))
+RUNTIME = sorted((ROOT / "generated/_runtime").glob("*.py"))
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -90,7 +90,7 @@ def imported(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            own = path.parent.name == "runtime" or node.module == "_runtime"
+            own = path in RUNTIME or node.module == "_runtime"
             assert own or node.level == 0, f"{path.name} imports by a relative name"
             if node.level == 0:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -64,32 +64,34 @@ def test_the_python_of_cuda_is_told_apart() -> None:
     [
         ("// of the host", "// of all", ()),
         ("void kernel() { }", "void kernel() { f(); }", ()),
-        ("int table;", "long table;", ("launch table",)),
         ("int launch;", "long launch;", ("launch code",)),
-        ("int layout;", "long layout;", ("layout",)),
+        ("int layout;", "long layout;", ("binding",)),
+        ("#define HERE", "#define THERE", ("binding",)),
         ("-O3", "-O2", ("flags",)),
-        ("#define HERE", "#define THERE", ("build",)),
+        ("numel() > 1", "numel() > 2", ("Python of CUDA",)),
+        ("False", "True", ("build",)),
     ],
 )
 def test_what_moved_on_the_host_of_cuda_is_named(old: str, new: str, named: tuple[str, ...]) -> None:
-    table, layout, code = (
-        "int table;",
-        "int layout;  // of the host",
-        "int launch;\n__global__ void kernel() { }",
-    )
+    layout, code = "int layout;  // of the host", "int launch;\n__global__ void kernel() { }"
 
     def host(change: Callable[[str], str]) -> dict[str, str]:
-        module = f"LAUNCH_SOURCE = {change(table)!r}\nLAYOUT_SOURCE = {change(layout)!r}\n"
-        sources = {"cuda_sources": [table, code], "cpp_sources": ["#define HERE", layout]}
-        recipe = {key: list(map(change, texts)) for key, texts in sources.items()}
-        return text.host_texts(module, {"forward": {**recipe, "extra_cuda_cflags": [change("-O3")]}})
+        module = change("if x.is_cuda and x.numel() > 1:\n    f(x)\n")
+        lists = {
+            "cuda_sources": [code],
+            "cpp_sources": ["#define HERE", layout],
+            "extra_cuda_cflags": ["-O3"],
+            "with_pytorch_error_handling": ["False"],
+        }
+        recipe = {key: list(map(change, texts)) for key, texts in lists.items()}
+        return text.host_texts(module, {"forward": recipe})
 
     assert text.moved(host(str), host(lambda one: one.replace(old, new))) == named
 
 
 def test_docstrings_and_cpp_are_no_python() -> None:
-    source = '"""A."""\nX_SOURCE = "int x;"\ndef f():\n    """B."""\n    return 1  # c\n'
-    same = '"""B."""\nX_SOURCE = "int y;"\ndef f():\n    """D."""\n    return 1\n'
+    source = '"""A."""\nCPU_SOURCE = "int x;"\ndef f():\n    """B."""\n    return 1  # c\n'
+    same = '"""B."""\nCPU_SOURCE = "int y;"\ndef f():\n    """D."""\n    return 1\n'
     assert text.python_of(source) == text.python_of(same)
     assert text.python_of(source) != text.python_of(source.replace("return 1", "return 2"))
 

@@ -94,9 +94,8 @@ def build_library(
     noexec = f"{root} is mounted noexec; set TORCH_EXTENSIONS_DIR to a folder that is not"
     check(executable, module, noexec)
     logging.getLogger("fusegen").info("building %s_%s for %s as %s", module, kernel, device, library)
-    place = (
-        root if re.fullmatch(r"[\w./+,=@-]+", str(root), re.ASCII) else None
-    )  # ninja takes no other path
+    # ninja takes no other path
+    place = root if re.fullmatch(r"[\w./+,=@-]+", str(root), re.ASCII) else None
     failure = f"the {kernel} kernel did not compile for {device}; the compiler's output is in {log}"
     explained, temporary = OneLineErrors(module, root, failure, log), tempfile.TemporaryDirectory(dir=place)
     with explained, temporary as folder, tools.Environment(CXX=tools.one_word(words, folder), PATH=path):
@@ -111,10 +110,14 @@ def build_library(
             **flavour.inline_options(kernel),
         )
         [made] = pathlib.Path(folder).glob("*.so")
-        kept, content = flavour.kept_as(library, made), made.read_bytes()
-        publish(kept, content)
-        publish(kept.with_suffix(".sum"), checksum(content))
+        _keep(flavour.kept_as(library, made), made.read_bytes())
     return built
+
+
+def _keep(library: pathlib.Path, content: bytes) -> None:
+    """Writes a library, and its size and digest beside it."""
+    publish(library, content)
+    publish(library.with_suffix(".sum"), checksum(content))
 
 
 def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":

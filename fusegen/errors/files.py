@@ -1,0 +1,57 @@
+"""A file, a folder or a document that cannot be used."""
+
+from __future__ import annotations
+
+from fusegen.errors.base import FusegenError
+
+
+class Unreadable(FusegenError):
+    sentence = "{why}"
+    hint = "{remedy}"
+
+
+class NoAccess(FusegenError):
+    sentence = "this cannot be {act}: {why}"
+    hint = "{remedy}"
+
+
+class BadManifest(FusegenError):
+    sentence = "this is not a manifest of fusegen: {why}"
+    hint = "choose another --output; or delete the file, and 'python -m fusegen build' writes it anew"
+
+
+class NotGenerated(FusegenError):
+    sentence = "fusegen did not write this file, and the module of a spec would replace it"
+    hint = "move it, give the spec another name, or choose another --output"
+
+
+class OtherBinding(FusegenError):
+    sentence = (
+        "the folder has modules of the binding {binding!r}, such as {name}, that this would not remake"
+    )
+    hint = "name no spec, so that all are made with --binding {other}; or choose another --output"
+
+
+class NoSuchSpec(FusegenError):
+    sentence = "there is no spec {name!r}"
+    hint = "{near}"
+
+
+class TooLarge(FusegenError):
+    sentence = "{what} is too large: {size}, where at most {limit} are allowed"
+    hint = "{remedy}"
+
+
+class TooMany(FusegenError):
+    sentence = "{what} has more than {limit} {parts}"
+    hint = "{remedy}"
+
+
+class NotYaml(FusegenError):
+    sentence = "this is not valid YAML: {problem}"
+    hint = "{remedy}"
+
+
+class YamlFeature(FusegenError):
+    sentence = "{feature} are not allowed in a spec"
+    hint = "{remedy}"
