@@ -103,7 +103,7 @@ def vectors(name: str) -> int:
                 instances *= 2  # computed with other scalars
             instances += kind in FILLED
             count += (2 if bits == "16" else 1) * instances + ((functor, kind) in STAGED)
-    return count + KERNELS * ELEMENTS * generated(name).KERNELS.sources.bitmask
+    return count + KERNELS * ELEMENTS * int(generated(name).KERNELS.sources.bitmask)
 
 
 def grouped(texts: dict[str, str]) -> str:
