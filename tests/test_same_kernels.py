@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from kernels import extensions as extensions
 
 from benchmarks.same_kernels.__main__ import main
 from benchmarks.same_kernels.ptx import nvcc
+from benchmarks.same_kernels.versions import files_of
+from fusegen import runtime_text
 from fusegen.certify import certificate
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.host import machine
@@ -29,36 +32,40 @@ EDITS: dict[str, Edits] = {
     "helper": (  # the Python does the same otherwise
         ("    result = run(x)\n", "    found = run  # new\n    result = found(x)\n"),
     ),
-    "comment": (("#include <cmath>\n", "#include <cmath>  // of the host\n"),),
-    "stale": (("#include <cmath>\n", "#include <cmath>  // of the host\n"),),
+    "comment": (("// y = 2 · x\n", "// Twice the input.\n"),) * 2,  # of CUDA, and of the CPU
+    "written": (("    result = run(x)\n", "    result = (run(x))\n"),),
+    "stale": (("    result = run(x)\n", "    result = (run(x))\n"),),
     "constant": (("return 2.0f * x;", "return 2.0009765625f * x;"),) * 2,  # of CUDA, and of the CPU
     "wrapper": ((" else FORWARD\n", " else lambda x, a: FORWARD(x, max(a, -0.5))\n"),),
-    "laid_out": (('LAYOUT_SOURCE = r"""\n', 'LAYOUT_SOURCE = r"""\nusing Moved = int;\n'),),
     "launches": (("{80, ANY, 128, 1}", "{80, ANY, 256, 1}"),),
     "renamed": (
         ("float renamed_forward(float x)", "float twice(float x)"),
         ("renamed_forward(in[0])", "twice(in[0])"),
     ),
 }
+LAYOUT = "generated/_runtime/include/layout.h"  # which only the host reaches
 CHIPS = {"laid_out": {"cpu": "x86_64 other"}, "launches": {"cuda": "NVIDIA A100"}}
 RESULTS = "results over 2,490,368 inputs on cpu"
 MOVED = "changed: host text of CUDA moved"
 VERDICTS = {
-    ("comment", "cpu"): "unchanged (text); renewed",
-    ("comment", "cuda"): "unchanged (text); renewed",
+    ("comment", "cpu"): "unchanged (text)",
+    ("comment", "cuda"): "unchanged (text)",
     ("helper", "cpu"): f"unchanged ({RESULTS}); renewed",
     ("helper", "cuda"): f"unchanged (text; {RESULTS}); renewed",
-    (
-        "laid_out",
-        "cpu",
-    ): f"unchanged ({RESULTS}); its certificate is of x86_64 other, which this does not show",
-    ("laid_out", "cuda"): f"{MOVED}: layout; kernels unchanged (text)",
     ("launches", "cpu"): "unchanged (text)",
-    ("launches", "cuda"): f"{MOVED}: launch table; kernels unchanged (PTX of 6 kernels)",
+    ("launches", "cuda"): f"{MOVED}: launch code; kernels unchanged (PTX of 6 kernels)",
     ("renamed", "cpu"): "unchanged (text)",
     ("renamed", "cuda"): "unchanged (PTX of 6 kernels); renewed",
     ("stale", "cpu"): "unchanged (text); its certificate was stale in {ref}",
     ("stale", "cuda"): "unchanged (text); renewed",
+    ("written", "cpu"): "unchanged (text); renewed",
+    ("written", "cuda"): "unchanged (text); renewed",
+}
+LAID_OUT = {
+    ("laid_out", "cpu"): (
+        f"unchanged ({RESULTS}); its certificate is of x86_64 other, which this does not show"
+    ),
+    ("laid_out", "cuda"): f"{MOVED}: binding; kernels unchanged (text)",
 }
 WRONG = {  # how they begin
     ("constant", "cpu"): "changed: 6 of 48 outputs on cpu, first float16 dense value alone: ",
@@ -118,7 +125,8 @@ def module(name: str) -> str:
 
 
 def certificates() -> dict[str, str]:
-    return {name: Path("generated", f"{name}.certificate.json").read_text() for name in EDITS}
+    paths = Path("generated").glob("*.certificate.json")
+    return {path.name.partition(".")[0]: path.read_text(encoding="utf-8") for path in paths}
 
 
 def told(*arguments: str) -> tuple[dict[tuple[str, str], str], str, int]:
@@ -129,33 +137,42 @@ def told(*arguments: str) -> tuple[dict[tuple[str, str], str], str, int]:
     return {(name, device): verdict for name, device, verdict in rows}, last, result.exit_code
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Modules are committed with their certificates, edited, and compared."""
+@contextmanager
+def repository(folder: Path, names: Iterable[str], edits: Mapping[str, Edits]) -> Iterator[Run]:
+    """Modules are committed with their certificates; some files are edited, and all are compared."""
     with pytest.MonkeyPatch.context() as patch:
-        shop = Workshop(tmp_path_factory.mktemp("repository"))
+        shop = Workshop(folder)
         patch.chdir(shop.folder)
-        for name in EDITS:
+        for name in names:
             shop.spec(name, BODIES.get(name, BODY))
         assert shop.run("build").exit_code == 0
-        for name in EDITS:
+        for name in names:
             shop.file(f"generated/{name}.certificate.json", certified(name, module(name)))
         git("init", "-q")
         git("add", ".")
         git("commit", "-qm", "all")
-        for name, edits in EDITS.items():
-            shop.file(f"generated/{name}.py", edited(module(name), edits))
+        for path, of in edits.items():
+            shop.file(path, edited(Path(path).read_text(encoding="utf-8"), of))
         before = certificates()
         both = ("--device", "cuda", "--device", "cpu")  # kernels of the CPU are loaded for CUDA's Python
         yield Run(shop, before, *told("--renew", *both), certificates())
 
 
-def renewed(certificate: str, name: str, *devices: str) -> str:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Modules are edited."""
+    edits = {f"generated/{name}.py": of for name, of in EDITS.items()}
+    with repository(tmp_path_factory.mktemp("repository"), EDITS, edits) as found:
+        yield found
+
+
+def now(certificate: str, name: str, *devices: str) -> str:
     """A certificate with the digests of the module as it is now, and nothing else changed."""
     for device in devices:
         old = json.loads(certificate)[device]["kernel"]
         assert certificate.count(old) == 1
-        certificate = certificate.replace(old, kernel_digest(module(name), device))
+        runtime = files_of(Path("generated", runtime_text.FOLDER))
+        certificate = certificate.replace(old, kernel_digest(module(name), device, runtime))
     return certificate
 
 
@@ -180,13 +197,13 @@ def test_where_results_differ_first_is_told(run: Run) -> None:
 
 def test_the_summary_counts_all(run: Run) -> None:
     assert run.verdicts.keys() == VERDICTS.keys() | WRONG.keys()
-    assert (run.summary, run.status) == ("10 unchanged, 6 changed, 6 renewed", 1)
+    assert (run.summary, run.status) == ("11 unchanged, 5 changed, 6 renewed", 1)
 
 
 @pytest.mark.parametrize("name", EDITS)
 def test_certificates_of_the_same_kernels_are_renewed_and_no_others(name: str, run: Run) -> None:
     devices = [device for device in ("cpu", "cuda") if run.verdicts[name, device].endswith("; renewed")]
-    assert run.after[name] == renewed(run.before[name], name, *devices)
+    assert run.after[name] == now(run.before[name], name, *devices)
 
 
 def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
@@ -194,23 +211,34 @@ def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
     other = run.before["renamed"].replace("0.5", "0.25")
     run.shop.file("generated/renamed.certificate.json", other)
     files = run.shop.files()
-    arguments = ("laid_out", "launches", "comment", "renamed", "--device", "cuda", "--host-text-reviewed")
+    arguments = ("launches", "renamed", "written", "--device", "cuda", "--host-text-reviewed")
     proofs = {
-        "comment": ("text", "its certificate is of this module"),
-        "laid_out": ("text; host text reviewed: layout", "renewed"),
         "launches": (
-            "PTX of 6 kernels; host text reviewed: launch table",
+            "PTX of 6 kernels; host text reviewed: launch code",
             "its certificate is of NVIDIA A100, which this does not show",
         ),
         "renamed": ("PTX of 6 kernels", f"its certificate is not that of {commit()}"),
+        "written": ("text", "its certificate is of this module"),
     }
     found = {(name, "cuda"): f"unchanged ({proof})" for name, (proof, _) in proofs.items()}
-    assert told(*arguments) == (found, "4 unchanged, 0 changed, 0 renewed", 0)
+    assert told(*arguments) == (found, "3 unchanged, 0 changed, 0 renewed", 0)
     assert run.shop.files() == files
     found = {(name, "cuda"): f"unchanged ({proof}); {done}" for name, (proof, done) in proofs.items()}
-    assert told(*arguments, "--renew") == (found, "4 unchanged, 0 changed, 1 renewed", 0)
-    new = renewed(run.before["laid_out"], "laid_out", "cuda").encode()
-    assert run.shop.files() == files | {"generated/laid_out.certificate.json": new}
+    assert told(*arguments, "--renew") == (found, "3 unchanged, 0 changed, 0 renewed", 0)
+    assert run.shop.files() == files
+
+
+def test_a_header_of_the_host_has_to_be_read(tmp_path: Path) -> None:
+    """And a certificate is renewed once somebody says so."""
+    edits = {LAYOUT: (("namespace fusegen {\n", "namespace fusegen {\nusing Moved = int;\n"),)}
+    with repository(tmp_path, ["laid_out"], edits) as found:
+        assert found.verdicts == LAID_OUT
+        assert (found.summary, found.status) == ("1 unchanged, 1 changed, 0 renewed", 1)
+        assert found.after == found.before
+        proof = "unchanged (text; host text reviewed: binding); renewed"
+        answer = ({("laid_out", "cuda"): proof}, "1 unchanged, 0 changed, 1 renewed", 0)
+        assert told("--device", "cuda", "--host-text-reviewed", "--renew") == answer
+        assert certificates() == {"laid_out": now(found.before["laid_out"], "laid_out", "cuda")}
 
 
 @pytest.mark.parametrize("arguments", [["no-such-revision"], ["HEAD", "absent"]])

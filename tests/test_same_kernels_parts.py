@@ -32,15 +32,23 @@ def test_the_host_part_lacks_what_is_compiled_for_the_device_alone() -> None:
         'struct S {\n  int k;\n  INLINE void f() const { g("}"); }\n};',
     ]
     define = "#define INLINE __device__ inline"
-    found = text.host_part("\n".join([define, host, *device, both, "int last;"]))
+    macros = [
+        "#define ELEMENT(...) \\\n  INLINE void f() { \\\n    __VA_ARGS__; \\\n  }",
+        "#define LAUNCH(NAME) int NAME() { return 1; }",
+    ]
+    calls = ["struct T {", "int k;", "ELEMENT(f(x); g(y))", "};", "LAUNCH(h)"]
+    found = text.host_part("\n".join([define, *macros, host, *device, *calls, both, "int last;"]))
     kept = [
         define,
+        "#define ELEMENT(...) \\",
+        macros[1],
         host,
         "#if SMALL",
         "#endif",
         "struct S {",
         "int k;",
         "};",
+        *(line for line in calls if "ELEMENT" not in line),
         *both.split("\n"),
         "int last;",
     ]

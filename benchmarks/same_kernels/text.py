@@ -19,6 +19,8 @@ Recipes = Mapping[str, Recipe]
 TOKENS = re.compile(rf"{LITERAL}|[(){{}};]")
 ON_DEVICE = r"__device__|__global__|__constant__"
 CLOSES = {"(": 1, "{": 1, ")": -1, "}": -1}
+DEFINITION, CALL = ("}", ";"), (")",)  # how they end
+MACRO = re.compile(r"^#define (\w+)\(.*?\)((?:.*\\\n)*.*)$", re.MULTILINE)  # one with arguments
 
 
 def bare(recipe: Recipe) -> str:
@@ -30,17 +32,24 @@ def bare(recipe: Recipe) -> str:
 def host_part(text: str) -> str:
     """CUDA text, free of comments, without the definitions that are compiled for the device alone.
 
-    What is marked ``__host__`` too, types, constants and directives of the preprocessor stay.
+    What is marked ``__host__`` too, types, constants and directives of the preprocessor stay. A macro whose
+    text is such a definition is one where it is called.
     """
-    macros = re.findall(rf"^#define (\w+) (?!.*__host__).*(?:{ON_DEVICE})", text, re.MULTILINE)
+    names = re.findall(rf"^#define (\w+) (?!.*__host__).*(?:{ON_DEVICE})", text, re.MULTILINE)
+    marks = dict.fromkeys((*ON_DEVICE.split("|"), *names), DEFINITION)
+    bodies = ((macro[1], macro[2].replace("\\\n", "\n")) for macro in MACRO.finditer(text))
+    calls = [name for name, body in bodies if body.strip() and not _without(body, marks).strip()]
+    return _without(text, marks | dict.fromkeys(calls, CALL))
+
+
+def _without(text: str, marks: Mapping[str, tuple[str, ...]]) -> str:
+    """A text without the definitions in which there is a mark; how each ends is said of each."""
     kept, position = [], 0
-    for mark in re.finditer(
-        rf"{LITERAL}|^#.*$|\b(?:{'|'.join([ON_DEVICE, *macros])})\b", text, re.MULTILINE
-    ):
+    for mark in re.finditer(rf"{LITERAL}|^#.*$|\b(?:{'|'.join(marks)})\b", text, re.MULTILINE):
         if mark.start() < position or mark[0][0] in "\"'#":
             continue
         begin = max([position, *_starts(text[position : mark.start()], position)])
-        end = _end(text, mark.end())
+        end = _end(text, mark.end(), marks[mark[0]])
         if "__host__" not in text[begin : mark.end() + len(" __host__")]:
             kept.append(text[position:begin])
             position = end
@@ -52,12 +61,12 @@ def _starts(text: str, offset: int) -> Iterator[int]:
     yield from (offset + found.end() for found in re.finditer(r"[;{}]|^#.*$", text, re.MULTILINE))
 
 
-def _end(text: str, position: int) -> int:
-    """Where a definition ends: after its body, or at its semicolon."""
+def _end(text: str, position: int, ends: tuple[str, ...]) -> int:
+    """Where a definition ends: after its body, at its semicolon, or after the arguments of a macro."""
     depth = 0
     for token in TOKENS.finditer(text, position):
         depth += CLOSES.get(token[0], 0)
-        if depth == 0 and token[0] in ("}", ";"):
+        if depth == 0 and token[0] in ends:
             return token.end()
     return len(text)
 

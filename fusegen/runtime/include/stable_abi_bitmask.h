@@ -1,5 +1,5 @@
 #pragma once
-// The binding of kernels with a bitmask: the forward pass stores a bit an element, which decides its gradient.
+// The binding of kernels with a bitmask: the forward kernel stores a bit an element, which decides its gradient.
 #include "stable_abi.h"
 
 namespace fusegen {

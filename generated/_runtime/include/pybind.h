@@ -105,7 +105,7 @@ using FunctionOf = Function<IN, OUT, PARAMS, LAUNCH, Indices<IN>, Indices<PARAMS
 }  // namespace fusegen
 
 // Defines the functions of a kernel of IN inputs, OUT outputs and PARAMS scalars, as FUNCTION and FUNCTION_out.
-#define FUSEGEN_FUNCTIONS(NAME, FUNCTION, IN, OUT, PARAMS)                             \
-  extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call);   \
-  constexpr auto FUNCTION = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_launch>::make; \
-  constexpr auto FUNCTION##_out = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_launch>::write;
+#define FUSEGEN_FUNCTIONS(NAME, FUNCTION, IN, OUT, PARAMS)                              \
+  extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call);    \
+  constexpr auto& FUNCTION = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_launch>::make; \
+  constexpr auto& FUNCTION##_out = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_launch>::write;
