@@ -40,11 +40,11 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_forward(M x) {
-    const M finite_x = finite_below(x);
-    const M step1 = finite_x + M(0.5);
-    const M step2 = minimum(step1, M(0));
-    const M after_gelu = times_ndtr(step2);
-    return after_gelu * M(2);
+  const M finite_x = finite_below(x);
+  const M step1 = finite_x + M(0.5);
+  const M step2 = minimum(step1, M(0));
+  const M after_gelu = times_ndtr(step2);
+  return after_gelu * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -53,19 +53,19 @@ ANYWHERE M add_min_gelu_scale_forward(M x) {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float add_min_gelu_scale_backward(float grad, float x) {
-    const float finite_x = finite_below(x);
-    const float step1 = finite_x + 0.5f;
-    const float step2 = minimum(step1, 0.0f);
-    const float grad_step2 = grad * 2.0f * times_ndtr_slope(step2);
-    return finite_x > -0.5f ? 0.0f : step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
+  const float finite_x = finite_below(x);
+  const float step1 = finite_x + 0.5f;
+  const float step2 = minimum(step1, 0.0f);
+  const float grad_step2 = grad * 2.0f * times_ndtr_slope(step2);
+  return finite_x > -0.5f ? 0.0f : step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
 }
 
 ANYWHERE double add_min_gelu_scale_backward(double grad, double x) {
-    const double finite_x = finite_below(x);
-    const double step1 = finite_x + 0.5;
-    const double step2 = minimum(step1, 0.0);
-    const Promoted<double> grad_step2 = grad * 2.0 * times_ndtr_slope(step2);
-    return finite_x > -0.5 ? double_word(0.0, 0.0) : step1 == 0.0 ? grad_step2 * 0.5 : grad_step2;
+  const double finite_x = finite_below(x);
+  const double step1 = finite_x + 0.5;
+  const double step2 = minimum(step1, 0.0);
+  const Promoted<double> grad_step2 = grad * 2.0 * times_ndtr_slope(step2);
+  return finite_x > -0.5 ? double_word(0.0, 0.0) : step1 == 0.0 ? grad_step2 * 0.5 : grad_step2;
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -105,11 +105,11 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_forward(M x) {
-    const M finite_x = finite_below(x);
-    const M step1 = finite_x + M(0.5);
-    const M step2 = minimum(step1, M(0));
-    const M after_gelu = times_ndtr(step2);
-    return after_gelu * M(2);
+  const M finite_x = finite_below(x);
+  const M step1 = finite_x + M(0.5);
+  const M step2 = minimum(step1, M(0));
+  const M after_gelu = times_ndtr(step2);
+  return after_gelu * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -117,11 +117,11 @@ ANYWHERE M add_min_gelu_scale_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
-    const M finite_x = finite_below(x);
-    const M step1 = finite_x + M(0.5);
-    const M step2 = minimum(step1, M(0));
-    const Promoted<M> grad_step2 = grad * M(2) * times_ndtr_slope(step2);
-    return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
+  const M finite_x = finite_below(x);
+  const M step1 = finite_x + M(0.5);
+  const M step2 = minimum(step1, M(0));
+  const Promoted<M> grad_step2 = grad * M(2) * times_ndtr_slope(step2);
+  return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -48,7 +48,7 @@ struct Scalars {
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_forward(M x, M alpha) {
-    return x > M(0) ? x : alpha * expm1(x / alpha);
+  return x > M(0) ? x : alpha * expm1(x / alpha);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -56,13 +56,13 @@ ANYWHERE M celu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_backward(M grad, M x, M alpha) {
-    const M t = x / alpha;
-    return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(t)) / alpha * unscale(t);
+  const M t = x / alpha;
+  return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(t)) / alpha * unscale(t);
 }
 
 ANYWHERE double celu_backward(double grad, double x, double alpha) {
-    const double t = x / alpha;
-    return x > 0.0 ? grad : grad * alpha * exp(prescaled(t)) / alpha * unscale(t);
+  const double t = x / alpha;
+  return x > 0.0 ? grad : grad * alpha * exp(prescaled(t)) / alpha * unscale(t);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -111,8 +111,8 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_forward(M x, M alpha) {
-    const M otherwise = M(alpha * expm1_of_two(x / alpha));
-    return x > M(0) ? x : otherwise;
+  const M otherwise = M(alpha * expm1_of_two(x / alpha));
+  return x > M(0) ? x : otherwise;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -120,8 +120,8 @@ ANYWHERE M celu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_backward(M grad, M x, M alpha) {
-    const M t = x / alpha;
-    return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(t))) / alpha * unscale(t);
+  const M t = x / alpha;
+  return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(t))) / alpha * unscale(t);
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {

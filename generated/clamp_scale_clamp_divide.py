@@ -35,10 +35,10 @@ namespace fusegen { namespace {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
-    const M step1 = clamp(x, M(0), M(1));
-    const M step2 = step1 * M(2);
-    const M step3 = clamp_max(step2, M(1));
-    return step3 * M(0.5);
+  const M step1 = clamp(x, M(0), M(1));
+  const M step2 = step1 * M(2);
+  const M step3 = clamp_max(step2, M(1));
+  return step3 * M(0.5);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -47,22 +47,22 @@ ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
-    const M step1 = clamp(x, M(0), M(1));
-    return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad * M(0.5) * M(2) : M(0)) : M(0)) : M(0))
-      : M(0);
+  const M step1 = clamp(x, M(0), M(1));
+  return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad * M(0.5) * M(2) : M(0)) : M(0)) : M(0)) :
+      M(0);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_mask(M x) {
-    const M step1 = clamp(x, M(0), M(1));
-    return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? M(1) : M(0)) : M(0)) : M(0)) : M(0);
+  const M step1 = clamp(x, M(0), M(1));
+  return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? M(1) : M(0)) : M(0)) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward_masked(M grad, M mask) {
-    return mask > M(0) ? grad * M(0.5) * M(2) : M(0);
+  return mask > M(0) ? grad * M(0.5) * M(2) : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -98,17 +98,17 @@ namespace fusegen { namespace {
 // x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
-    const M step1 = clamp(x, M(0), M(1));
-    const M step2 = step1 * M(2);
-    const M step3 = clamp_max(step2, M(1));
-    return step3 / M(2);
+  const M step1 = clamp(x, M(0), M(1));
+  const M step2 = step1 * M(2);
+  const M step3 = clamp_max(step2, M(1));
+  return step3 / M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
-    const M step1 = clamp(x, M(0), M(1));
-    return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad / M(2) * M(2) : M(0)) : M(0)) : M(0)) :
+  const M step1 = clamp(x, M(0), M(1));
+  return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad / M(2) * M(2) : M(0)) : M(0)) : M(0)) :
       M(0);
 }
 

@@ -31,8 +31,8 @@ namespace fusegen { namespace {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M conv_relu_hardswish_forward(M x) {
-    const M after_relu = relu(x);
-    return after_relu * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1));
+  const M after_relu = relu(x);
+  return after_relu * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -42,8 +42,8 @@ ANYWHERE M conv_relu_hardswish_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M conv_relu_hardswish_backward(M grad, M x) {
-    const M after_relu = relu(x);
-    return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
+  const M after_relu = relu(x);
+  return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
       M(3) ? M(0) : grad * after_relu * M(0.16666666666666666));
 }
 
@@ -73,16 +73,16 @@ namespace fusegen { namespace {
 // x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 template <typename M>
 ANYWHERE M conv_relu_hardswish_forward(M x) {
-    const M after_relu = relu(x);
-    return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
+  const M after_relu = relu(x);
+  return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M conv_relu_hardswish_backward(M grad, M x) {
-    const M after_relu = relu(x);
-    return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad
-      * after_relu / M(6));
+  const M after_relu = relu(x);
+  return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad *
+      after_relu / M(6));
 }
 
 struct Forward : Elementwise<1, 1> {

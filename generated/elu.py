@@ -48,7 +48,7 @@ struct Scalars {
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_forward(M x, M alpha) {
-    return x > M(0) ? x : alpha * expm1(x);
+  return x > M(0) ? x : alpha * expm1(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -56,11 +56,11 @@ ANYWHERE M elu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_backward(M grad, M x, M alpha) {
-    return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(x)) * unscale(x);
+  return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(x)) * unscale(x);
 }
 
 ANYWHERE double elu_backward(double grad, double x, double alpha) {
-    return x > 0.0 ? grad : grad * alpha * exp(prescaled(x)) * unscale(x);
+  return x > 0.0 ? grad : grad * alpha * exp(prescaled(x)) * unscale(x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -108,8 +108,8 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_forward(M x, M alpha) {
-    const M otherwise = M(alpha * expm1_of_two(x));
-    return x > M(0) ? x : otherwise;
+  const M otherwise = M(alpha * expm1_of_two(x));
+  return x > M(0) ? x : otherwise;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -117,7 +117,7 @@ ANYWHERE M elu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_backward(M grad, M x, M alpha) {
-    return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(x))) * unscale(x);
+  return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(x))) * unscale(x);
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {

@@ -35,18 +35,18 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M geglu_forward(M gate, M up) {
-    const M finite_gate = finite_below(gate);
-    return times_ndtr(finite_gate) * up;
+  const M finite_gate = finite_below(gate);
+  return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
-    const M finite_gate = finite_below(gate);
-    const M finite_gate1 = finite_above(finite_gate);
-    out[0] = grad * up * times_ndtr_slope(finite_gate1);
-    out[1] = grad * times_ndtr(finite_gate);
+  const M finite_gate = finite_below(gate);
+  const M finite_gate1 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate1);
+  out[1] = grad * times_ndtr(finite_gate);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -82,8 +82,8 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M geglu_forward(M gate, M up) {
-    const M finite_gate = finite_below(gate);
-    return times_ndtr(finite_gate) * up;
+  const M finite_gate = finite_below(gate);
+  return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
@@ -91,10 +91,10 @@ ANYWHERE M geglu_forward(M gate, M up) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
-    const M finite_gate = finite_below(gate);
-    const M finite_gate1 = finite_above(finite_gate);
-    out[0] = grad * up * times_ndtr_slope(finite_gate1);
-    out[1] = grad * times_ndtr(finite_gate);
+  const M finite_gate = finite_below(gate);
+  const M finite_gate1 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate1);
+  out[1] = grad * times_ndtr(finite_gate);
 }
 
 struct Forward : Elementwise<2, 1> {

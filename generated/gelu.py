@@ -36,8 +36,8 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M gelu_forward(M x) {
-    const M finite_x = finite_below(x);
-    return times_ndtr(finite_x);
+  const M finite_x = finite_below(x);
+  return times_ndtr(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -45,8 +45,8 @@ ANYWHERE M gelu_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M gelu_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    return grad * times_ndtr_slope(finite_x);
+  const M finite_x = finite_above(finite_below(x));
+  return grad * times_ndtr_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -85,12 +85,12 @@ namespace fusegen { namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M gelu_forward(M x) {
-    const M finite_x = finite_below(x);
-    return times_ndtr(finite_x);
+  const M finite_x = finite_below(x);
+  return times_ndtr(finite_x);
 }
 
 ANYWHERE float gelu_forward_short(float x) {
-    return times_ndtr_short(x);
+  return times_ndtr_short(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -98,8 +98,8 @@ ANYWHERE float gelu_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M gelu_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    return grad * times_ndtr_slope(finite_x);
+  const M finite_x = finite_above(finite_below(x));
+  return grad * times_ndtr_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

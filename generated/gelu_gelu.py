@@ -38,15 +38,15 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_gelu_forward(float x) {
-    const float finite_x = finite_below(x);
-    const float after_gelu = times_ndtr(finite_x);
-    return times_ndtr(after_gelu);
+  const float finite_x = finite_below(x);
+  const float after_gelu = times_ndtr(finite_x);
+  return times_ndtr(after_gelu);
 }
 
 ANYWHERE double gelu_gelu_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-    return times_ndtr_of_two(after_gelu);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
+  return times_ndtr_of_two(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -55,15 +55,15 @@ ANYWHERE double gelu_gelu_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_gelu_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const float after_gelu = times_ndtr(finite_x);
-    return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+  const float finite_x = finite_above(finite_below(x));
+  const float after_gelu = times_ndtr(finite_x);
+  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
 ANYWHERE double gelu_gelu_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-    return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
+  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -103,14 +103,14 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_gelu_forward(float x) {
-    const float after_gelu = times_ndtr_short(x);
-    return times_ndtr_near(after_gelu);
+  const float after_gelu = times_ndtr_short(x);
+  return times_ndtr_near(after_gelu);
 }
 
 ANYWHERE double gelu_gelu_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-    return times_ndtr_of_two(after_gelu);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
+  return times_ndtr_of_two(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -118,9 +118,9 @@ ANYWHERE double gelu_gelu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M gelu_gelu_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    const Promoted<M> after_gelu = times_ndtr_of_two(finite_x);
-    return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> after_gelu = times_ndtr_of_two(finite_x);
+  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

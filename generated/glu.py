@@ -37,7 +37,7 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M glu_forward(M a, M b) {
-    return x_sigmoid(a, b);
+  return x_sigmoid(a, b);
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
@@ -45,13 +45,13 @@ ANYWHERE M glu_forward(M a, M b) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
-    out[0] = grad * sigmoid(b);
-    out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
+  out[0] = grad * sigmoid(b);
+  out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
 }
 
 ANYWHERE void glu_backward(double grad, double a, double b, double* out) {
-    out[0] = grad * sigmoid(b);
-    out[1] = double(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
+  out[0] = grad * sigmoid(b);
+  out[1] = double(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -86,7 +86,7 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M glu_forward(M a, M b) {
-    return x_sigmoid(a, b);
+  return x_sigmoid(a, b);
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
@@ -94,8 +94,8 @@ ANYWHERE M glu_forward(M a, M b) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
-    out[0] = grad * sigmoid(b);
-    out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
+  out[0] = grad * sigmoid(b);
+  out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
 
 struct Forward : Elementwise<2, 1> {

@@ -34,25 +34,25 @@ namespace fusegen { namespace {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
-    return relu6(x + M(3)) * M(0.16666666666666666);
+  return relu6(x + M(3)) * M(0.16666666666666666);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardsigmoid_backward(M grad, M x) {
-    return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
+  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardsigmoid_mask(M x) {
-    return x > M(-3) ? (x < M(3) ? M(1) : M(0)) : M(0);
+  return x > M(-3) ? (x < M(3) ? M(1) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M hardsigmoid_backward_masked(M grad, M mask) {
-    return mask > M(0) ? grad * M(0.16666666666666666) : M(0);
+  return mask > M(0) ? grad * M(0.16666666666666666) : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -88,13 +88,13 @@ namespace fusegen { namespace {
 // y = relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
-    return relu6(x + M(3)) / M(6);
+  return relu6(x + M(3)) / M(6);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardsigmoid_backward(M grad, M x) {
-    return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
+  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
 }
 
 struct Forward : Elementwise<1, 1> {

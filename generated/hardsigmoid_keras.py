@@ -33,7 +33,7 @@ namespace fusegen { namespace {
 // y = min(max(0.2 · x + 0.5, 0), 1)
 template <typename M>
 ANYWHERE M hardsigmoid_keras_forward(M x) {
-    return clamp(M(0.2) * x + M(0.5), M(0), M(1));
+  return clamp(M(0.2) * x + M(0.5), M(0), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -41,19 +41,19 @@ ANYWHERE M hardsigmoid_keras_forward(M x) {
 // Kink at the input: t2 ≤ 1 is x ≤ 2.5.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
-    return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
+  return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_mask(M x) {
-    return x >= M(-2.5) ? (x <= M(2.5) ? M(1) : M(0)) : M(0);
+  return x >= M(-2.5) ? (x <= M(2.5) ? M(1) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_backward_masked(M grad, M mask) {
-    return mask > M(0) ? grad * M(0.2) : M(0);
+  return mask > M(0) ? grad * M(0.2) : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -89,13 +89,13 @@ namespace fusegen { namespace {
 // y = min(max(0.2 · x + 0.5, 0), 1)
 template <typename M>
 ANYWHERE M hardsigmoid_keras_forward(M x) {
-    return clamp(M(0.2) * x + M(0.5), M(0), M(1));
+  return clamp(M(0.2) * x + M(0.5), M(0), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
-    return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
+  return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -33,13 +33,13 @@ namespace fusegen { namespace {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_forward(M x) {
-    return x * relu6(x + M(3)) * M(0.16666666666666666);
+  return x * relu6(x + M(3)) * M(0.16666666666666666);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_backward(M grad, M x) {
-    return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
+  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -70,13 +70,13 @@ namespace fusegen { namespace {
 // y = x · relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardswish_forward(M x) {
-    return x * relu6(x + M(3)) / M(6);
+  return x * relu6(x + M(3)) / M(6);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_backward(M grad, M x) {
-    return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
+  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
 }
 
 struct Forward : Elementwise<1, 1> {

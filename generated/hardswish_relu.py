@@ -33,9 +33,9 @@ namespace fusegen { namespace {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_relu_forward(M x) {
-    const M finite_x = finite_below(x);
-    const M after_hardswish = finite_x * relu6(finite_x + M(3)) * M(0.16666666666666666);
-    return relu(after_hardswish);
+  const M finite_x = finite_below(x);
+  const M after_hardswish = finite_x * relu6(finite_x + M(3)) * M(0.16666666666666666);
+  return relu(after_hardswish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -45,9 +45,9 @@ ANYWHERE M hardswish_relu_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
-    const M t2 = relu6(x + M(3));
-    const M grad_t3 = grad * M(0.16666666666666666);
-    return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
+  const M t2 = relu6(x + M(3));
+  const M grad_t3 = grad * M(0.16666666666666666);
+  return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -76,17 +76,17 @@ namespace fusegen { namespace {
 // x = hardswish(x),  y = relu(x)
 template <typename M>
 ANYWHERE M hardswish_relu_forward(M x) {
-    const M finite_x = finite_below(x);
-    const M after_hardswish = finite_x * relu6(finite_x + M(3)) / M(6);
-    return relu(after_hardswish);
+  const M finite_x = finite_below(x);
+  const M after_hardswish = finite_x * relu6(finite_x + M(3)) / M(6);
+  return relu(after_hardswish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
-    const M t2 = relu6(x + M(3));
-    const M grad_t3 = grad / M(6);
-    return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
+  const M t2 = relu6(x + M(3));
+  const M grad_t3 = grad / M(6);
+  return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
 }
 
 struct Forward : Elementwise<1, 1> {

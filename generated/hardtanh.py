@@ -43,25 +43,25 @@ struct Scalars {
 // y = min(max(x, min_val), max_val)
 template <typename M>
 ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
-    return saturate(x, min_val, max_val);
+  return saturate(x, min_val, max_val);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
-    return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
+  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardtanh_mask(M x, M min_val, M max_val) {
-    return x <= min_val ? M(0) : x >= max_val ? M(0) : M(1);
+  return x <= min_val ? M(0) : x >= max_val ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M hardtanh_backward_masked(M grad, M mask) {
-    return mask > M(0) ? grad : M(0);
+  return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -107,13 +107,13 @@ struct Scalars {
 // y = min(max(x, min_val), max_val)
 template <typename M>
 ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
-    return saturate(x, min_val, max_val);
+  return saturate(x, min_val, max_val);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
-    return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
+  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {

@@ -36,8 +36,8 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M hardtanh_mish_forward(M x) {
-    const M after_hardtanh = saturate(x, M(-1), M(1));
-    return times_tanh_softplus(after_hardtanh);
+  const M after_hardtanh = saturate(x, M(-1), M(1));
+  return times_tanh_softplus(after_hardtanh);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -45,8 +45,8 @@ ANYWHERE M hardtanh_mish_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M hardtanh_mish_backward(M grad, M x) {
-    const M after_hardtanh = saturate(x, M(-1), M(1));
-    return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
+  const M after_hardtanh = saturate(x, M(-1), M(1));
+  return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -86,13 +86,13 @@ namespace fusegen { namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M hardtanh_mish_forward(M x) {
-    const M after_hardtanh = saturate(x, M(-1), M(1));
-    return times_tanh_softplus(after_hardtanh);
+  const M after_hardtanh = saturate(x, M(-1), M(1));
+  return times_tanh_softplus(after_hardtanh);
 }
 
 ANYWHERE float hardtanh_mish_forward_short(float x) {
-    const float after_hardtanh = saturate(x, -1.0f, 1.0f);
-    return times_tanh_softplus_near(after_hardtanh);
+  const float after_hardtanh = saturate(x, -1.0f, 1.0f);
+  return times_tanh_softplus_near(after_hardtanh);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -100,8 +100,8 @@ ANYWHERE float hardtanh_mish_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M hardtanh_mish_backward(M grad, M x) {
-    const M after_hardtanh = saturate(x, M(-1), M(1));
-    return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
+  const M after_hardtanh = saturate(x, M(-1), M(1));
+  return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -42,25 +42,25 @@ struct Scalars {
 // y = x if x > 0 else x · negative_slope
 template <typename M>
 ANYWHERE M leaky_relu_forward(M x, M negative_slope) {
-    return x > M(0) ? x : x * negative_slope;
+  return x > M(0) ? x : x * negative_slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
-    return x > M(0) ? grad : grad * negative_slope;
+  return x > M(0) ? grad : grad * negative_slope;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M leaky_relu_mask(M x) {
-    return x > M(0) ? M(1) : M(0);
+  return x > M(0) ? M(1) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M leaky_relu_backward_masked(M grad, M mask, M negative_slope) {
-    return mask > M(0) ? grad : grad * negative_slope;
+  return mask > M(0) ? grad : grad * negative_slope;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -105,13 +105,13 @@ struct Scalars {
 // y = x if x > 0 else x · negative_slope
 template <typename M>
 ANYWHERE M leaky_relu_forward(M x, M negative_slope) {
-    return x > M(0) ? x : x * negative_slope;
+  return x > M(0) ? x : x * negative_slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
-    return x > M(0) ? grad : grad * negative_slope;
+  return x > M(0) ? grad : grad * negative_slope;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {

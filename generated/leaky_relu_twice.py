@@ -31,16 +31,16 @@ namespace fusegen { namespace {
 // x = leaky_relu(x),  y = leaky_relu(x)
 template <typename M>
 ANYWHERE M leaky_relu_twice_forward(M x) {
-    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-    return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
+  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+  return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
-    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-    const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
-    return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
+  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+  const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
+  return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -68,16 +68,16 @@ namespace fusegen { namespace {
 // x = leaky_relu(x),  y = leaky_relu(x)
 template <typename M>
 ANYWHERE M leaky_relu_twice_forward(M x) {
-    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-    return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
+  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+  return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
-    const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-    const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
-    return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
+  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
+  const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
+  return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
 }
 
 struct Forward : Elementwise<1, 1> {

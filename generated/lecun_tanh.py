@@ -36,11 +36,11 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M lecun_tanh_forward(M x) {
-    return double_word(M(1.7159f), M(5.569458e-08f)) * tanh(M(double_word(M(0.6666667f), M(-1.9868216e-08f)) * x));
+  return double_word(M(1.7159f), M(5.569458e-08f)) * tanh(M(double_word(M(0.6666667f), M(-1.9868216e-08f)) * x));
 }
 
 ANYWHERE double lecun_tanh_forward(double x) {
-    return double_word(1.7159, 1.9184653865522706e-17) * tanh(double(double_word(0.6666666666666666,
+  return double_word(1.7159, 1.9184653865522706e-17) * tanh(double(double_word(0.6666666666666666,
       3.700743415417188e-17) * x));
 }
 
@@ -49,12 +49,12 @@ ANYWHERE double lecun_tanh_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M lecun_tanh_backward(M grad, M x) {
-    return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(double_word(M(0.6666667f),
+  return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(double_word(M(0.6666667f),
       M(-1.9868216e-08f)) * x), M(0.6666666f), M(3.973643e-08f));
 }
 
 ANYWHERE double lecun_tanh_backward(double grad, double x) {
-    return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
+  return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
       3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
 }
 
@@ -92,31 +92,31 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
 ANYWHERE float lecun_tanh_forward(float x) {
-    const float otherwise = float(double_word(1.7159f, 5.569458e-08f) * tanh_of_two(double_word(0.6666667f,
+  const float otherwise = float(double_word(1.7159f, 5.569458e-08f) * tanh_of_two(double_word(0.6666667f,
       -1.9868216e-08f) * x));
-    return fabs(x) < 7.888609e-31f ? scaled(x, 1.1439333f, 3.712972e-08f) : otherwise;
+  return fabs(x) < 7.888609e-31f ? scaled(x, 1.1439333f, 3.712972e-08f) : otherwise;
 }
 
 ANYWHERE double lecun_tanh_forward(double x) {
-    const double otherwise = double(double_word(1.7159, 1.9184653865522706e-17) *
+  const double otherwise = double(double_word(1.7159, 1.9184653865522706e-17) *
       tanh_of_two(double_word(0.6666666666666666, 3.700743415417188e-17) * x));
-    return fabs(x) < 1.155324400553491e-274 ? scaled(x, 1.1439332651495933, 6.818374007420876e-08) : otherwise;
+  return fabs(x) < 1.155324400553491e-274 ? scaled(x, 1.1439332651495933, 6.818374007420876e-08) : otherwise;
 }
 
 ANYWHERE float lecun_tanh_forward_short(float x) {
-    return double_word(1.7159f, 5.569458e-08f) * tanh(float(double_word(0.6666667f, -1.9868216e-08f) * x));
+  return double_word(1.7159f, 5.569458e-08f) * tanh(float(double_word(0.6666667f, -1.9868216e-08f) * x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float lecun_tanh_backward(float grad, float x) {
-    return grad * double_word(1.7159f, 5.569458e-08f) * tanh_slope(double_word(0.6666667f, -1.9868216e-08f) * x) *
+  return grad * double_word(1.7159f, 5.569458e-08f) * tanh_slope(double_word(0.6666667f, -1.9868216e-08f) * x) *
       double_word(0.6666667f, -1.9868216e-08f);
 }
 
 ANYWHERE double lecun_tanh_backward(double grad, double x) {
-    return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
+  return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
       3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
 }
 

@@ -37,7 +37,7 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M logsigmoid_forward(M x) {
-    return -softplus(-x);
+  return -softplus(-x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -47,7 +47,7 @@ ANYWHERE M logsigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M logsigmoid_backward(M grad, M x) {
-    return grad * sigmoid(-x);
+  return grad * sigmoid(-x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -84,7 +84,7 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M logsigmoid_forward(M x) {
-    return -softplus(-x);
+  return -softplus(-x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -92,7 +92,7 @@ ANYWHERE M logsigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M logsigmoid_backward(M grad, M x) {
-    return grad * sigmoid(-x);
+  return grad * sigmoid(-x);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -36,11 +36,11 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
-    const M finite_x = finite_below(x);
-    const M after_mish = times_tanh_softplus(finite_x);
-    const M step2 = after_mish + M(0.5);
-    const M after_hardtanh = saturate(step2, M(-1), M(1));
-    return after_hardtanh * M(2);
+  const M finite_x = finite_below(x);
+  const M after_mish = times_tanh_softplus(finite_x);
+  const M step2 = after_mish + M(0.5);
+  const M after_hardtanh = saturate(step2, M(-1), M(1));
+  return after_hardtanh * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -50,9 +50,9 @@ ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
-    const M finite_x = finite_below(x);
-    const M after_mish = times_tanh_softplus(finite_x);
-    return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) *
+  const M finite_x = finite_below(x);
+  const M after_mish = times_tanh_softplus(finite_x);
+  return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) *
       times_tanh_softplus_slope(finite_x);
 }
 
@@ -91,11 +91,11 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
-    const M finite_x = finite_below(x);
-    const M after_mish = times_tanh_softplus(finite_x);
-    const M step2 = after_mish + M(0.5);
-    const M after_hardtanh = saturate(step2, M(-1), M(1));
-    return after_hardtanh * M(2);
+  const M finite_x = finite_below(x);
+  const M after_mish = times_tanh_softplus(finite_x);
+  const M step2 = after_mish + M(0.5);
+  const M after_hardtanh = saturate(step2, M(-1), M(1));
+  return after_hardtanh * M(2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -103,9 +103,9 @@ ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
-    const M finite_x = finite_below(x);
-    const M after_mish = times_tanh_softplus(finite_x);
-    return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) *
+  const M finite_x = finite_below(x);
+  const M after_mish = times_tanh_softplus(finite_x);
+  return after_mish <= M(-1.5) ? M(0) : after_mish >= M(0.5) ? M(0) : grad * M(2) *
       times_tanh_softplus_slope(finite_x);
 }
 

@@ -38,15 +38,15 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float mish_mish_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
-    return times_tanh_softplus_at_two(after_mish);
+  const float finite_x = finite_below(x);
+  const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_at_two(after_mish);
 }
 
 ANYWHERE double mish_mish_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-    return times_tanh_softplus_of_two(after_mish);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -55,15 +55,15 @@ ANYWHERE double mish_mish_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float mish_mish_backward(float grad, float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
-    return grad * times_tanh_softplus_slope_at_two(after_mish) * times_tanh_softplus_slope(finite_x);
+  const float finite_x = finite_below(x);
+  const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * times_tanh_softplus_slope_at_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 ANYWHERE double mish_mish_backward(double grad, double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-    return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -103,15 +103,15 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float mish_mish_forward(float x) {
-    const float finite_x = finite_below(x);
-    const float after_mish = times_tanh_softplus(finite_x);
-    return times_tanh_softplus_near(after_mish);
+  const float finite_x = finite_below(x);
+  const float after_mish = times_tanh_softplus(finite_x);
+  return times_tanh_softplus_near(after_mish);
 }
 
 ANYWHERE double mish_mish_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-    return times_tanh_softplus_of_two(after_mish);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return times_tanh_softplus_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -119,9 +119,9 @@ ANYWHERE double mish_mish_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_mish_backward(M grad, M x) {
-    const M finite_x = finite_below(x);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-    return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

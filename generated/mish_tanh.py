@@ -40,9 +40,9 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_tanh_forward(M x) {
-    const M finite_x = finite_below(x);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-    return tanh(M(after_mish));
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+  return tanh(M(after_mish));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -52,9 +52,9 @@ ANYWHERE M mish_tanh_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M mish_tanh_backward(M grad, M x) {
-    const M finite_x = finite_below(x);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-    return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -95,15 +95,15 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float mish_tanh_forward(float x) {
-    const float finite_x = finite_below(x);
-    const float after_mish = times_tanh_softplus(finite_x);
-    return tanh(after_mish);
+  const float finite_x = finite_below(x);
+  const float after_mish = times_tanh_softplus(finite_x);
+  return tanh(after_mish);
 }
 
 ANYWHERE double mish_tanh_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-    return tanh_of_two(after_mish);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
+  return tanh_of_two(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -111,9 +111,9 @@ ANYWHERE double mish_tanh_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M mish_tanh_backward(M grad, M x) {
-    const M finite_x = finite_below(x);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-    return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
+  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

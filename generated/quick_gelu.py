@@ -40,15 +40,15 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M quick_gelu_forward(M x) {
-    const M finite_x = finite_below(x);
-    const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
-    return x_sigmoid(finite_x, t);
+  const M finite_x = finite_below(x);
+  const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
+  return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double quick_gelu_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-    return x_sigmoid(finite_x, t);
+  const double finite_x = finite_below(x);
+  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+  return x_sigmoid(finite_x, t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -57,15 +57,15 @@ ANYWHERE double quick_gelu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M quick_gelu_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
-    return grad * x_sigmoid_slope(finite_x, M(1.702f), t);
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
+  return grad * x_sigmoid_slope(finite_x, M(1.702f), t);
 }
 
 ANYWHERE double quick_gelu_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-    return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+  return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
       4.263256414560601e-17))) * unscale(t);
 }
 
@@ -106,31 +106,31 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float quick_gelu_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
-    return x_sigmoid(finite_x, t);
+  const float finite_x = finite_below(x);
+  const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
+  return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double quick_gelu_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-    return x_sigmoid(finite_x, t);
+  const double finite_x = finite_below(x);
+  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+  return x_sigmoid(finite_x, t);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float quick_gelu_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
-    return float(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702f,
+  const float finite_x = finite_above(finite_below(x));
+  const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
+  return float(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702f,
       -2.193451e-08f))) * unscale(t);
 }
 
 ANYWHERE double quick_gelu_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-    return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
+  return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
       4.263256414560601e-17))) * unscale(t);
 }
 

@@ -33,8 +33,8 @@ namespace fusegen { namespace {
 // y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 template <typename M>
 ANYWHERE M quick_tanh_forward(M x) {
-    const M u = clamp(x, M(-3), M(3));
-    return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
+  const M u = clamp(x, M(-3), M(3));
+  return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -42,14 +42,14 @@ ANYWHERE M quick_tanh_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M quick_tanh_backward(M grad, M x) {
-    const M u = clamp(x, M(-3), M(3));
-    const M t2 = M(27) + u * u;
-    const M t4 = M(9) * u;
-    const M t6 = M(27) + t4 * u;
-    const M grad_t6 = -(grad * (u * t2 / t6 / t6));
-    const M grad_t3 = grad / t6;
-    const M grad_t2 = grad_t3 * u;
-    return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
+  const M u = clamp(x, M(-3), M(3));
+  const M t2 = M(27) + u * u;
+  const M t4 = M(9) * u;
+  const M t6 = M(27) + t4 * u;
+  const M grad_t6 = -(grad * (u * t2 / t6 / t6));
+  const M grad_t3 = grad / t6;
+  const M grad_t2 = grad_t3 * u;
+  return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
       grad_t2 * u;
 }
 
@@ -82,21 +82,21 @@ namespace fusegen { namespace {
 // y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 template <typename M>
 ANYWHERE M quick_tanh_forward(M x) {
-    const M u = clamp(x, M(-3), M(3));
-    return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
+  const M u = clamp(x, M(-3), M(3));
+  return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M quick_tanh_backward(M grad, M x) {
-    const M u = clamp(x, M(-3), M(3));
-    const M t2 = M(27) + u * u;
-    const M t4 = M(9) * u;
-    const M t6 = M(27) + t4 * u;
-    const M grad_t6 = -(grad * (u * t2 / t6 / t6));
-    const M grad_t3 = grad / t6;
-    const M grad_t2 = grad_t3 * u;
-    return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
+  const M u = clamp(x, M(-3), M(3));
+  const M t2 = M(27) + u * u;
+  const M t4 = M(9) * u;
+  const M t6 = M(27) + t4 * u;
+  const M grad_t6 = -(grad * (u * t2 / t6 / t6));
+  const M grad_t3 = grad / t6;
+  const M grad_t2 = grad_t3 * u;
+  return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
       grad_t2 * u;
 }
 

@@ -32,14 +32,14 @@ namespace fusegen { namespace {
 // y = relu(gate) · up
 template <typename M>
 ANYWHERE M reglu_forward(M gate, M up) {
-    return relu(gate) * up;
+  return relu(gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
 ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
-    out[0] = gate <= M(0) ? M(0) : grad * up;
-    out[1] = grad * relu(gate);
+  out[0] = gate <= M(0) ? M(0) : grad * up;
+  out[1] = grad * relu(gate);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -68,14 +68,14 @@ namespace fusegen { namespace {
 // y = relu(gate) · up
 template <typename M>
 ANYWHERE M reglu_forward(M gate, M up) {
-    return relu(gate) * up;
+  return relu(gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
 ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
-    out[0] = gate <= M(0) ? M(0) : grad * up;
-    out[1] = grad * relu(gate);
+  out[0] = gate <= M(0) ? M(0) : grad * up;
+  out[1] = grad * relu(gate);
 }
 
 struct Forward : Elementwise<2, 1> {

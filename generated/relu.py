@@ -33,25 +33,25 @@ namespace fusegen { namespace {
 // y = relu(x)
 template <typename M>
 ANYWHERE M relu_forward(M x) {
-    return relu(x);
+  return relu(x);
 }
 
 // From grad, the gradient of y, and output: the gradient of x.
 template <typename M>
 ANYWHERE M relu_backward(M grad, M output) {
-    return output <= M(0) ? M(0) : grad;
+  return output <= M(0) ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M relu_mask(M output) {
-    return output <= M(0) ? M(0) : M(1);
+  return output <= M(0) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M relu_backward_masked(M grad, M mask) {
-    return mask > M(0) ? grad : M(0);
+  return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {90, 8192, 128, 1}, {90, 32768, 128, 4}, {90, ANY, 128, 1},
@@ -89,13 +89,13 @@ namespace fusegen { namespace {
 // y = relu(x)
 template <typename M>
 ANYWHERE M relu_forward(M x) {
-    return relu(x);
+  return relu(x);
 }
 
 // From grad, the gradient of y, and output: the gradient of x.
 template <typename M>
 ANYWHERE M relu_backward(M grad, M output) {
-    return output <= M(0) ? M(0) : grad;
+  return output <= M(0) ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1> {

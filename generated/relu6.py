@@ -33,25 +33,25 @@ namespace fusegen { namespace {
 // y = relu6(x)
 template <typename M>
 ANYWHERE M relu6_forward(M x) {
-    return relu6(x);
+  return relu6(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M relu6_backward(M grad, M x) {
-    return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
+  return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M relu6_mask(M x) {
-    return x <= M(0) ? M(0) : x >= M(6) ? M(0) : M(1);
+  return x <= M(0) ? M(0) : x >= M(6) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M relu6_backward_masked(M grad, M mask) {
-    return mask > M(0) ? grad : M(0);
+  return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -87,13 +87,13 @@ namespace fusegen { namespace {
 // y = relu6(x)
 template <typename M>
 ANYWHERE M relu6_forward(M x) {
-    return relu6(x);
+  return relu6(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M relu6_backward(M grad, M x) {
-    return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
+  return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1> {

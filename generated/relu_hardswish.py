@@ -34,8 +34,8 @@ namespace fusegen { namespace {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M relu_hardswish_forward(M x) {
-    const M after_relu = relu(x);
-    return after_relu * clamp_max(after_relu + M(3), M(6)) * M(0.16666666666666666);
+  const M after_relu = relu(x);
+  return after_relu * clamp_max(after_relu + M(3), M(6)) * M(0.16666666666666666);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -45,9 +45,9 @@ ANYWHERE M relu_hardswish_forward(M x) {
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
-    const M after_relu = relu(x);
-    const M grad_t3 = grad * M(0.16666666666666666);
-    return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *
+  const M after_relu = relu(x);
+  const M grad_t3 = grad * M(0.16666666666666666);
+  return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *
       after_relu);
 }
 
@@ -77,16 +77,16 @@ namespace fusegen { namespace {
 // x = relu(x),  y = hardswish(x)
 template <typename M>
 ANYWHERE M relu_hardswish_forward(M x) {
-    const M after_relu = relu(x);
-    return after_relu * clamp_max(after_relu + M(3), M(6)) / M(6);
+  const M after_relu = relu(x);
+  return after_relu * clamp_max(after_relu + M(3), M(6)) / M(6);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
-    const M after_relu = relu(x);
-    const M grad_t3 = grad / M(6);
-    return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *
+  const M after_relu = relu(x);
+  const M grad_t3 = grad / M(6);
+  return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *
       after_relu);
 }
 

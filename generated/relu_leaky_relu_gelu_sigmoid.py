@@ -40,18 +40,18 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
-    const float after_relu = relu(x);
-    const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
-    const float after_gelu = times_ndtr(after_leaky_relu);
-    return sigmoid(after_gelu);
+  const float after_relu = relu(x);
+  const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
+  const float after_gelu = times_ndtr(after_leaky_relu);
+  return sigmoid(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-    const double after_relu = relu(x);
-    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+  const double after_relu = relu(x);
+  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-    return sigmoid(after_gelu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  return sigmoid(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -60,25 +60,25 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
-    const float finite_x = finite_above(x);
-    const float after_relu = relu(finite_x);
-    const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
-    const float after_gelu = times_ndtr(after_leaky_relu);
-    const float grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
-    return finite_x <= 0.0f ? 0.0f : after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu,
-      0.01f, 2.2351741e-10f);
+  const float finite_x = finite_above(x);
+  const float after_relu = relu(finite_x);
+  const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
+  const float after_gelu = times_ndtr(after_leaky_relu);
+  const float grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
+  return finite_x <= 0.0f ? 0.0f : after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
+      2.2351741e-10f);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
-    const double finite_x = finite_above(x);
-    const double after_relu = relu(finite_x);
-    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+  const double finite_x = finite_above(x);
+  const double after_relu = relu(finite_x);
+  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-    const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
       times_ndtr_slope(after_leaky_relu);
-    return finite_x <= 0.0 ? double_word(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu :
-      grad_after_leaky_relu * double_word(0.01, -2.0816681711721684e-19);
+  return finite_x <= 0.0 ? double_word(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu
+      * double_word(0.01, -2.0816681711721684e-19);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -120,45 +120,45 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
-    const float after_relu = relu(x);
-    const float after_leaky_relu = float(after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
+  const float after_relu = relu(x);
+  const float after_leaky_relu = float(after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
       double_word(0.01f, 2.2351741e-10f));
-    const float after_gelu = times_ndtr_near(after_leaky_relu);
-    return sigmoid_near(after_gelu);
+  const float after_gelu = times_ndtr_near(after_leaky_relu);
+  return sigmoid_near(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-    const double after_relu = relu(x);
-    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+  const double after_relu = relu(x);
+  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-    return sigmoid(after_gelu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  return sigmoid(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
-    const float finite_x = finite_above(x);
-    const float after_relu = relu(finite_x);
-    const Promoted<float> after_leaky_relu = after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
+  const float finite_x = finite_above(x);
+  const float after_relu = relu(finite_x);
+  const Promoted<float> after_leaky_relu = after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
       double_word(0.01f, 2.2351741e-10f);
-    const Promoted<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
-    const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
+  const Promoted<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
       times_ndtr_slope(after_leaky_relu);
-    return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
+  return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
       double_word(0.01f, 2.2351741e-10f));
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
-    const double finite_x = finite_above(x);
-    const double after_relu = relu(finite_x);
-    const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
+  const double finite_x = finite_above(x);
+  const double after_relu = relu(finite_x);
+  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-    const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
       times_ndtr_slope(after_leaky_relu);
-    return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
+  return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
       double_word(0.01, -2.0816681711721684e-19));
 }
 

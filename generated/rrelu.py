@@ -43,26 +43,26 @@ struct Scalars {
 // y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 template <typename M>
 ANYWHERE M rrelu_forward(M x, M slope) {
-    return x > M(0) ? x : x * slope;
+  return x > M(0) ? x : x * slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M rrelu_backward(M grad, M x, M slope) {
-    return x > M(0) ? grad : grad * slope;
+  return x > M(0) ? grad : grad * slope;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M rrelu_mask(M x) {
-    return x > M(0) ? M(1) : M(0);
+  return x > M(0) ? M(1) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M rrelu_backward_masked(M grad, M mask, M slope) {
-    return mask > M(0) ? grad : grad * slope;
+  return mask > M(0) ? grad : grad * slope;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -108,13 +108,13 @@ struct Scalars {
 // y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 template <typename M>
 ANYWHERE M rrelu_forward(M x, M slope) {
-    return x > M(0) ? x : x * slope;
+  return x > M(0) ? x : x * slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M rrelu_backward(M grad, M x, M slope) {
-    return x > M(0) ? grad : grad * slope;
+  return x > M(0) ? grad : grad * slope;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {

@@ -40,10 +40,10 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
-    const Promoted<M> step1 = two_prod(x, M(2));
-    const Promoted<M> after_tanh = tanh_of_two(step1);
-    const Promoted<M> step3 = after_tanh * M(0.5);
-    return sigmoid(step3);
+  const Promoted<M> step1 = two_prod(x, M(2));
+  const Promoted<M> after_tanh = tanh_of_two(step1);
+  const Promoted<M> step3 = after_tanh * M(0.5);
+  return sigmoid(step3);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -53,10 +53,10 @@ ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
-    const Promoted<M> step1 = two_prod(x, M(2));
-    const Promoted<M> after_tanh = tanh_of_two(step1);
-    const Promoted<M> step3 = after_tanh * M(0.5);
-    return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
+  const Promoted<M> step1 = two_prod(x, M(2));
+  const Promoted<M> after_tanh = tanh_of_two(step1);
+  const Promoted<M> step3 = after_tanh * M(0.5);
+  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -97,17 +97,17 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
-    const float step1 = x * 2.0f;
-    const float after_tanh = tanh(step1);
-    const float step3 = after_tanh * 0.5f;
-    return sigmoid_near(step3);
+  const float step1 = x * 2.0f;
+  const float after_tanh = tanh(step1);
+  const float step3 = after_tanh * 0.5f;
+  return sigmoid_near(step3);
 }
 
 ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
-    const Promoted<double> step1 = two_prod(x, 2.0);
-    const Promoted<double> after_tanh = tanh_of_two(step1);
-    const Promoted<double> step3 = after_tanh * 0.5;
-    return sigmoid(step3);
+  const Promoted<double> step1 = two_prod(x, 2.0);
+  const Promoted<double> after_tanh = tanh_of_two(step1);
+  const Promoted<double> step3 = after_tanh * 0.5;
+  return sigmoid(step3);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -115,10 +115,10 @@ ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
-    const Promoted<M> step1 = two_prod(x, M(2));
-    const Promoted<M> after_tanh = tanh_of_two(step1);
-    const Promoted<M> step3 = after_tanh * M(0.5);
-    return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
+  const Promoted<M> step1 = two_prod(x, M(2));
+  const Promoted<M> after_tanh = tanh_of_two(step1);
+  const Promoted<M> step3 = after_tanh * M(0.5);
+  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
 }
 
 struct Forward : Elementwise<1, 1> {

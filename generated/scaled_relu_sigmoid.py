@@ -39,9 +39,9 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-    const M after_relu = relu(x);
-    const Promoted<M> step2 = two_prod(after_relu, M(2));
-    return sigmoid(step2);
+  const M after_relu = relu(x);
+  const Promoted<M> step2 = two_prod(after_relu, M(2));
+  return sigmoid(step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -49,15 +49,15 @@ ANYWHERE M scaled_relu_sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
-    const M after_relu = relu(x);
-    const Promoted<M> step2 = two_prod(after_relu, M(2.0f));
-    return x <= M(0.0f) ? M(0.0f) : grad * sigmoid_slope(step2) * M(2.0f);
+  const M after_relu = relu(x);
+  const Promoted<M> step2 = two_prod(after_relu, M(2.0f));
+  return x <= M(0.0f) ? M(0.0f) : grad * sigmoid_slope(step2) * M(2.0f);
 }
 
 ANYWHERE double scaled_relu_sigmoid_backward(double grad, double x) {
-    const double after_relu = relu(x);
-    const Promoted<double> step2 = two_prod(after_relu, 2.0);
-    return x <= 0.0 ? double_word(0.0, 0.0) : grad * sigmoid_slope(step2) * 2.0;
+  const double after_relu = relu(x);
+  const Promoted<double> step2 = two_prod(after_relu, 2.0);
+  return x <= 0.0 ? double_word(0.0, 0.0) : grad * sigmoid_slope(step2) * 2.0;
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -97,15 +97,15 @@ namespace fusegen { namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-    const M after_relu = relu(x);
-    const Promoted<M> step2 = two_prod(after_relu, M(2));
-    return sigmoid(step2);
+  const M after_relu = relu(x);
+  const Promoted<M> step2 = two_prod(after_relu, M(2));
+  return sigmoid(step2);
 }
 
 ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
-    const float after_relu = relu(x);
-    const float step2 = after_relu * 2.0f;
-    return sigmoid_near(step2);
+  const float after_relu = relu(x);
+  const float step2 = after_relu * 2.0f;
+  return sigmoid_near(step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -113,10 +113,10 @@ ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
-    const M after_relu = relu(x);
-    const Promoted<M> step2 = two_prod(after_relu, M(2));
-    const M otherwise = M(grad * sigmoid_slope(step2) * M(2));
-    return x <= M(0) ? M(0) : otherwise;
+  const M after_relu = relu(x);
+  const Promoted<M> step2 = two_prod(after_relu, M(2));
+  const M otherwise = M(grad * sigmoid_slope(step2) * M(2));
+  return x <= M(0) ? M(0) : otherwise;
 }
 
 struct Forward : Elementwise<1, 1> {

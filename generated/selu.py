@@ -38,12 +38,12 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M selu_forward(M x) {
-    return double_word(M(1.050701f), M(-3.4792652e-08f)) * (x > M(0.0f) ? double_word(x, M(0.0f)) :
+  return double_word(M(1.050701f), M(-3.4792652e-08f)) * (x > M(0.0f) ? double_word(x, M(0.0f)) :
       double_word(M(1.6732632f), M(5.0177558e-08f)) * expm1(x));
 }
 
 ANYWHERE double selu_forward(double x) {
-    return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
+  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
       double_word(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
 }
 
@@ -52,14 +52,14 @@ ANYWHERE double selu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M selu_backward(M grad, M x) {
-    const Promoted<M> grad_t3 = grad * double_word(M(1.050701f), M(-3.4792652e-08f));
-    return x > M(0.0f) ? grad_t3 : double_word(M(grad_t3 * double_word(M(1.6732632f), M(5.0177558e-08f)) *
+  const Promoted<M> grad_t3 = grad * double_word(M(1.050701f), M(-3.4792652e-08f));
+  return x > M(0.0f) ? grad_t3 : double_word(M(grad_t3 * double_word(M(1.6732632f), M(5.0177558e-08f)) *
       exp_of_two(prescaled(x))) * unscale(x), M(0.0f));
 }
 
 ANYWHERE double selu_backward(double grad, double x) {
-    const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
-    return x > 0.0 ? grad_t3 : double_word(double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
+  const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
+  return x > 0.0 ? grad_t3 : double_word(double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
       exp(prescaled(x))) * unscale(x), 0.0);
 }
 
@@ -99,12 +99,12 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float selu_forward(float x) {
-    return double_word(1.050701f, -3.4792652e-08f) * (x > 0.0f ? double_word(x, 0.0f) : double_word(1.6732632f,
+  return double_word(1.050701f, -3.4792652e-08f) * (x > 0.0f ? double_word(x, 0.0f) : double_word(1.6732632f,
       5.0177558e-08f) * expm1_of_two(x));
 }
 
 ANYWHERE double selu_forward(double x) {
-    return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
+  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
       double_word(1.6732632423543772, 2.175518248550361e-17) * expm1_of_two(x));
 }
 
@@ -112,17 +112,17 @@ ANYWHERE double selu_forward(double x) {
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float selu_backward(float grad, float x) {
-    const Promoted<float> grad_t3 = grad * double_word(1.050701f, -3.4792652e-08f);
-    const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp_of_two(prescaled(x))) *
+  const Promoted<float> grad_t3 = grad * double_word(1.050701f, -3.4792652e-08f);
+  const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp_of_two(prescaled(x))) *
       unscale(x);
-    return x > 0.0f ? float(grad_t3) : otherwise;
+  return x > 0.0f ? float(grad_t3) : otherwise;
 }
 
 ANYWHERE double selu_backward(double grad, double x) {
-    const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
-    const double otherwise = double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
+  const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
+  const double otherwise = double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
       exp_of_two(prescaled(x))) * unscale(x);
-    return x > 0.0 ? double(grad_t3) : otherwise;
+  return x > 0.0 ? double(grad_t3) : otherwise;
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -40,13 +40,13 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float serf_forward(float x) {
-    const float finite_x = finite_below(x);
-    return finite_x * erf(softplus(prescaled(finite_x))) * unscale(finite_x);
+  const float finite_x = finite_below(x);
+  return finite_x * erf(softplus(prescaled(finite_x))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_forward(double x) {
-    const double finite_x = finite_below(x);
-    return finite_x * erf(double(softplus(prescaled(finite_x)))) * unscale(finite_x);
+  const double finite_x = finite_below(x);
+  return finite_x * erf(double(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -57,16 +57,16 @@ ANYWHERE double serf_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float serf_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const float t_lifted = softplus(prescaled(finite_x));
-    return grad * product_plus(scaled(gauss(t_lifted), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)),
+  const float finite_x = finite_above(finite_below(x));
+  const float t_lifted = softplus(prescaled(finite_x));
+  return grad * product_plus(scaled(gauss(t_lifted), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)),
       finite_x, erf(t_lifted)) * unscale(finite_x);
 }
 
 ANYWHERE double serf_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-    return double(grad * (erf(double(t_lifted)) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
+  return double(grad * (erf(double(t_lifted)) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
@@ -110,29 +110,29 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float serf_forward(float x) {
-    const float finite_x = finite_below(x);
-    return finite_x * erf(float(softplus(prescaled(finite_x)))) * unscale(finite_x);
+  const float finite_x = finite_below(x);
+  return finite_x * erf(float(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_forward(double x) {
-    const double finite_x = finite_below(x);
-    return double(finite_x * erf_of_two(softplus(prescaled(finite_x)))) * unscale(finite_x);
+  const double finite_x = finite_below(x);
+  return double(finite_x * erf_of_two(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float serf_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const Promoted<float> t_lifted = softplus(prescaled(finite_x));
-    return float(grad * (erf_of_two(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) *
-      gauss(t_lifted) * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+  const float finite_x = finite_above(finite_below(x));
+  const Promoted<float> t_lifted = softplus(prescaled(finite_x));
+  return float(grad * (erf_of_two(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_lifted)
+      * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-    return double(grad * (erf_of_two(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
+  return double(grad * (erf_of_two(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 

@@ -36,7 +36,7 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_forward(M x) {
-    return sigmoid(x);
+  return sigmoid(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -44,7 +44,7 @@ ANYWHERE M sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_backward(M grad, M x) {
-    return grad * sigmoid_slope(x);
+  return grad * sigmoid_slope(x);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -78,7 +78,7 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_forward(M x) {
-    return sigmoid(x);
+  return sigmoid(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -86,7 +86,7 @@ ANYWHERE M sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_backward(M grad, M x) {
-    return grad * sigmoid_slope(x);
+  return grad * sigmoid_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -38,8 +38,8 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_forward(M x) {
-    const M finite_x = finite_below(x);
-    return x_sigmoid(finite_x, finite_x);
+  const M finite_x = finite_below(x);
+  return x_sigmoid(finite_x, finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -48,13 +48,13 @@ ANYWHERE M silu_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
+  const M finite_x = finite_above(finite_below(x));
+  return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }
 
 ANYWHERE double silu_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    return double(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+  const double finite_x = finite_above(finite_below(x));
+  return double(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
 
@@ -93,12 +93,12 @@ namespace fusegen { namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M silu_forward(M x) {
-    const M finite_x = finite_below(x);
-    return x_sigmoid(finite_x, finite_x);
+  const M finite_x = finite_below(x);
+  return x_sigmoid(finite_x, finite_x);
 }
 
 ANYWHERE float silu_forward_short(float x) {
-    return x_sigmoid_short(x);
+  return x_sigmoid_short(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -106,8 +106,8 @@ ANYWHERE float silu_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+  const M finite_x = finite_above(finite_below(x));
+  return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
 

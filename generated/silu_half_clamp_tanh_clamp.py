@@ -44,12 +44,12 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
-    const M finite_x = finite_below(x);
-    const M after_silu = x_sigmoid(finite_x, finite_x);
-    const M step2 = after_silu * M(0.5);
-    const M step3 = clamp(step2, M(-1), M(1));
-    const M after_tanh = tanh(step3);
-    return after_tanh;
+  const M finite_x = finite_below(x);
+  const M after_silu = x_sigmoid(finite_x, finite_x);
+  const M step2 = after_silu * M(0.5);
+  const M step3 = clamp(step2, M(-1), M(1));
+  const M after_tanh = tanh(step3);
+  return after_tanh;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -64,22 +64,22 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
-    const float finite_x = finite_below(x);
-    const float t_lifted = sigmoid(prescaled(finite_x));
-    const float after_silu = finite_x * t_lifted * unscale(finite_x);
-    const float step2 = after_silu * 0.5f;
-    const float step3 = clamp(step2, -1.0f, 1.0f);
-    return after_silu < -2.0f ? 0.0f : after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
+  const float finite_x = finite_below(x);
+  const float t_lifted = sigmoid(prescaled(finite_x));
+  const float after_silu = finite_x * t_lifted * unscale(finite_x);
+  const float step2 = after_silu * 0.5f;
+  const float step3 = clamp(step2, -1.0f, 1.0f);
+  return after_silu < -2.0f ? 0.0f : after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
 }
 
 ANYWHERE double silu_half_clamp_tanh_clamp_backward(double grad, double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-    const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-    const double step2 = after_silu * 0.5;
-    const double step3 = clamp(step2, -1.0, 1.0);
-    return after_silu < -2.0 ? 0.0 : after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted +
+  const double finite_x = finite_below(x);
+  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
+  const double step2 = after_silu * 0.5;
+  const double step3 = clamp(step2, -1.0, 1.0);
+  return after_silu < -2.0 ? 0.0 : after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted +
       finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
@@ -122,20 +122,20 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
-    const float after_silu = x_sigmoid_short(x);
-    const float step2 = after_silu * 0.5f;
-    const float step3 = clamp(step2, -1.0f, 1.0f);
-    const float after_tanh = tanh(step3);
-    return after_tanh;
+  const float after_silu = x_sigmoid_short(x);
+  const float step2 = after_silu * 0.5f;
+  const float step3 = clamp(step2, -1.0f, 1.0f);
+  const float after_tanh = tanh(step3);
+  return after_tanh;
 }
 
 ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
-    const double finite_x = finite_below(x);
-    const double after_silu = x_sigmoid(finite_x, finite_x);
-    const double step2 = after_silu * 0.5;
-    const double step3 = clamp(step2, -1.0, 1.0);
-    const Promoted<double> after_tanh = tanh_of_two(step3);
-    return after_tanh;
+  const double finite_x = finite_below(x);
+  const double after_silu = x_sigmoid(finite_x, finite_x);
+  const double step2 = after_silu * 0.5;
+  const double step3 = clamp(step2, -1.0, 1.0);
+  const Promoted<double> after_tanh = tanh_of_two(step3);
+  return after_tanh;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -143,12 +143,12 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
-    const M finite_x = finite_below(x);
-    const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-    const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
-    const M step2 = after_silu * M(0.5);
-    const M step3 = clamp(step2, M(-1), M(1));
-    return after_silu < M(-2) ? M(0) : after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted +
+  const M finite_x = finite_below(x);
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+  const M step2 = after_silu * M(0.5);
+  const M step3 = clamp(step2, M(-1), M(1));
+  return after_silu < M(-2) ? M(0) : after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted +
       finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 

@@ -39,17 +39,17 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_forward(float x) {
-    const float finite_x = finite_below(x);
-    const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-    const float after_silu = after_silu_lifted * unscale(finite_x);
-    return scaled(after_silu_lifted * relu6(after_silu + 3.0f), 0.16666666f, 9.934108e-09f) * unscale(finite_x);
+  const float finite_x = finite_below(x);
+  const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+  const float after_silu = after_silu_lifted * unscale(finite_x);
+  return scaled(after_silu_lifted * relu6(after_silu + 3.0f), 0.16666666f, 9.934108e-09f) * unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-    const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-    return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+  const double after_silu = double(after_silu_lifted) * unscale(finite_x);
+  return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
       9.25185853854297e-18)) * unscale(finite_x);
 }
 
@@ -63,23 +63,23 @@ ANYWHERE double silu_hardswish_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const float t_lifted = sigmoid(prescaled(finite_x));
-    const float after_silu_lifted = finite_x * t_lifted;
-    const float after_silu = finite_x * t_lifted * unscale(finite_x);
-    const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
-    return fma(grad_t4, relu6(after_silu + 3.0f), after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f : grad_t4 *
+  const float finite_x = finite_above(finite_below(x));
+  const float t_lifted = sigmoid(prescaled(finite_x));
+  const float after_silu_lifted = finite_x * t_lifted;
+  const float after_silu = finite_x * t_lifted * unscale(finite_x);
+  const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
+  return fma(grad_t4, relu6(after_silu + 3.0f), after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f : grad_t4 *
       after_silu_lifted * unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) *
       unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-    const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-    const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-    const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-    return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
+  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
+  const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
+  return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
       double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
@@ -122,18 +122,18 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_hardswish_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-    const float after_silu = float(after_silu_lifted) * unscale(finite_x);
-    return float(after_silu_lifted * relu6(after_silu + 3.0f) * double_word(0.16666667f, -4.967054e-09f)) *
+  const float finite_x = finite_below(x);
+  const Promoted<float> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+  const float after_silu = float(after_silu_lifted) * unscale(finite_x);
+  return float(after_silu_lifted * relu6(after_silu + 3.0f) * double_word(0.16666667f, -4.967054e-09f)) *
       unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-    const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-    return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+  const double after_silu = double(after_silu_lifted) * unscale(finite_x);
+  return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
       9.25185853854297e-18)) * unscale(finite_x);
 }
 
@@ -141,23 +141,23 @@ ANYWHERE double silu_hardswish_forward(double x) {
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_hardswish_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const Promoted<float> t_lifted = sigmoid(prescaled(finite_x));
-    const Promoted<float> after_silu_lifted = finite_x * t_lifted;
-    const float after_silu = float(finite_x * t_lifted) * unscale(finite_x);
-    const Promoted<float> grad_t4 = grad * double_word(0.16666667f, -4.967054e-09f);
-    return float((grad_t4 * relu6(after_silu + 3.0f) + (after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f :
+  const float finite_x = finite_above(finite_below(x));
+  const Promoted<float> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<float> after_silu_lifted = finite_x * t_lifted;
+  const float after_silu = float(finite_x * t_lifted) * unscale(finite_x);
+  const Promoted<float> grad_t4 = grad * double_word(0.16666667f, -4.967054e-09f);
+  return float((grad_t4 * relu6(after_silu + 3.0f) + (after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f :
       float(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-    const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-    const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-    const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-    return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
+  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
+  const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
+  return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
       double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }

@@ -39,17 +39,17 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_scale_silu_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-    const Promoted<float> step2 = after_silu * 0.5f;
-    return x_sigmoid_at_two(step2, step2);
+  const float finite_x = finite_below(x);
+  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const Promoted<float> step2 = after_silu * 0.5f;
+  return x_sigmoid_at_two(step2, step2);
 }
 
 ANYWHERE double silu_scale_silu_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-    const Promoted<double> step2 = after_silu * 0.5;
-    return x_sigmoid_of_two(step2, step2);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const Promoted<double> step2 = after_silu * 0.5;
+  return x_sigmoid_of_two(step2, step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -60,24 +60,24 @@ ANYWHERE double silu_scale_silu_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_scale_silu_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
-    const float after_silu_lifted = finite_x * float(t_lifted);
-    const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
-    const float step2_lifted = after_silu_lifted * 0.5f;
-    const Promoted<float> step2 = after_silu * 0.5f;
-    return grad * x_sigmoid_slope(step2_lifted, unscale(finite_x), step2) * 0.5f * fma(finite_x,
+  const float finite_x = finite_above(finite_below(x));
+  const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
+  const float after_silu_lifted = finite_x * float(t_lifted);
+  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const float step2_lifted = after_silu_lifted * 0.5f;
+  const Promoted<float> step2 = after_silu * 0.5f;
+  return grad * x_sigmoid_slope(step2_lifted, unscale(finite_x), step2) * 0.5f * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), float(t_lifted)) * unscale(finite_x);
 }
 
 ANYWHERE double silu_scale_silu_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-    const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-    const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-    const Promoted<double> step2_lifted = after_silu_lifted * 0.5;
-    const Promoted<double> step2 = after_silu * 0.5;
-    return double(grad * (sigmoid(step2) + double(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * 0.5 *
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
+  const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<double> step2_lifted = after_silu_lifted * 0.5;
+  const Promoted<double> step2 = after_silu * 0.5;
+  return double(grad * (sigmoid(step2) + double(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * 0.5 *
       (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
@@ -119,16 +119,16 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_scale_silu_forward(float x) {
-    const float after_silu = x_sigmoid_short(x);
-    const float step2 = after_silu * 0.5f;
-    return x_sigmoid_near(step2);
+  const float after_silu = x_sigmoid_short(x);
+  const float step2 = after_silu * 0.5f;
+  return x_sigmoid_near(step2);
 }
 
 ANYWHERE double silu_scale_silu_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-    const Promoted<double> step2 = after_silu * 0.5;
-    return x_sigmoid_of_two(step2, step2);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const Promoted<double> step2 = after_silu * 0.5;
+  return x_sigmoid_of_two(step2, step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -136,14 +136,14 @@ ANYWHERE double silu_scale_silu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_scale_silu_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-    const Promoted<M> after_silu_lifted = finite_x * t_lifted;
-    const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-    const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
-    const Promoted<M> step2 = after_silu * M(0.5);
-    return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) *
-      (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
+  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
+  const Promoted<M> step2 = after_silu * M(0.5);
+  return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) * (t_lifted
+      + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -48,7 +48,7 @@ struct Scalars {
 // defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-    return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
+  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -56,8 +56,8 @@ ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
 // defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_backward(M grad, M x, M alpha) {
-    const M t = alpha * x;
-    return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
+  const M t = alpha * x;
+  return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -107,15 +107,15 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-    return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
+  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M snake_backward(M grad, M x, M alpha) {
-    const M t = alpha * x;
-    return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
+  const M t = alpha * x;
+  return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {

@@ -51,11 +51,11 @@ struct Scalars {
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_forward(M x, M beta, M threshold) {
-    return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
+  return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
 }
 
 ANYWHERE double softplus_forward(double x, double beta, double threshold) {
-    return x * beta > threshold ? x : double(softplus(two_prod(x, beta))) / beta;
+  return x * beta > threshold ? x : double(softplus(two_prod(x, beta))) / beta;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -64,13 +64,13 @@ ANYWHERE double softplus_forward(double x, double beta, double threshold) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
-    const Promoted<M> t = two_prod(x, beta);
-    return M(t) > threshold ? grad : grad * sigmoid(t);
+  const Promoted<M> t = two_prod(x, beta);
+  return M(t) > threshold ? grad : grad * sigmoid(t);
 }
 
 ANYWHERE double softplus_backward(double grad, double x, double beta, double threshold) {
-    const Promoted<double> t = two_prod(x, beta);
-    return double(t) > threshold ? double_word(grad, 0.0) : grad * sigmoid(t);
+  const Promoted<double> t = two_prod(x, beta);
+  return double(t) > threshold ? double_word(grad, 0.0) : grad * sigmoid(t);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -119,7 +119,7 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_forward(M x, M beta, M threshold) {
-    return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
+  return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -127,9 +127,9 @@ ANYWHERE M softplus_forward(M x, M beta, M threshold) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
-    const Promoted<M> t = two_prod(x, beta);
-    const M otherwise = M(grad * sigmoid(t));
-    return M(t) > threshold ? grad : otherwise;
+  const Promoted<M> t = two_prod(x, beta);
+  const M otherwise = M(grad * sigmoid(t));
+  return M(t) > threshold ? grad : otherwise;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {

@@ -40,19 +40,19 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
-    const float after_softplus = x > 20.0f ? x : softplus(x);
-    const Promoted<float> after_tanh = tanh_of_two(after_softplus);
-    const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
-    const float after_silu = float(after_mish) * sigmoid(after_mish);
-    return saturate(after_silu, -1.0f, 1.0f);
+  const float after_softplus = x > 20.0f ? x : softplus(x);
+  const Promoted<float> after_tanh = tanh_of_two(after_softplus);
+  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const float after_silu = float(after_mish) * sigmoid(after_mish);
+  return saturate(after_silu, -1.0f, 1.0f);
 }
 
 ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
-    const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
-    const Promoted<double> after_tanh = tanh_of_two(after_softplus);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
-    const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
-    return saturate(double(after_silu), -1.0, 1.0);
+  const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
+  const Promoted<double> after_tanh = tanh_of_two(after_softplus);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
+  return saturate(double(after_silu), -1.0, 1.0);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -66,28 +66,28 @@ ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
-    const float after_softplus = x > 20.0f ? x : softplus(x);
-    const Promoted<float> after_tanh = tanh_of_two(after_softplus);
-    const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
-    const float t4 = sigmoid(after_mish);
-    const float after_silu = float(after_mish) * t4;
-    const Promoted<float> grad_after_softplus = (after_silu <= -1.0f ? 0.0f : after_silu >= 1.0f ? 0.0f : grad *
+  const float after_softplus = x > 20.0f ? x : softplus(x);
+  const Promoted<float> after_tanh = tanh_of_two(after_softplus);
+  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const float t4 = sigmoid(after_mish);
+  const float after_silu = float(after_mish) * t4;
+  const Promoted<float> grad_after_softplus = (after_silu <= -1.0f ? 0.0f : after_silu >= 1.0f ? 0.0f : grad *
       fma(float(after_mish), sigmoid_slope(after_mish), t4)) * times_tanh_softplus_slope_of_two(after_tanh) *
       tanh_slope_of_two(after_softplus);
-    return x > 20.0f ? grad_after_softplus : double_word(x_sigmoid_at_two(grad_after_softplus, double_word(x,
-      0.0f)), 0.0f);
+  return x > 20.0f ? grad_after_softplus : double_word(x_sigmoid_at_two(grad_after_softplus, double_word(x, 0.0f)),
+      0.0f);
 }
 
 ANYWHERE double softplus_tanh_mish_silu_hardtanh_backward(double grad, double x) {
-    const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
-    const Promoted<double> after_tanh = tanh_of_two(after_softplus);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
-    const Promoted<double> t4 = sigmoid(after_mish);
-    const Promoted<double> after_silu = after_mish * t4;
-    const Promoted<double> grad_after_softplus = (double(after_silu) <= -1.0 ? double_word(0.0, 0.0) :
+  const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
+  const Promoted<double> after_tanh = tanh_of_two(after_softplus);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<double> t4 = sigmoid(after_mish);
+  const Promoted<double> after_silu = after_mish * t4;
+  const Promoted<double> grad_after_softplus = (double(after_silu) <= -1.0 ? double_word(0.0, 0.0) :
       double(after_silu) >= 1.0 ? double_word(0.0, 0.0) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) *
       times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
-    return x > 20.0 ? grad_after_softplus : x_sigmoid_of_two(grad_after_softplus, double_word(x, 0.0));
+  return x > 20.0 ? grad_after_softplus : x_sigmoid_of_two(grad_after_softplus, double_word(x, 0.0));
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -131,11 +131,11 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
-    const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
-    const Promoted<M> after_tanh = tanh_of_two(after_softplus);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
-    const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
-    return saturate(M(after_silu), M(-1), M(1));
+  const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
+  const Promoted<M> after_tanh = tanh_of_two(after_softplus);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
+  return saturate(M(after_silu), M(-1), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -143,16 +143,16 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
-    const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
-    const Promoted<M> after_tanh = tanh_of_two(after_softplus);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
-    const Promoted<M> t4 = sigmoid(after_mish);
-    const Promoted<M> after_silu = after_mish * t4;
-    const Promoted<M> grad_after_softplus = (M(after_silu) <= M(-1) ? double_word(M(0), M(0)) : M(after_silu) >=
-      M(1) ? double_word(M(0), M(0)) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) *
+  const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
+  const Promoted<M> after_tanh = tanh_of_two(after_softplus);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<M> t4 = sigmoid(after_mish);
+  const Promoted<M> after_silu = after_mish * t4;
+  const Promoted<M> grad_after_softplus = (M(after_silu) <= M(-1) ? double_word(M(0), M(0)) : M(after_silu) >= M(1)
+      ? double_word(M(0), M(0)) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) *
       times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
-    const M otherwise = M(x_sigmoid_of_two(grad_after_softplus, double_word(x, M(0))));
-    return x > M(20) ? M(grad_after_softplus) : otherwise;
+  const M otherwise = M(x_sigmoid_of_two(grad_after_softplus, double_word(x, M(0))));
+  return x > M(20) ? M(grad_after_softplus) : otherwise;
 }
 
 struct Forward : Elementwise<1, 1> {

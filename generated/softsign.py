@@ -32,14 +32,14 @@ namespace fusegen { namespace {
 // y = x / (|x| + 1)
 template <typename M>
 ANYWHERE M softsign_forward(M x) {
-    const M finite_x = finite_above(finite_below(x));
-    return soft_sign(finite_x);
+  const M finite_x = finite_above(finite_below(x));
+  return soft_sign(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M softsign_backward(M grad, M x) {
-    return grad * square(reciprocal(fabs(x) + M(1)));
+  return grad * square(reciprocal(fabs(x) + M(1)));
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -69,14 +69,14 @@ namespace fusegen { namespace {
 // y = x / (|x| + 1)
 template <typename M>
 ANYWHERE M softsign_forward(M x) {
-    const M finite_x = finite_above(finite_below(x));
-    return soft_sign(finite_x);
+  const M finite_x = finite_above(finite_below(x));
+  return soft_sign(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M softsign_backward(M grad, M x) {
-    return grad * square(reciprocal(fabs(x) + M(1)));
+  return grad * square(reciprocal(fabs(x) + M(1)));
 }
 
 struct Forward : Elementwise<1, 1> {

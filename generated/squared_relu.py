@@ -32,13 +32,13 @@ namespace fusegen { namespace {
 // y = relu(x)²
 template <typename M>
 ANYWHERE M squared_relu_forward(M x) {
-    return square(relu(x));
+  return square(relu(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M squared_relu_backward(M grad, M x) {
-    return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
+  return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -67,13 +67,13 @@ namespace fusegen { namespace {
 // y = relu(x)²
 template <typename M>
 ANYWHERE M squared_relu_forward(M x) {
-    return square(relu(x));
+  return square(relu(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M squared_relu_backward(M grad, M x) {
-    return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
+  return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
 }
 
 struct Forward : Elementwise<1, 1> {

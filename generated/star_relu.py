@@ -42,13 +42,13 @@ struct Scalars {
 // y = scale · relu(x)² + bias
 template <typename M>
 ANYWHERE M star_relu_forward(M x, M scale, M bias) {
-    return scale * square(relu(x)) + bias;
+  return scale * square(relu(x)) + bias;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M star_relu_backward(M grad, M x, M scale) {
-    return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
+  return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -87,13 +87,13 @@ struct Scalars {
 // y = scale · relu(x)² + bias
 template <typename M>
 ANYWHERE M star_relu_forward(M x, M scale, M bias) {
-    return scale * square(relu(x)) + bias;
+  return scale * square(relu(x)) + bias;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M star_relu_backward(M grad, M x, M scale) {
-    return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
+  return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {

@@ -39,15 +39,15 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float subtract_mish_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-    return times_tanh_softplus_at_two(step1);
+  const float finite_x = finite_below(x);
+  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+  return times_tanh_softplus_at_two(step1);
 }
 
 ANYWHERE double subtract_mish_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-    return times_tanh_softplus_of_two(step1);
+  const double finite_x = finite_below(x);
+  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+  return times_tanh_softplus_of_two(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -56,15 +56,15 @@ ANYWHERE double subtract_mish_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float subtract_mish_backward(float grad, float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-    return grad * times_tanh_softplus_slope_at_two(step1);
+  const float finite_x = finite_below(x);
+  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+  return grad * times_tanh_softplus_slope_at_two(step1);
 }
 
 ANYWHERE double subtract_mish_backward(double grad, double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-    return grad * times_tanh_softplus_slope_of_two(step1);
+  const double finite_x = finite_below(x);
+  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+  return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -105,30 +105,30 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float subtract_mish_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-    return times_tanh_softplus_of_two(step1);
+  const float finite_x = finite_below(x);
+  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+  return times_tanh_softplus_of_two(step1);
 }
 
 ANYWHERE double subtract_mish_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-    return times_tanh_softplus_of_two(step1);
+  const double finite_x = finite_below(x);
+  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+  return times_tanh_softplus_of_two(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float subtract_mish_backward(float grad, float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-    return grad * times_tanh_softplus_slope_of_two(step1);
+  const float finite_x = finite_below(x);
+  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
+  return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 ANYWHERE double subtract_mish_backward(double grad, double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-    return grad * times_tanh_softplus_slope_of_two(step1);
+  const double finite_x = finite_below(x);
+  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
+  return grad * times_tanh_softplus_slope_of_two(step1);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -36,9 +36,9 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_forward(M x) {
-    const Promoted<M> step1 = two_sum(x, -M(0.5));
-    const M after_tanh = tanh(M(step1));
-    return after_tanh - M(0.2);
+  const Promoted<M> step1 = two_sum(x, -M(0.5));
+  const M after_tanh = tanh(M(step1));
+  return after_tanh - M(0.2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -46,8 +46,8 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-    const Promoted<M> step1 = two_sum(x, -M(0.5));
-    return grad * tanh_slope(step1);
+  const Promoted<M> step1 = two_sum(x, -M(0.5));
+  return grad * tanh_slope(step1);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -83,9 +83,9 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_forward(M x) {
-    const Promoted<M> step1 = two_sum(x, -M(0.5));
-    const Promoted<M> after_tanh = tanh_of_two(step1);
-    return after_tanh - M(0.2);
+  const Promoted<M> step1 = two_sum(x, -M(0.5));
+  const Promoted<M> after_tanh = tanh_of_two(step1);
+  return after_tanh - M(0.2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -93,8 +93,8 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-    const Promoted<M> step1 = two_sum(x, -M(0.5));
-    return grad * tanh_slope(step1);
+  const Promoted<M> step1 = two_sum(x, -M(0.5));
+  return grad * tanh_slope(step1);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -38,13 +38,13 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M swiglu_forward(M gate, M up) {
-    const M finite_gate = finite_below(gate);
-    return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
+  const M finite_gate = finite_below(gate);
+  return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
 ANYWHERE double swiglu_forward(double gate, double up) {
-    const double finite_gate = finite_below(gate);
-    return double(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
+  const double finite_gate = finite_below(gate);
+  return double(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
@@ -53,20 +53,20 @@ ANYWHERE double swiglu_forward(double gate, double up) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
-    const M finite_gate = finite_below(gate);
-    const M finite_gate1 = finite_above(finite_gate);
-    const M t_lifted = sigmoid(prescaled(finite_gate));
-    out[0] = grad * up * fma(finite_gate1, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
-    out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
+  const M finite_gate = finite_below(gate);
+  const M finite_gate1 = finite_above(finite_gate);
+  const M t_lifted = sigmoid(prescaled(finite_gate));
+  out[0] = grad * up * fma(finite_gate1, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
+  out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
 }
 
 ANYWHERE void swiglu_backward(double grad, double gate, double up, double* out) {
-    const double finite_gate = finite_below(gate);
-    const double finite_gate1 = finite_above(finite_gate);
-    const Promoted<double> t_lifted = sigmoid(prescaled(finite_gate));
-    out[0] = double(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) *
+  const double finite_gate = finite_below(gate);
+  const double finite_gate1 = finite_above(finite_gate);
+  const Promoted<double> t_lifted = sigmoid(prescaled(finite_gate));
+  out[0] = double(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) *
       unscale(finite_gate);
-    out[1] = double(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
+  out[1] = double(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -102,8 +102,8 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M swiglu_forward(M gate, M up) {
-    const M finite_gate = finite_below(gate);
-    return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
+  const M finite_gate = finite_below(gate);
+  return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
@@ -111,12 +111,11 @@ ANYWHERE M swiglu_forward(M gate, M up) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
-    const M finite_gate = finite_below(gate);
-    const M finite_gate1 = finite_above(finite_gate);
-    const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
-    out[0] = M(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) *
-      unscale(finite_gate);
-    out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
+  const M finite_gate = finite_below(gate);
+  const M finite_gate1 = finite_above(finite_gate);
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
+  out[0] = M(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
+  out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
 }
 
 struct Forward : Elementwise<2, 1> {

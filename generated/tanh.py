@@ -34,7 +34,7 @@ namespace fusegen { namespace {
 // y = tanh(x)
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
-    return tanh(x);
+  return tanh(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -42,7 +42,7 @@ ANYWHERE M tanh_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_backward(M grad, M x) {
-    return grad * tanh_slope(x);
+  return grad * tanh_slope(x);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -79,11 +79,11 @@ namespace fusegen { namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
-    return tanh_of_two(x);
+  return tanh_of_two(x);
 }
 
 ANYWHERE float tanh_forward_short(float x) {
-    return tanh(x);
+  return tanh(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -91,7 +91,7 @@ ANYWHERE float tanh_forward_short(float x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_backward(M grad, M x) {
-    return grad * tanh_slope(x);
+  return grad * tanh_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -37,13 +37,13 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_forward(float x) {
-    const float finite_x = finite_below(x);
-    return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
+  const float finite_x = finite_below(x);
+  return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
 }
 
 ANYWHERE double tanh_exp_forward(double x) {
-    const double finite_x = finite_below(x);
-    return double(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
+  const double finite_x = finite_below(x);
+  return double(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -53,14 +53,14 @@ ANYWHERE double tanh_exp_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
+  const float finite_x = finite_above(finite_below(x));
+  return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
       unscale(finite_x);
 }
 
 ANYWHERE double tanh_exp_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    return double(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
+  const double finite_x = finite_above(finite_below(x));
+  return double(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
 
@@ -102,8 +102,8 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_exp_forward(M x) {
-    const M finite_x = finite_below(x);
-    return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
+  const M finite_x = finite_below(x);
+  return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -111,8 +111,8 @@ ANYWHERE M tanh_exp_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_exp_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
+  const M finite_x = finite_above(finite_below(x));
+  return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
 

@@ -37,19 +37,19 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
-    const Promoted<float> after_tanh = tanh_of_two(x);
-    const float after_gelu = times_ndtr_at_two(after_tanh);
-    const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-    const Promoted<float> after_silu = after_mish * sigmoid_of_two(after_mish);
-    return sigmoid(after_silu);
+  const Promoted<float> after_tanh = tanh_of_two(x);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
+  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<float> after_silu = after_mish * sigmoid_of_two(after_mish);
+  return sigmoid(after_silu);
 }
 
 ANYWHERE double tanh_gelu_mish_silu_sigmoid_forward(double x) {
-    const Promoted<double> after_tanh = tanh_of_two(x);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
-    const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
-    return sigmoid(after_silu);
+  const Promoted<double> after_tanh = tanh_of_two(x);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
+  return sigmoid(after_silu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -59,22 +59,22 @@ ANYWHERE double tanh_gelu_mish_silu_sigmoid_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
-    const Promoted<float> after_tanh = tanh_of_two(x);
-    const float after_gelu = times_ndtr_at_two(after_tanh);
-    const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-    const Promoted<float> t = sigmoid_of_two(after_mish);
-    const Promoted<float> after_silu = after_mish * t;
-    return grad * sigmoid_slope_of_two(after_silu) * (t + after_mish * sigmoid_slope_of_two(after_mish)) *
+  const Promoted<float> after_tanh = tanh_of_two(x);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
+  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<float> t = sigmoid_of_two(after_mish);
+  const Promoted<float> after_silu = after_mish * t;
+  return grad * sigmoid_slope_of_two(after_silu) * (t + after_mish * sigmoid_slope_of_two(after_mish)) *
       times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 ANYWHERE double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
-    const Promoted<double> after_tanh = tanh_of_two(x);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-    const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
-    const Promoted<double> t = sigmoid(after_mish);
-    const Promoted<double> after_silu = after_mish * t;
-    return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
+  const Promoted<double> after_tanh = tanh_of_two(x);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<double> t = sigmoid(after_mish);
+  const Promoted<double> after_silu = after_mish * t;
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
       times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
@@ -119,11 +119,11 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
-    const Promoted<M> after_tanh = tanh_of_two(x);
-    const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
-    const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
-    return sigmoid(after_silu);
+  const Promoted<M> after_tanh = tanh_of_two(x);
+  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
+  return sigmoid(after_silu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -131,12 +131,12 @@ ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
-    const Promoted<M> after_tanh = tanh_of_two(x);
-    const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-    const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
-    const Promoted<M> t = sigmoid(after_mish);
-    const Promoted<M> after_silu = after_mish * t;
-    return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
+  const Promoted<M> after_tanh = tanh_of_two(x);
+  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
+  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<M> t = sigmoid(after_mish);
+  const Promoted<M> after_silu = after_mish * t;
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
       times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 

@@ -42,19 +42,19 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-    const Promoted<float> after_tanh = tanh_of_two(after_silu);
-    const float after_gelu = times_ndtr_at_two(after_tanh);
-    return saturate(after_gelu, -1.0f, 1.0f);
+  const float finite_x = finite_below(x);
+  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const Promoted<float> after_tanh = tanh_of_two(after_silu);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
+  return saturate(after_gelu, -1.0f, 1.0f);
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-    const Promoted<double> after_tanh = tanh_of_two(after_silu);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-    return saturate(double(after_gelu), -1.0, 1.0);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const Promoted<double> after_tanh = tanh_of_two(after_silu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+  return saturate(double(after_gelu), -1.0, 1.0);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -64,23 +64,23 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
-    const float finite_x = finite_above(finite_below(x));
-    const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
-    const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
-    const Promoted<float> after_tanh = tanh_of_two(after_silu);
-    const float after_gelu = times_ndtr_at_two(after_tanh);
-    return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : float(two_prod(grad,
-      times_ndtr_slope(after_tanh)) * tanh_slope_of_two(after_silu) * fma(finite_x,
-      sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
+  const float finite_x = finite_above(finite_below(x));
+  const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
+  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<float> after_tanh = tanh_of_two(after_silu);
+  const float after_gelu = times_ndtr_at_two(after_tanh);
+  return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : float(two_prod(grad, times_ndtr_slope(after_tanh))
+      * tanh_slope_of_two(after_silu) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), float(t_lifted))) *
+      unscale(finite_x);
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
-    const double finite_x = finite_above(finite_below(x));
-    const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-    const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-    const Promoted<double> after_tanh = tanh_of_two(after_silu);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-    return double(after_gelu) <= -1.0 ? 0.0 : double(after_gelu) >= 1.0 ? 0.0 : double(grad *
+  const double finite_x = finite_above(finite_below(x));
+  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<double> after_tanh = tanh_of_two(after_silu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+  return double(after_gelu) <= -1.0 ? 0.0 : double(after_gelu) >= 1.0 ? 0.0 : double(grad *
       times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
@@ -125,19 +125,19 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
-    const float finite_x = finite_below(x);
-    const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-    const float after_tanh = float(tanh_of_two(after_silu));
-    const float after_gelu = times_ndtr_near(after_tanh);
-    return saturate(after_gelu, -1.0f, 1.0f);
+  const float finite_x = finite_below(x);
+  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const float after_tanh = float(tanh_of_two(after_silu));
+  const float after_gelu = times_ndtr_near(after_tanh);
+  return saturate(after_gelu, -1.0f, 1.0f);
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
-    const double finite_x = finite_below(x);
-    const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-    const Promoted<double> after_tanh = tanh_of_two(after_silu);
-    const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-    return saturate(double(after_gelu), -1.0, 1.0);
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const Promoted<double> after_tanh = tanh_of_two(after_silu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+  return saturate(double(after_gelu), -1.0, 1.0);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -145,12 +145,12 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
-    const M finite_x = finite_above(finite_below(x));
-    const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-    const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-    const Promoted<M> after_tanh = tanh_of_two(after_silu);
-    const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-    return M(after_gelu) <= M(-1) ? M(0) : M(after_gelu) >= M(1) ? M(0) : M(grad * times_ndtr_slope(after_tanh) *
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<M> after_tanh = tanh_of_two(after_silu);
+  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
+  return M(after_gelu) <= M(-1) ? M(0) : M(after_gelu) >= M(1) ? M(0) : M(grad * times_ndtr_slope(after_tanh) *
       tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 

@@ -36,14 +36,14 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M tanhshrink_forward(M x) {
-    return tanh_shrink(x);
+  return tanh_shrink(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {
-    return grad * square_of_two(tanh_of_two(x));
+  return grad * square_of_two(tanh_of_two(x));
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -80,7 +80,7 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanhshrink_forward(M x) {
-    return tanh_shrink(x);
+  return tanh_shrink(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -88,7 +88,7 @@ ANYWHERE M tanhshrink_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {
-    return grad * square_of_two(tanh_of_two(x));
+  return grad * square_of_two(tanh_of_two(x));
 }
 
 struct Forward : Elementwise<1, 1> {

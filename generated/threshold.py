@@ -42,25 +42,25 @@ struct Scalars {
 // y = value if x ≤ threshold else x
 template <typename M>
 ANYWHERE M threshold_forward(M x, M threshold, M value) {
-    return x <= threshold ? value : x;
+  return x <= threshold ? value : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M threshold_backward(M grad, M x, M threshold) {
-    return x <= threshold ? M(0) : grad;
+  return x <= threshold ? M(0) : grad;
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M threshold_mask(M x, M threshold) {
-    return x <= threshold ? M(0) : M(1);
+  return x <= threshold ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
 ANYWHERE M threshold_backward_masked(M grad, M mask) {
-    return mask > M(0) ? grad : M(0);
+  return mask > M(0) ? grad : M(0);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -105,13 +105,13 @@ struct Scalars {
 // y = value if x ≤ threshold else x
 template <typename M>
 ANYWHERE M threshold_forward(M x, M threshold, M value) {
-    return x <= threshold ? value : x;
+  return x <= threshold ? value : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M threshold_backward(M grad, M x, M threshold) {
-    return x <= threshold ? M(0) : grad;
+  return x <= threshold ? M(0) : grad;
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {

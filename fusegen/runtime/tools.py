@@ -16,7 +16,7 @@ from .flags import GCC_FLAGS
 def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[List[str], str]":
     """The words of the C++ compiler's command, and a PATH with ninja on it."""
     compiler = os.environ.get("CXX", "").strip() or "c++"
-    words = shlex.split(compiler)
+    words = _words(module, "CXX", compiler)
     check(shutil.which(words[0]), module, f"no C++ compiler {compiler}; install g++ or set CXX")
     folders = os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable or "")
     path = os.pathsep.join(folder for folder in folders if folder)
@@ -24,6 +24,15 @@ def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[Lis
     found = device == "cpu" or (toolkit and shutil.which(nvcc_command(toolkit)[0]))
     check(found, module, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
     return words, path
+
+
+def _words(module: str, variable: str, command: str) -> "List[str]":
+    """The words of a command in a variable of the environment."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        check(False, module, f"{variable} is no command: {command}: {str(error).lower()}")
+        raise
 
 
 class Environment:
