@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import shutil
@@ -17,6 +18,7 @@ from fusegen import budget, build
 from fusegen.certify.screen import CUDA_FLAGS, Screen
 from fusegen.certify.subject import of_spec
 from fusegen.ir import Device
+from fusegen.runtime import flags, tools
 
 
 def _compiler() -> str | None:
@@ -103,7 +105,7 @@ def vectors(name: str) -> int:
                 instances *= 2  # computed with other scalars
             instances += kind in FILLED
             count += (2 if bits == "16" else 1) * instances + ((functor, kind) in STAGED)
-    return count + KERNELS * ELEMENTS * int(generated(name).KERNELS.sources.bitmask)
+    return count + KERNELS * ELEMENTS * bool(generated(name).KERNELS.sources.bitmask)
 
 
 def grouped(texts: dict[str, str]) -> str:
@@ -134,8 +136,8 @@ def doubles(entry: str) -> set[str]:
 def compiled(folder: Path, name: str, text: str, instances: int) -> None:
     """Compile for every chip: no warning, spill or stack frame, and double only for float64 tensors."""
     chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in CHIPS]
-    flags = [*generated("relu").CUDA_FLAGS, "-Xptxas=-v", "-c", "--keep", f"--keep-dir={folder}", *chips]
-    told = nvcc(folder, name, text, *flags)
+    own = [*flags.CUDA_FLAGS, "-Xptxas=-v", "-c", "--keep", f"--keep-dir={folder}", *chips]
+    told = nvcc(folder, name, text, *own)
     found = re.findall(f"{ENTRY.pattern}.*?{FRAME.pattern}", told, re.DOTALL)
     assert sorted(chip for _, chip, *_ in found) == sorted(CHIPS * instances)
     for entry, chip, frame, *spills in found:
@@ -220,9 +222,9 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
     version = subprocess.run([str(NVCC), "--version"], capture_output=True, text=True, check=True).stdout
     if int(re.findall(r"release (\d+)\.", version)[0]) < 13:
         pytest.skip("a module asks nvcc 13 and newer only")
-    [flag] = re.findall(r'"(-Xptxas=[^"]+)"', (ROOT / "generated" / "mish.py").read_text(encoding="utf-8"))
-    flags, text = (*CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c"), cuda_text("mish")
-    told = [nvcc(tmp_path, "mish", text, *flags, *more) for more in ((), (flag,))]
+    [flag] = re.findall(r'"(-Xptxas=[^"]+)"', inspect.getsource(tools.split_compile))
+    own, text = (*CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c"), cuda_text("mish")
+    told = [nvcc(tmp_path, "mish", text, *own, *more) for more in ((), (flag,))]
     found = [set(re.findall(r"'(\w+)' for 'sm_90'.*?Used (\d+) registers", one, re.DOTALL)) for one in told]
     assert found[0] == found[1]
     assert len(found[0]) >= 20
