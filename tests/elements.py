@@ -142,7 +142,7 @@ class Elements:
 
 
 def _cpu_text(module: ModuleType) -> str:
-    return f"#include <cstdint>\n{SERIAL}{module.CPU_SOURCE}"
+    return f"#include <cstdint>\n{SERIAL}{module.CPU_TEXTS[-1]}"
 
 
 def given(module: ModuleType) -> bool:

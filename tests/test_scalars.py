@@ -151,4 +151,4 @@ def test_float64_alone_takes_numbers_beyond_float32(workshop: Workshop, body: st
 def test_a_parameter_of_minus_zero_is_the_default_of_the_function(workshop: Workshop) -> None:
     workshop.spec("gate", "params: {value: -0.0}\nformula: where(x > 1, x, value)")
     assert workshop.run("build").exit_code == 0
-    assert b"def gate(x=None, value=-0.0, " in workshop.files()["generated/gate.py"]
+    assert b"value: float = -0.0, " in workshop.files()["generated/gate.py"]

@@ -103,9 +103,9 @@ def test_results_do_not_depend_on_where_the_tensor_lies(dtype: torch.dtype) -> N
 def test_double_settles_where_there_is_something_to_settle(
     fields: str, settles: bool, workshop: Workshop
 ) -> None:
-    module = build.module(build.compiled_file(workshop.spec("some", f"{fields}\n")))
-    assert ("SETTLED = true" in module) is settles
-    assert ("void settle(" in module) is settles
+    text = build.sources(build.compiled_file(workshop.spec("some", f"{fields}\n")))["cpu"]
+    assert ("Verified<float, double>" in text) is settles
+    assert ('#include "cpu/verified.h"' in text) is settles
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,10 @@ def test_double_settles_where_there_is_something_to_settle(
 )
 def test_what_is_settled_takes_the_short_forms(formula: str, short: bool, workshop: Workshop) -> None:
     inputs = f"inputs: {{{'x: {}, y: {}' if 'y' in formula else 'x: {}'}}}"
-    found = build.module(build.compiled_file(workshop.spec("some", f"{inputs}\nformula: {formula}\n")))
+    compiled = build.compiled_file(workshop.spec("some", f"{inputs}\nformula: {formula}\n"))
+    found = build.sources(compiled)["cpu"]
     assert found.count("out[0] = some_forward_short(in[0]);") == short
-    assert found.count("inline float some_forward_short(float x)") == short
+    assert found.count("ANYWHERE float some_forward_short(float x)") == short
 
 
 @pytest.mark.parametrize("dtype", HALVES)
