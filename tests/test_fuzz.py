@@ -108,7 +108,8 @@ def test_a_random_spec_is_built_or_refused(number: int, workshop: Workshop) -> N
         assert workshop.files() == before
     else:
         written = {SPEC, "generated/it.py", "generated/MANIFEST.toml"}
-        assert (result.exit_code, set(workshop.files())) == (0, written)
+        found = {name for name in workshop.files() if not name.startswith("generated/_runtime/")}
+        assert (result.exit_code, found) == (0, written)
         compile(workshop.files()["generated/it.py"], "it.py", "exec")
 
 

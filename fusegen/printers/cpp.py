@@ -124,7 +124,9 @@ class CppPrinter:
 
 def _broken(line: str) -> str:
     """A statement on lines of at most `WIDTH` characters."""
-    return fill(line.strip(), WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+    return fill(
+        line.strip(), WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False
+    )
 
 
 def uniform(let: Let) -> str:
