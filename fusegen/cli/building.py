@@ -87,13 +87,15 @@ def _make(changes: Iterable[Change]) -> None:
 def _make_runtime(changes: tuple[Change, ...]) -> None:
     """Write the files of a runtime, and print one line of them; print a line for each that is removed."""
     from fusegen import write
+    from fusegen.runtime_text import FOLDER
 
     written = [change for change in changes if change.after is not None]
     for change in written:
         write.apply(change)
     if written:
         kind = "new" if all(change.before is None for change in written) else "changed"
-        click.echo(f"{painted(kind)} {written[0].path.parent}")
+        place = next(folder for folder in written[0].path.parents if folder.name == FOLDER)
+        click.echo(f"{painted(kind)} {place}")
     _make(change for change in changes if change.after is None)
 
 
