@@ -126,7 +126,7 @@ def test_nearly_all_results_are_polynomials(name: str, build: Callable[..., Emul
 
 def test_what_a_part_gives_is_found_where_it_is(build: Callable[..., Emulated]) -> None:
     """It is not read again, as what double computes is."""
-    kernels = build("crosses", ("if (left != 0) settle<F, T, VECTORS>(call, left, p);", ""))
+    kernels = build("crosses", ("if (left != 0) second_phase<F, T, VECTORS, M>(call, left, p);", ""))
     x = torch.linspace(-1 / 512, 1 / 512, 4 * 4096)  # whole blocks
     ones = torch.ones_like(x)
     for kernel, inputs in ((kernels.forward, (x - 0.2179,)), (kernels.backward, (ones, x - 1.1924))):
@@ -208,7 +208,8 @@ def test_what_is_no_function_of_one_element_double_computes(
     """In 16 bits float does, of two tensors: `test_ample` holds what it gives."""
     name = "scaled" if scalars else "product"
     module = compiled(tmp_path, name, body)
-    how = "AtDefaults<PiecewiseOctaves, Widened<double>>" if scalars else "Widened<PlainDouble>"
+    exact_method = "Widened<PlainDouble>"
+    how = f"AtDefaults<PiecewiseOctaves, {exact_method}>" if scalars else exact_method
     assert methods_of_32(module) == [how, how]
     kernels = emulated(module, name, tmp_path, len(scalars))
     x = patterns(torch.float32, 4000, (3.0,)).to(dtype)
