@@ -257,6 +257,12 @@ def test_a_cache_of_roots_serves_another_user(cache: Path) -> None:
         assert without_compiler(folder, user + CAUGHT) == refused
 
 
+def test_a_compiler_that_is_no_command_is_one_sentence(tmp_path: Path) -> None:
+    """It is known before a folder of builds is opened."""
+    refused = 'RuntimeError hardsigmoid: CXX is no command: "g++: no closing quotation None False\n'
+    assert told(CAUGHT, tmp_path, CXX='"g++') == refused
+
+
 @pytest.mark.parametrize("what", [".lock", ".log"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "others may write it"])
 def test_locks_and_logs_are_never_written_through(

@@ -31,8 +31,8 @@ def _words(module: str, variable: str, command: str) -> "List[str]":
     try:
         return shlex.split(command)
     except ValueError as error:
-        check(False, module, f"{variable} is no command: {command}: {str(error).lower()}")
-        raise
+        why = str(error).lower()
+    raise RuntimeError(f"{module}: {variable} is no command: {command}: {why}")
 
 
 class Environment:
