@@ -152,7 +152,7 @@ __device__ __noinline__ Cubic line(int side, float low) {
 
 // A thread fits a piece and holds it against the function.
 template <class F>
-__global__ void __launch_bounds__(128) fit(const ParamsOf<F, double>) {
+__global__ void __launch_bounds__(128, 1) fit(const ParamsOf<F, double>) {
   constexpr HalfGrid ABOVE = F::GRID.above, BELOW = F::GRID.below;
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x), below = i - ABOVE.last - 1;
   if (i >= UNIFORM_PIECES<F>) return;
