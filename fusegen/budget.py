@@ -1,7 +1,7 @@
 """The error budget: every bound on an error that the compiler compares an estimate with, in one place.
 
 Figures are in ulp of a float32 result unless they say otherwise. `certify/contract.py` has the promise
-itself, which evidence is held against; these bounds decide what is computed so that the promise holds.
+itself, which certificates are checked against; these bounds decide what is computed so that it holds.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Estimate:
         eager: of eager's operations; None where `single` is too small for it to matter.
         double: in ulp of a float32 result, with float's digits and double's range; None where float keeps
             the contract.
-        keeps_contract: whether float errs by a few ulp, or no more than eager.
+        keeps_contract: whether the error of float is a few ulp, or at most that of eager.
         float_ok: whether it keeps the contract, or double would err by as much.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -95,7 +96,8 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
 
 @pytest.mark.parametrize(("device", "bits", "known", "expected"), CELLS)
 def test_a_cell_of_the_choice(device: Device, bits: int, known: Known, expected: Method) -> None:
-    assert CHOICE[device, bits](replace(PLAIN_FACTS, **known)) == expected  # type: ignore[arg-type]
+    changes: dict[str, Any] = {**known}
+    assert CHOICE[device, bits](replace(PLAIN_FACTS, **changes)) == expected
 
 
 def test_every_device_and_width_has_a_row() -> None:
@@ -201,6 +203,6 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("cell", EXAMPLES, ids=lambda cell: f"{cell[0]}-{cell[1].value}-{cell[3]}")
 def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> None:
-    name, *own = cell
+    name, which, device, dtype = cell
     plan = build.compiled_file(ROOT / "specs" / f"{name}.yaml").plan
-    assert plan[tuple(own)] == EXAMPLES[cell]  # type: ignore[index]
+    assert plan[which, device, dtype] == EXAMPLES[cell]

@@ -137,7 +137,7 @@ def tuned(
         found: what was measured.
         which: the chip.
         table: the one that is in force.
-        base: the one that is written anew; rows of the kernels that were measured are left out.
+        base: the table to replace; rows of the kernels that were measured are left out.
         source: where the chip's rows come from.
         classes: give rows to classes, and to kernels only where they lose much by these; else to kernels.
     """

@@ -5,7 +5,7 @@ error of its argument x by |x f'(x) / f(x)|. From FROM on that is little in the 
 result has PROMISED ulp to spend: on its own rounding, on that of its argument, and so on inward, until what
 is left pays for no more; further in, values take two words. What gives a result does, too, unless double
 settles how that is rounded. FUNCTION is a usual error of a function, not its largest (`links`), and the
-largest ones do not meet: it is `certify` that says what a chain errs by.
+largest ones do not meet: `certify` measures the error of a chain.
 """
 
 from __future__ import annotations

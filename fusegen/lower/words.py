@@ -5,7 +5,7 @@ to such a value, or multiplied with it, is of two words too, and so is the arith
 else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
 longer than a copy, only arguments have them: functions give one (`ops.SINGLES`), and a product that is
 added rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. In
-float on the CPU functions of a chain give and take one word where that is accurate enough (`slack`).
+float on the CPU functions of a chain are single-word where that is accurate enough (`slack`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """

@@ -89,8 +89,8 @@ class Activation:
 
     def _graded(self) -> "Callable[..., Any]":
         """A function of the tensors that chooses the call whose gradient autograd records."""
-        # for plain tensors, all that apply does
-        apply = super(torch.autograd.Function, self.Forward).apply  # type: ignore[misc]
+        inherited: Any = super(torch.autograd.Function, self.Forward)
+        apply = inherited.apply  # for plain tensors, all that apply does
 
         def unary(x: Any) -> Any:
             return self.by_pytorch if x.is_nested else apply

@@ -196,7 +196,7 @@ def values(
         params: a number for each of its parameters.
         points: a double for each of its inputs.
         jobs: how many processes compute, if there is enough to do.
-        progress: is told how many more points are done, again and again.
+        progress: called with the number of points done since the last call.
 
     Returns:
         For the value, then for the derivative by each input: the arrays of `hi` and of `lo`.
