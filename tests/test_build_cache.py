@@ -259,7 +259,7 @@ def test_a_cache_of_roots_serves_another_user(cache: Path) -> None:
 
 def test_a_compiler_that_is_no_command_is_one_sentence(tmp_path: Path) -> None:
     """It is known before a folder of builds is opened."""
-    refused = 'RuntimeError hardsigmoid: CXX is no command: "g++: no closing quotation None False\n'
+    refused = 'RuntimeError hardsigmoid: CXX is no command, for a quotation has no end: "g++ None False\n'
     assert told(CAUGHT, tmp_path, CXX='"g++') == refused
 
 

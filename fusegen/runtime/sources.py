@@ -3,7 +3,7 @@
 import functools
 import pathlib
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any, NamedTuple, Tuple
 
 from . import flavour
 from .headers import inlined
@@ -25,9 +25,8 @@ class Sources:
     bitmask: bool = False
 
 
-@dataclass(frozen=True)
-class Texts:
-    """The sources of a module with their headers in their places.
+class Texts(NamedTuple):
+    """The sources of a module with their headers in their places; equal in every copy of the runtime.
 
     Attributes:
         binding: the operators, which both devices need.

@@ -1,5 +1,6 @@
 """The tools that torch starts for a build: compilers, ninja, and the flags that they take."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -28,11 +29,9 @@ def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[Lis
 
 def _words(module: str, variable: str, command: str) -> "List[str]":
     """The words of a command in a variable of the environment."""
-    try:
+    with contextlib.suppress(ValueError):
         return shlex.split(command)
-    except ValueError as error:
-        why = str(error).lower()
-    raise RuntimeError(f"{module}: {variable} is no command: {command}: {why}")
+    raise RuntimeError(f"{module}: {variable} is no command, for a quotation has no end: {command}")
 
 
 class Environment:
