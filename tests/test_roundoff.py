@@ -69,7 +69,7 @@ ERRS: dict[str, tuple[Expr, float, str]] = {
     ),  # the first is magnified from one power of two to
     "a function": (call("sigmoid_near", X), 1.4, "sigmoid_near"),
     "a better one": (call("tanh", X), 0.8, "tanh"),
-    "what a function takes is magnified": (call("tanh", call("mul", X, A)), 1.5, "tanh"),
+    "what a function takes is magnified": (call("tanh", call("mul", X, A)), 1.5, "mul"),
     "two words, when they are stored": (call("softplus", X), 1.0, "softplus"),
 }
 
@@ -197,6 +197,11 @@ LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyo
         (f"chain: {LONG}]", ("cubics",) * 2, ("cubics",) * 2),
         (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("declared",) * 2),
         (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
+        (
+            "inputs: {x: {}, b: {}, r: {}}\nchain: [x + b, silu, x * 0.5, x + r]",
+            ("computed",) * 2,
+            ("double", "computed"),
+        ),
         (f"dtypes: [float64]\nchain: {LONG}]", ("computed",) * 2, ("computed",) * 2),
         (f"dtypes: [float32]\nchain: {LONG}]", ("cubics",) * 2, ("cubics",) * 2),
         (f"numerics: eager\nchain: {LONG}]", ("computed",) * 2, ("computed",) * 2),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fusegen.budget import FUNCTIONS
 from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref
 from fusegen.ops import ROWS, SINGLES
 from fusegen.values import Column, column, value
@@ -72,9 +73,11 @@ class Graph:
     Attributes:
         nodes: each after what it takes.
         results: the places of the kernel's results.
+        functions: the usual errors of functions where it runs, in ulp.
     """
 
     def __init__(self, kernel: Kernel) -> None:
+        self.functions = FUNCTIONS[kernel.device]
         self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else frozenset()
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}

@@ -73,7 +73,7 @@ def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone:
         return largest * budget.DOUBLE_WORD
     if node.double_word:
         return np.abs(result) * budget.DOUBLE_WORD + gone
-    return budget.FUNCTIONS.get(node.op, budget.ROUNDING) * run.range.unit(result)
+    return run.graph.functions.get(node.op, budget.ROUNDING) * run.range.unit(result)
 
 
 def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> Mask:
@@ -100,7 +100,7 @@ def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], 
     apart = np.minimum(size, np.abs(size - 1))
     for arg in args:
         apart = np.minimum(apart, np.abs(result - arg))
-    own = budget.FUNCTIONS.get(node.op, budget.FUNCTION)
+    own = run.graph.functions.get(node.op, budget.FUNCTION)
     found = apart * budget.POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
     return np.where(apart <= NONE * size, 0.0, found)
 
