@@ -96,9 +96,28 @@ def in_places(
             lap = time.perf_counter() - begin
         count = min(MOST, max(FEWEST, int(seconds / lap)))
         for turn in range(place, count, places):
-            for name in (names[(turn + k) % len(names)] for k in range(len(names))):
+            for name in _in_turn(names, turn):
                 taken[name].append(once(runs[name]))
         del runs  # and with them their tensors, before others are made
+    return {name: spread(several) for name, several in taken.items()}
+
+
+def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spread]:
+    """As `turns`, for so many turns of each.
+
+    Args:
+        runs: under their names, whatever these are.
+        device: ``cpu`` or ``cuda``.
+        count: how many turns each has, two at least.
+    """
+    once = _timed_on_gpu() if device == "cuda" else _timed
+    taken: dict[Name, list[float]] = {name: [] for name in runs}
+    for _ in range(WARM_UPS):
+        for run in runs.values():
+            once(run)
+    for turn in range(count):
+        for name in _in_turn(list(runs), turn):
+            taken[name].append(once(runs[name]))
     return {name: spread(several) for name, several in taken.items()}
 
 
@@ -136,6 +155,12 @@ def peak(run: Run, device: str) -> int | None:
     before = torch.cuda.memory_allocated()
     run()
     return int(torch.cuda.max_memory_allocated() - before)
+
+
+def _in_turn(names: list[Name], turn: int) -> list[Name]:
+    """The names in the order of a turn, in which another one is first each time."""
+    start = turn % len(names)
+    return names[start:] + names[:start]
 
 
 def _row(run: Run, count: int, device: str) -> float:
