@@ -1,0 +1,1 @@
+"""Standalone modules on problems in the form of KernelBench: correctness, accuracy, gradients and speed."""

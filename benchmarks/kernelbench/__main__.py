@@ -1,0 +1,116 @@
+"""Run standalone modules on a folder of problems, and measure them beside eager and torch.compile.
+
+    python -m benchmarks.kernelbench FOLDER                       # modules made of specs of the same names
+    python -m benchmarks.kernelbench FOLDER --standalone DIR      # standalone files of the same names
+    python -m benchmarks.kernelbench FOLDER --shapes tiny --no-compile --rounds 2   # a trial on the CPU
+
+A problem is a Python file with Model, get_inputs and get_init_inputs; its candidate is the ModelNew of a
+standalone module. Names are compared without a number in front, capitals and underscores, so that
+57_Conv2d_ReLU.py finds specs/kernelbench/conv2d_relu.yaml, else specs/conv2d_relu.yaml; --names tells of
+others. Each candidate is tried as the benchmark tries it (one dict, one seed, five trials of the same
+inputs), in gradient mode and in evaluation mode, too; it must not write to its inputs. It is timed if it is
+right so far. Then its values and training gradients are measured against float64, beside eager's, for
+signed inputs of several sizes, NaN, infinities and random parameters. Status 1 says that something is
+wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from benchmarks.kernelbench import candidates, report, session
+from benchmarks.kernelbench.problem import key
+from benchmarks.kernelbench.session import Options, Outcome
+from benchmarks.kernelbench.timing import COMPETITORS, COMPILED
+from benchmarks.kernelbench.trials import Place
+
+HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+DTYPES = ("float32", "float16", "bfloat16")  # float64 is what errors are measured against
+
+
+def chosen(folders: tuple[Path, ...], only: tuple[str, ...]) -> tuple[Path, ...]:
+    """The problem files that are meant.
+
+    Raises:
+        BadParameter: there are none, or none of a name.
+    """
+    paths = tuple(path for folder in folders for path in sorted(folder.glob("*.py"), key=_order))
+    known = {key(path.stem) for path in paths} | {path.stem.partition("_")[0] for path in paths}
+    if missing := [name for name in only if not {name, key(name)} & known]:
+        raise click.BadParameter(f"there is no problem {', '.join(missing)}", param_hint="--only")
+    if not paths:
+        raise click.BadParameter("there are no Python files", param_hint="FOLDER")
+    names = {key(name) for name in only} | set(only)
+    return tuple(p for p in paths if not only or {key(p.stem), p.stem.partition("_")[0]} & names)
+
+
+def _order(path: Path) -> tuple[int, str]:
+    number = path.stem.partition("_")[0]
+    return int(number) if number.isdecimal() else 0, path.stem
+
+
+@click.command(help=HELP)
+@click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
+@click.option("--standalone", type=FOLDER, help="A folder of standalone modules.")
+@click.option(
+    "--names",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="JSON: the file or spec of each problem whose name does not find it.",
+)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="CUDA by default, where there is any.")
+@click.option("--dtype", default="float32", type=click.Choice(DTYPES))
+@click.option("--shapes", default="declared", type=click.Choice(["tiny", "declared"]))
+@click.option("--only", multiple=True, metavar="NAME", help="A problem's name or number; repeatable.")
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write all that is found, anew after each problem.",
+)
+@click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
+@click.option("--rounds", default=11, type=click.IntRange(min=0), help="Turns of each; 0 times nobody.")
+@click.option("--jobs", default=os.cpu_count() or 1, help="Candidates to build at a time.")
+def main(folders: tuple[Path, ...], **given: Any) -> None:  # fmt: skip
+    """Tries, times, measures and tells."""
+    device = given["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.BadParameter("PyTorch finds no CUDA device", param_hint="--device")
+    left_out = {COMPILED} if given["no_compile"] else set()
+    competitors = tuple(name for name in COMPETITORS if name not in left_out)
+    place = Place(device, getattr(torch, given["dtype"]))
+    options = Options(place, given["shapes"], competitors, given["rounds"])
+    paths = chosen(folders, given["only"])
+    try:
+        known = candidates.found(given["standalone"], given["names"])
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--names") from None
+    wanted = {path: file for path in paths if (file := known.of(path.stem))}
+    made = candidates.made(wanted, given["jobs"])
+    session.prepare(made, place, given["jobs"])
+    found = watched(paths, made, options, given["file"])
+    click.echo("\n".join(report.table(found)))
+    raise SystemExit(any(one.findings for one in found))
+
+
+def watched(
+    paths: tuple[Path, ...], made: dict[Path, candidates.Made], options: Options, file: Path | None
+) -> list[Outcome]:
+    """The outcomes, each told and written as soon as it is known."""
+    found: list[Outcome] = []
+    ran = report.environment(options)
+    for one in session.outcomes(paths, made, options):
+        found.append(one)
+        click.echo(f"[{len(found)}/{len(paths)}] {one.problem}: {one.state}", err=True)
+        if file:
+            file.write_text(report.as_json(ran, found) + "\n", encoding="utf-8")
+    return found
+
+
+if __name__ == "__main__":
+    main()

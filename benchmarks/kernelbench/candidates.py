@@ -1,0 +1,103 @@
+"""Where the candidate of a problem comes from: a standalone file, or a spec that one is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.kernelbench.problem import key
+from fusegen import modules, standalone
+from fusegen.errors import FusegenError, SpecErrors
+from fusegen.render import Binding
+
+SPECS = Path("specs")
+FOLDERS = (SPECS / "kernelbench", SPECS)  # of specs; the first that has one of the name
+BINDING = Binding.STABLE
+
+
+@dataclass(frozen=True)
+class Made:
+    """A candidate.
+
+    Attributes:
+        path: of its file, or of its spec.
+        text: its Python.
+        refused: why there is none: the compiler refuses the spec, or the file cannot be read.
+    """
+
+    path: Path
+    text: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What is known of candidates.
+
+    Attributes:
+        files: standalone files and specs, by the key of their name.
+        named: problems, each with the file that is its candidate whatever its name.
+    """
+
+    files: Mapping[str, Path]
+    named: Mapping[str, Path]
+
+    def of(self, problem: str) -> Path | None:
+        """The standalone file or the spec of a problem, or nothing."""
+        return self.named.get(problem) or self.files.get(key(problem))
+
+
+def found(folder: Path | None, names: Path | None) -> Candidates:
+    """The standalone files of a folder, or the specs where there is none.
+
+    Args:
+        folder: of standalone files.
+        names: a JSON file: an object of problems' names and paths of files, relative to it.
+
+    Raises:
+        ValueError: `names` is no such object.
+    """
+    if folder:
+        files = {key(path.stem): path for path in sorted(folder.glob("*.py"))}
+    else:
+        specs = (path for place in reversed(FOLDERS) for path in sorted(place.glob("*.yaml")))
+        files = {key(path.stem): path for path in specs}
+    return Candidates(files, _named(names) if names else {})
+
+
+def made(candidates: Mapping[Path, Path], jobs: int) -> dict[Path, Made]:
+    """The texts of candidates, by the files of their problems; specs are compiled some at a time.
+
+    Args:
+        candidates: standalone files and specs, by the files of their problems.
+        jobs: processes that compile.
+    """
+    paths = tuple(dict.fromkeys(candidates.values()))
+    specs = [path for path in paths if path.suffix != ".py"]
+    if jobs > 1 and len(specs) > 1:
+        with ProcessPoolExecutor(min(jobs, len(specs))) as pool:
+            known = dict(zip(paths, pool.map(_made, paths), strict=True))
+    else:
+        known = {path: _made(path) for path in paths}
+    return {problem: known[path] for problem, path in candidates.items()}
+
+
+def _made(path: Path) -> Made:
+    """The text of a candidate, or why there is none."""
+    try:
+        if path.suffix == ".py":
+            return Made(path, path.read_text(encoding="utf-8"))
+        [built] = modules.built((path,), path.parent, BINDING).values()
+        return Made(path, standalone.text(built.text, BINDING.value))
+    except (SpecErrors, FusegenError, OSError, UnicodeDecodeError) as error:
+        return Made(path, refused=str(error))
+
+
+def _named(path: Path) -> dict[str, Path]:
+    read = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(read, dict) or not all(isinstance(file, str) for file in read.values()):
+        raise ValueError(f"{path} should be a JSON object: the file of each problem under its name")
+    return {name: path.parent / file for name, file in read.items()}

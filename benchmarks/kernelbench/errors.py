@@ -1,0 +1,110 @@
+"""Errors of a result against float64, and how much larger than eager's they may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+CHUNK = 2**26  # elements that are compared at a time
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of the elements of a result.
+
+    Attributes:
+        largest: of all.
+        typical: root mean square of those within the tolerance.
+        off: share of the elements beyond the tolerance.
+    """
+
+    largest: float
+    typical: float
+    off: float
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the error of an element is relative to: a number, and a share of the element's exact size.
+
+    Attributes:
+        least: the number.
+        share: the share.
+    """
+
+    least: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much larger than eager's errors ours may be.
+
+    Attributes:
+        off, spare: factor of eager's share beyond the tolerance, and a share that is added.
+        largest: factor of eager's largest error; none where a single element says nothing.
+        typical: factor of eager's typical error.
+        ulp: units in the last place that are added to the largest error, and half of one to the typical.
+    """
+
+    off: float
+    spare: float
+    largest: float | None
+    typical: float
+    ulp: float
+
+    def broken(self, eager: Errors, ours: Errors, eps: float) -> str:
+        """What exceeds a limit; nothing, if nothing does.
+
+        Args:
+            eager: its errors.
+            ours: the candidate's.
+            eps: of the dtype.
+        """
+        if ours.off > self.off * eager.off + self.spare:
+            return (
+                f"it is wrong: {ours.off:.2%} of the elements are beyond the tolerance, {eager.off:.2%} of "
+                f"eager's; largest error {ours.largest:.3g}, eager's {eager.largest:.3g}"
+            )
+        if self.largest is not None and ours.largest > self.largest * eager.largest + self.ulp * eps:
+            return _less("largest", ours.largest, eager.largest)
+        if ours.typical > self.typical * eager.typical + eps / 2:
+            return _less("typical", ours.typical, eager.typical)
+        return ""
+
+
+def _less(which: str, ours: float, eager: float) -> str:
+    return f"it is less accurate than eager: {which} error {ours:.3g}, eager's {eager:.3g}"
+
+
+def errors(found: Tensor, exact: Tensor, size: Size, tolerance: float) -> Errors:
+    """The errors of a result.
+
+    Args:
+        found: the result.
+        exact: the same in float64.
+        size: what errors are relative to.
+        tolerance: how far an element may be off.
+    """
+    count, within, largest, squares = found.numel(), 0, 0.0, 0.0
+    flat, real = found.detach().reshape(-1), exact.reshape(-1)
+    for start in range(0, count, CHUNK):  # float64 takes much memory
+        off = _off(flat[start : start + CHUNK], real[start : start + CHUNK], size)
+        near = off[off <= tolerance]
+        largest, within = max(largest, float(off.max())), within + near.numel()
+        squares += float(near.square().sum())
+    return Errors(
+        largest, math.sqrt(squares / within) if within else 0.0, 1 - within / count if count else 0.0
+    )
+
+
+def _off(found: Tensor, exact: Tensor, size: Size) -> Tensor:
+    """The error of each element; infinite where a NaN or an infinity stands on one side only."""
+    real = exact.to(found.dtype).double()  # infinite where the dtype ends
+    given = found.double()
+    off = (given - exact).abs() / (size.least + size.share * exact.abs())
+    off = torch.where((given == real) & real.isinf() | given.isnan() & real.isnan(), 0.0, off)
+    return off.nan_to_num(nan=torch.inf, posinf=torch.inf)

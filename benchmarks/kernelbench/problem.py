@@ -1,0 +1,185 @@
+"""A problem file and the text of its candidate, executed as the benchmark executes them.
+
+A problem file defines ``Model``, ``get_inputs`` and ``get_init_inputs``, a candidate ``ModelNew``. Both run
+by `exec` in one dict that has neither ``__file__`` nor ``__name__``, the problem first.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch import nn
+
+CLASSES = {  # of problems, by the layers that their Model has; the first that fits
+    "convolution": re.compile(r"(Lazy)?Conv(Transpose)?[123]d"),
+    "linear": re.compile(r"(Lazy|Bi)?[Ll]inear"),
+}
+POINTWISE = "pointwise"
+REFERENCE = ("Model", "get_inputs", "get_init_inputs")
+CANDIDATE = "ModelNew"
+
+# Sizes up to SMALL stay: kernel sizes, strides, groups. Larger ones become small ones from FIRST on. Equal
+# sizes stay equal, different ones different, and a size keeps its remainder by STEP, which alignment sees.
+SMALL, FIRST, STEP = 8, 12, 4
+SIZES = ("get_inputs", "get_init_inputs")  # functions that hold sizes, too
+STAY = re.compile(r"kernel|stride|padding|dilation|groups", re.IGNORECASE)  # names whose numbers stay
+
+
+class NotAProblem(Exception):
+    """A problem or a candidate that does not define what it should, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem file.
+
+    Attributes:
+        name: of the file, without its ending.
+        code: of its text.
+    """
+
+    name: str
+    code: CodeType
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A problem and its candidate after both texts ran in one dict.
+
+    Attributes:
+        model, candidate: the two classes.
+        get_inputs, get_init_inputs: of the problem.
+    """
+
+    model: type[nn.Module]
+    candidate: type[nn.Module]
+    get_inputs: Callable[[], list[Any]]
+    get_init_inputs: Callable[[], list[Any]]
+
+
+def key(name: str) -> str:
+    """A name as it is compared: without a number in front, letters and digits only."""
+    return re.sub(r"[^a-z0-9]", "", re.sub(r"^\d+_", "", name.lower()))
+
+
+def read(path: Path, shapes: str) -> Problem:
+    """The problem in a file.
+
+    Args:
+        path: of the file.
+        shapes: ``declared`` or ``tiny``.
+
+    Raises:
+        NotAProblem: the file is not Python.
+    """
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        raise NotAProblem(f"{path.name} is not Python: {error}") from None
+    if shapes == "tiny":
+        tree = shrunk(tree)
+    return Problem(path.stem, compile(tree, path.name, "exec"))
+
+
+def executed(problem: Problem, candidate: str) -> Pair:
+    """Both texts after they ran.
+
+    Raises:
+        NotAProblem: a text fails or lacks a definition.
+    """
+    own: dict[str, Any] = {}
+    _run(problem.code, own, problem.name)
+    reference = [_defined(own, name, problem.name) for name in REFERENCE]
+    before = {name: own[name] for name in sorted(_globals_of(*reference)) if name in own}
+    _run(candidate, own, "the candidate")
+    made = _defined(own, CANDIDATE, "the candidate")
+    for name, value in before.items():
+        if own[name] is not value and (isinstance(value, type) or own[name] != value):
+            raise NotAProblem(f"the candidate changes {name}, which the problem reads when it is called")
+    return Pair(reference[0], made, reference[1], reference[2])
+
+
+def class_of(model: nn.Module) -> str:
+    """The class of a problem: ``convolution``, ``linear`` or ``pointwise``."""
+    layers = [type(module).__name__ for module in model.modules()]
+    fits = (name for name, layer in CLASSES.items() if any(map(layer.fullmatch, layers)))
+    return next(fits, POINTWISE)
+
+
+def shrunk(tree: ast.Module) -> ast.Module:
+    """A problem with small sizes: those in module-level assignments and in the two functions of inputs.
+
+    ``Model`` is left as it is: its sizes are arguments of the constructor. A number in a module-level
+    assignment to a name that `STAY` finds stays.
+    """
+    places = [node for node in tree.body if _holds_sizes(node)]
+    found = {node.value for place in places for node in ast.walk(place) if _is_size(node)}  # type: ignore[attr-defined]
+    small = {size: FIRST + STEP * place + size % STEP for place, size in enumerate(sorted(found))}
+    shrink = _Shrink(small)
+    body = [shrink.visit(node) if node in places else node for node in tree.body]
+    return ast.fix_missing_locations(ast.Module(body, tree.type_ignores))
+
+
+class _Shrink(ast.NodeTransformer):
+    """Puts small sizes in the place of large ones."""
+
+    def __init__(self, small: dict[int, int]) -> None:
+        self.small = small
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant(self.small[int(str(node.value))]) if _is_size(node) else node
+
+
+def _holds_sizes(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name in SIZES
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return False
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return not any(STAY.search(ast.unparse(target)) for target in targets)
+
+
+def _is_size(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value > SMALL
+
+
+def _run(text: CodeType | str, own: dict[str, Any], what: str) -> None:
+    try:
+        exec(text, own)
+    except Exception as error:
+        raise NotAProblem(f"{what} fails when it is executed: {sentence(error)}") from None
+
+
+def _defined(own: dict[str, Any], name: str, what: str) -> Any:
+    if name not in own:
+        raise NotAProblem(f"{what} defines no {name}")
+    return own[name]
+
+
+def _globals_of(*objects: Any) -> set[str]:
+    """The global names that functions and methods of classes read."""
+    found: set[str] = set()
+    left = [one.__code__ for one in _functions(objects)]
+    while left:
+        code = left.pop()
+        found |= set(code.co_names)
+        left += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found
+
+
+def _functions(objects: Iterable[Any]) -> Iterator[Any]:
+    for one in objects:
+        members = vars(one).values() if isinstance(one, type) else (one,)
+        yield from (member for member in members if isinstance(member, FunctionType))
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"

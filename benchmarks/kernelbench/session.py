@@ -1,0 +1,153 @@
+"""Problems one after the other: each is found a candidate, tried, timed and measured."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from benchmarks.kernelbench import accuracy, problem, timing, trials
+from benchmarks.kernelbench.accuracy import Accuracy
+from benchmarks.kernelbench.candidates import Made
+from benchmarks.kernelbench.problem import NotAProblem, sentence
+from benchmarks.kernelbench.timing import Times
+from benchmarks.kernelbench.trials import Finding, Models, Place
+
+RIGHT, WRONG, REFUSED, FAILS, NONE = "right", "WRONG", "REFUSED", "FAILS", "no module"
+STATE, TIMES, ACCURACY, LOADING = "state_dict", "times", "accuracy", "loading"
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for.
+
+    Attributes:
+        place: where models run.
+        shapes: ``declared`` or ``tiny``.
+        competitors: who is timed.
+        rounds: the turns of each; 0 times nobody.
+    """
+
+    place: Place
+    shapes: str
+    competitors: tuple[str, ...]
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one problem.
+
+    Attributes:
+        problem: its name.
+        kind: its class, where it was constructed.
+        candidate: the file of its candidate.
+        state: ``right``, or in capitals what it is instead.
+        findings: what is wrong.
+        accuracy, times: what was measured, as far as it was.
+    """
+
+    problem: str
+    kind: str
+    candidate: str
+    state: str
+    findings: tuple[Finding, ...] = ()
+    accuracy: Accuracy | None = None
+    times: Times | None = None
+
+
+def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Options) -> Iterator[Outcome]:
+    """The outcome of each problem, as soon as it is known.
+
+    Args:
+        paths: the files of the problems.
+        made: the candidates that there are, by the files of their problems.
+        options: what is asked for.
+    """
+    for path in paths:
+        candidate = made.get(path)
+        if candidate is None:
+            yield Outcome(path.stem, "", "", NONE)
+        elif candidate.refused:
+            refusal = Finding("fusegen", candidate.refused)
+            yield Outcome(path.stem, "", candidate.path.as_posix(), REFUSED, (refusal,))
+        else:
+            yield _outcome(path, candidate, options)
+        gc.collect()
+        if options.place.device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def prepare(made: Mapping[Path, Made], place: Place, jobs: int) -> None:
+    """Build the kernels of candidates, some at a time; what fails here is told when its turn comes."""
+    able = [(path, one.text) for path, one in made.items() if not one.refused]
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(_prepared, able, repeat(place)))
+
+
+def _prepared(of: tuple[Path, str], place: Place) -> None:
+    path, text = of
+    with suppress(Exception):
+        pair = problem.executed(problem.read(path, "tiny"), text)
+        ready = trials.placed(trials.models(pair, place), place)
+        result = ready.candidate(*ready.draw(0))
+        if result.requires_grad:
+            result.sum().backward()
+
+
+def _outcome(path: Path, made: Made, options: Options) -> Outcome:
+    """The outcome of a problem that has a candidate."""
+    kind, candidate = "", made.path.as_posix()
+    try:
+        pair = problem.executed(problem.read(path, options.shapes), made.text)
+        of = trials.models(pair, options.place)
+        kind = problem.class_of(of.reference)
+        return Examination(of, options).outcome(path.stem, kind, candidate)
+    except NotAProblem as error:
+        return Outcome(path.stem, kind, candidate, FAILS, (Finding(LOADING, str(error)),))
+    except Exception as error:  # of the problem's or the candidate's code
+        return Outcome(path.stem, kind, candidate, FAILS, (Finding(LOADING, sentence(error)),))
+
+
+class Examination:
+    """Everything that is tried on one pair; what fails is a finding, and the next part runs."""
+
+    def __init__(self, of: Models, options: Options) -> None:
+        """Take models that have just been made."""
+        self.of, self.options = of, options
+        self.findings: list[Finding] = []
+
+    def outcome(self, name: str, kind: str, candidate: str) -> Outcome:
+        """What came of it: a candidate that fails the trials or has another state is not measured."""
+        place = self.options.place
+        differs = trials.state_differs(self.of.reference, self.of.candidate)
+        self.findings += [Finding(STATE, differs)] if differs else []
+        self.of = trials.placed(self.of, place)
+        self.findings += self.tried(trials.TRIALS, lambda: list(trials.findings(self.of, place))) or []
+        measured, timed = None, None
+        if not self.findings:
+            timed = self.tried(TIMES, self.timed) if self.options.rounds else None
+            measured = self.tried(ACCURACY, lambda: accuracy.accuracy(self.of, place))
+            self.findings += measured.findings if measured else ()
+        state = WRONG if self.findings else RIGHT
+        return Outcome(name, kind, candidate, state, tuple(self.findings), measured, timed)
+
+    def timed(self) -> Times:
+        """The times of everybody who is asked for."""
+        return timing.times(self.of, self.options.place, self.options.competitors, self.options.rounds)
+
+    def tried(self, check: str, part: Callable[[], Result]) -> Result | None:
+        """What a part gives; nothing, and a finding, if it fails."""
+        try:
+            return part()
+        except Exception as error:  # of the problem's or the candidate's code
+            self.findings.append(Finding(check, f"it fails: {sentence(error)}"))
+            return None

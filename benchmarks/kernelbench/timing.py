@@ -1,0 +1,92 @@
+"""How long eager, torch.compile and the candidate take, in rounds in which each has one turn.
+
+The candidate is timed twice: without gradients, as the others are, and in gradient mode, in which the
+benchmark times candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.kernelbench.problem import sentence
+from benchmarks.kernelbench.trials import Models, Place
+from fusegen.bench import clock
+from fusegen.bench.clock import Run, Spread
+
+EAGER, COMPILED, OURS, RECORDED = "eager", "torch.compile", "ours", "ours in gradient mode"
+COMPETITORS = (EAGER, COMPILED, OURS, RECORDED)
+SEED = 11
+
+
+@dataclass(frozen=True)
+class Times:
+    """What was measured of one problem.
+
+    Attributes:
+        spreads: times in milliseconds, by who.
+        said: of torch.compile, why it was not timed, or how far its result is from eager's.
+    """
+
+    spreads: Mapping[str, Spread]
+    said: str = ""
+
+    def ratio(self, who: str) -> float | None:
+        """How many times as long as ours somebody takes."""
+        if who not in self.spreads or OURS not in self.spreads:
+            return None
+        return self.spreads[who].median / self.spreads[OURS].median
+
+
+def times(of: Models, place: Place, competitors: tuple[str, ...], rounds: int) -> Times:
+    """The times of some competitors.
+
+    Args:
+        of: the models, on their device.
+        place: where they run.
+        competitors: who takes part.
+        rounds: the turns of each.
+    """
+    inputs = of.draw(SEED)
+    makers: dict[str, Callable[[], Run]] = {
+        EAGER: lambda: _without_gradients(of.reference, inputs),
+        COMPILED: lambda: _without_gradients(_compiled(of), inputs),
+        OURS: lambda: _without_gradients(of.candidate, inputs),
+        RECORDED: lambda: lambda: of.candidate(*inputs),
+    }
+    runs = {name: makers[name]() for name in competitors}
+    said = _off(runs, place) if COMPILED in runs else ""
+    if said.startswith("it fails"):
+        del runs[COMPILED]
+    return Times(clock.rounds(runs, place.device, rounds), said)
+
+
+def _compiled(of: Models) -> Callable[..., Tensor]:
+    torch.compiler.reset()
+    compiled: Callable[..., Tensor] = torch.compile(of.reference)
+    return compiled
+
+
+def _without_gradients(function: Callable[..., Tensor], inputs: list[Any]) -> Run:
+    def run() -> Tensor:
+        with torch.no_grad():
+            return function(*inputs)
+
+    return run
+
+
+def _off(runs: Mapping[str, Run], place: Place) -> str:
+    """How far torch.compile's result is from eager's, if beyond the tolerance, or why it fails."""
+    try:
+        found = runs[COMPILED]()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        return f"it fails: {sentence(error)}"
+    expected = runs[EAGER]()
+    off = float(((found - expected).abs() / (1 + expected.abs())).max()) if found.numel() else 0.0
+    return "" if off <= place.tolerance else f"its result is {off:.2g} from eager's"
