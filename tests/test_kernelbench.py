@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from conftest import ROOT, Workshop
 from torch import Tensor
 
-from benchmarks.kernelbench import problem, report, session, timing
+from benchmarks.kernelbench import candidates, problem, report, session, timing
 from benchmarks.kernelbench.__main__ import main
 from benchmarks.kernelbench.accuracy import SLOPES, VALUES
 from benchmarks.kernelbench.candidates import Made
@@ -157,6 +157,27 @@ def test_a_spec_of_the_same_name_is_the_candidate(monkeypatch: pytest.MonkeyPatc
     assert result.stdout.splitlines()[1].split()[:3] == ["1_HardSigmoid", "pointwise", "right"]
     assert result.stdout.splitlines()[2].split() == ["6_Softmax", "no", "module"]
     assert result.exit_code == 0
+
+
+def test_a_name_that_is_listed_wins_over_the_problems_own(workshop: Workshop) -> None:
+    for place in ("specs", "specs/kernelbench"):
+        workshop.file(f"{place}/relu.yaml", "")
+    workshop.file("specs/matrix_relu.yaml", "")
+    workshop.file("names.json", json.dumps({"7_Other": "relu", "8_File": "own/file.yaml"}))
+    known = candidates.found(None, Path("names.json"))
+    assert {name: known.of(name) for name in ("19_ReLU", "21_ReLU", "7_Other", "8_File", "9_None")} == {
+        "19_ReLU": Path("specs/matrix_relu.yaml"),  # of names.json
+        "21_ReLU": Path("specs/kernelbench/relu.yaml"),
+        "7_Other": Path("specs/kernelbench/relu.yaml"),
+        "8_File": Path("own/file.yaml"),
+        "9_None": None,
+    }
+
+
+def test_each_known_problem_has_a_spec_name_of_its_own() -> None:
+    names = json.loads(candidates.NAMES.read_text(encoding="utf-8"))
+    assert len(names) == len(set(names.values())) == 47
+    assert all(name.isidentifier() and name.islower() for name in names.values())
 
 
 # Wrong ones: the problem, what is replaced in its candidate and by what, and what is said

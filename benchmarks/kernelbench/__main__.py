@@ -5,8 +5,9 @@
     python -m benchmarks.kernelbench FOLDER --shapes tiny --no-compile --rounds 2   # a trial on the CPU
 
 A problem is a Python file with Model, get_inputs and get_init_inputs; its candidate is the ModelNew of a
-standalone module. Names are compared without a number in front, capitals and underscores, so that
-57_Conv2d_ReLU.py finds specs/kernelbench/conv2d_relu.yaml, else specs/conv2d_relu.yaml; --names tells of
+standalone module. names.json has the names of the specs of known problems. Of others, names are compared
+without a number in front, capitals and underscores, so that 57_Conv2d_ReLU.py finds
+specs/kernelbench/conv2d_relu.yaml, else specs/conv2d_relu.yaml, or conv2d_relu.py in DIR; --names tells of
 others. Each candidate is tried as the benchmark tries it (one dict, one seed, five trials of the same
 inputs), in gradient mode and in evaluation mode, too; it must not write to its inputs. It is timed if it is
 right so far. Then its values and training gradients are measured against float64, beside eager's, for
@@ -61,7 +62,7 @@ def _order(path: Path) -> tuple[int, str]:
 @click.option(
     "--names",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="JSON: the file or spec of each problem whose name does not find it.",
+    help="JSON: of each problem whose name does not find it, the name or file of its candidate.",
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="CUDA by default, where there is any.")
 @click.option("--dtype", default="float32", type=click.Choice(DTYPES))

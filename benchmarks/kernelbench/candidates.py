@@ -15,6 +15,7 @@ from fusegen.render import Binding
 
 SPECS = Path("specs")
 FOLDERS = (SPECS / "kernelbench", SPECS)  # of specs; the first that has one of the name
+NAMES = Path(__file__).parent / "names.json"  # of the specs of known problems, which say what they compute
 BINDING = Binding.STABLE
 
 
@@ -38,16 +39,19 @@ class Candidates:
     """What is known of candidates.
 
     Attributes:
-        files: standalone files and specs, by the key of their name.
-        named: problems, each with the file that is its candidate whatever its name.
+        files: standalone files or specs, by the key of their name.
+        names: problems whose candidate has another name, each with that name or with a file.
     """
 
     files: Mapping[str, Path]
-    named: Mapping[str, Path]
+    names: Mapping[str, str | Path]
 
     def of(self, problem: str) -> Path | None:
         """The standalone file or the spec of a problem, or nothing."""
-        return self.named.get(problem) or self.files.get(key(problem))
+        named = self.names.get(problem)
+        if isinstance(named, Path):
+            return named
+        return self.files.get(key(named or "")) or self.files.get(key(problem))
 
 
 def found(folder: Path | None, names: Path | None) -> Candidates:
@@ -55,17 +59,17 @@ def found(folder: Path | None, names: Path | None) -> Candidates:
 
     Args:
         folder: of standalone files.
-        names: a JSON file: an object of problems' names and paths of files, relative to it.
+        names: a file of names, which win over those of `NAMES`.
 
     Raises:
-        ValueError: `names` is no such object.
+        ValueError: `names` is no JSON object of words.
     """
     if folder:
         files = {key(path.stem): path for path in sorted(folder.glob("*.py"))}
     else:
         specs = (path for place in reversed(FOLDERS) for path in sorted(place.glob("*.yaml")))
         files = {key(path.stem): path for path in specs}
-    return Candidates(files, _named(names) if names else {})
+    return Candidates(files, _named(NAMES) | (_named(names) if names else {}))
 
 
 def made(candidates: Mapping[Path, Path], jobs: int) -> dict[Path, Made]:
@@ -96,8 +100,14 @@ def _made(path: Path) -> Made:
         return Made(path, refused=str(error))
 
 
-def _named(path: Path) -> dict[str, Path]:
+def _named(path: Path) -> dict[str, str | Path]:
+    """The names in a file; what ends in .py or .yaml is a path relative to it."""
     read = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(read, dict) or not all(isinstance(file, str) for file in read.values()):
-        raise ValueError(f"{path} should be a JSON object: the file of each problem under its name")
-    return {name: path.parent / file for name, file in read.items()}
+    if not isinstance(read, dict) or not all(isinstance(name, str) for name in read.values()):
+        raise ValueError(
+            f"{path} should be a JSON object: of each problem the name or file of its candidate"
+        )
+    return {
+        problem: path.parent / name if name.endswith((".py", ".yaml")) else name
+        for problem, name in read.items()
+    }
