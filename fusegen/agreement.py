@@ -48,7 +48,7 @@ def needs_torch(spec: Spec) -> bool:
 def _has_row(spec: Spec) -> bool:
     """Whether the reference is a row whose parameters the spec has, so that the row takes its place."""
     row = ATEN.get(spec.reference)
-    return row is not None and set(row.params) <= {p.name for p in spec.params}
+    return row is not None and set(row.params) <= {p.name for p in spec.scalars}
 
 
 def _reachable(spec: Spec, library: Library) -> Iterator[Spec]:
@@ -79,8 +79,8 @@ def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
     kernel = ATEN.get(spec.reference)
     if kernel is None:
         return
-    if len(spec.inputs) != len(kernel.inputs):
-        takes, found = (counted(len(names), "tensor") for names in (kernel.inputs, spec.inputs))
+    if len(spec.tensors) != len(kernel.inputs):
+        takes, found = (counted(len(names), "tensor") for names in (kernel.inputs, spec.tensors))
         yield ReferenceTensors(spec.reference_span, reference=spec.reference, takes=takes, found=found)
     elif _has_row(spec):
         gaps = [gap for params in _params(spec) for gap in _gaps(spec, library, params)]
@@ -90,9 +90,9 @@ def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
 
 def _params(spec: Spec) -> Iterator[dict[str, float]]:
     """The values of the parameters at which the two are compared."""
-    yield {p.name: p.default for p in spec.params}
-    if spec.params:
-        yield {p.name: p.default * SCALED or ZERO for p in spec.params}
+    yield {p.name: p.default for p in spec.scalars}
+    if spec.scalars:
+        yield {p.name: p.default * SCALED or ZERO for p in spec.scalars}
 
 
 def _gaps(spec: Spec, library: Library, params: Point) -> Iterator[Gap]:
@@ -108,7 +108,7 @@ def _gaps(spec: Spec, library: Library, params: Point) -> Iterator[Gap]:
 
 def _points(spec: Spec) -> Iterator[Point]:
     """The points of the error estimate, and even steps through each interval that is promised."""
-    names = [i.name for i in spec.inputs]
+    names = [i.name for i in spec.tensors]
     points = sampled(names, "", {}, dict(spec.assume), lambda _: ()).points
     found = [{name: point[name] for name in names} for point in points]
     yield from found
@@ -121,7 +121,7 @@ def _points(spec: Spec) -> Iterator[Point]:
 
 def _kernel(spec: Spec) -> Program:
     """What the kernel of the reference computes of the spec's inputs and parameters."""
-    inputs, params = (tuple(v.name for v in values) for values in (spec.inputs, spec.params))
+    inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     row = ATEN[spec.reference]
     return Program(inputs, params, (), (row.forward(*map(Name, (*inputs, *row.params))),))
 

@@ -84,7 +84,7 @@ class _Pass:
         return Facts(
             unary=self.unary,
             reads_params=bool(self.in_double.params),
-            has_params=bool(self.of.spec.params),
+            has_params=bool(self.of.spec.scalars),
             float_ok=self.float_ok(estimates),
             float_ok_in_16_bits=self.float_ok_in_16_bits(estimates),
             plain_double_ok=double is not None and double <= budget.PLAIN_DOUBLE_ENOUGH,

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.constructor import Argument, Item, StateTensor
 from fusegen.errors import Span
 from fusegen.interval import Interval
 from fusegen.term import SpecCall, Term
@@ -80,23 +81,15 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """A torch.nn layer in front of the chain; arguments are Python literals or names from `init`."""
-
-    attribute: str
-    kind: str
-    args: tuple[str, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Spec:
     """One spec. Exactly one of `formula` and `chain` says what is computed.
 
     Attributes:
         name: the name of the spec, its file, its module and its function.
         digest: the first 12 hexadecimal digits of the SHA-256 of the file's text.
-        init: constructor arguments as pairs of name and Python literal.
+        init: the constructor's arguments, in order.
+        scalars: what the function takes as scalars: numbers of `init` that formulas read, then `params`.
+        layers: what the constructor makes, in order: layers of torch.nn, parameters and buffers.
         reference: a function of torch, torch.special or torch.nn.functional, or a class of torch.nn,
             perhaps called with words: ``torch.f(mode='fast', way='up')``.
         reference_span: where it is written; the start of the file where it is not.
@@ -109,8 +102,9 @@ class Spec:
     source: str
     inputs: tuple[Input, ...]
     params: tuple[Param, ...]
-    init: tuple[tuple[str, str], ...]
-    layers: tuple[Layer, ...]
+    init: tuple[Argument, ...]
+    scalars: tuple[Param, ...]
+    layers: tuple[Item, ...]
     where: tuple[Named, ...]
     formula: Term | None
     chain: tuple[Step, ...]
@@ -121,6 +115,12 @@ class Spec:
     assume: tuple[tuple[str, Interval], ...]
     digest: str
     span: Span
+
+    @property
+    def tensors(self) -> tuple[Input, ...]:
+        """The tensors of the function: the inputs, then the parameters and buffers that formulas read."""
+        state = (item for item in self.layers if isinstance(item, StateTensor) and item.is_read)
+        return (*self.inputs, *(Input(t.attribute, t.shape, Fill("randn"), t.span) for t in state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,25 @@ _INPUT: dict[str, Any] = {
         "split": _SPLIT,
     },
 }
+_LITERAL: dict[str, Any] = {"type": ["number", "boolean", "string", "null", "array"]}
+_ITEM: dict[str, Any] = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": {
+        "oneOf": [
+            {"type": "string", "description": "Class(arguments), Parameter(...) or Buffer(...)"},
+            {
+                "type": "object",
+                "properties": {"unread": {"type": "string", "pattern": r"^\s*(Parameter|Buffer)\b"}},
+                "required": ["unread"],
+                "additionalProperties": False,
+                "description": "A Parameter or Buffer that the model holds and no formula reads.",
+            },
+        ]
+    },
+    **_NAMED,
+}
 
 # fmt: off
 FIELDS = (
@@ -170,11 +189,15 @@ FIELDS = (
     Field("params", "Scalars with their defaults: keyword arguments, set at run time.",
           {"type": "object", "additionalProperties": {"type": "number"}, **_NAMED},
           "params: {alpha: 1.0}"),
-    Field("init", "The constructor's arguments, in order, with the values get_init_inputs returns.",
-          {"type": "object", **_NAMED}, "init: {in_channels: 8, out_channels: 64, kernel_size: 3}"),
-    Field("layers", "torch.nn layers that run before the kernel, as attribute: Class(arguments).",
-          {"type": "array", "items": {"type": "object", "minProperties": 1, "maxProperties": 1}},
-          "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)']"),
+    Field("init", "The constructor's arguments, in order, with the defaults that get_init_inputs returns; "
+          "formulas may read numbers of it.",
+          {"type": "object", "additionalProperties": _LITERAL, **_NAMED},
+          "init: {in_channels: 8, out_channels: 64, kernel_size: 3}"),
+    Field("layers", "What the constructor makes, in order, as attribute: Class(arguments): torch.nn layers "
+          "that run before the kernel, on the first input; a Parameter or Buffer that formulas read.",
+          {"type": "array", "items": _ITEM},
+          "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)', bias: "
+          "'Parameter(zeros(out_channels, 1, 1))']"),
     Field("where", "Named steps, kept as named lines in the generated code.",
           {"type": "object", "additionalProperties": _TERM, **_NAMED}, "where: {u: x + 3}"),
     Field("formula", "The value of one output element.", _TERM, "formula: x * clamp(u / 6, 0, 1)"),

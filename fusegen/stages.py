@@ -102,10 +102,9 @@ def declared(spec: Spec, library: Library) -> Declared:
     """The stage compose."""
     is_eager = spec.numerics == "eager"
     program = eager_operations(spec, library) if is_eager else real(spec, library)
-    check_constants(program, spec.dtypes, spec.params)
+    check_constants(program, spec.dtypes, spec.scalars)
     eager = program if is_eager else eager_operations(spec, library)
-    params = {param.name: param.default for param in spec.params}
-    params = {param.name: param.default for param in spec.params}
+    params = {param.name: param.default for param in spec.scalars}
     formula = Formula(program, eager, params, dict(spec.assume))
     composed, forms = (program, ()) if is_eager else stable_form(program)
     return Declared(spec, program, eager, formula, composed, forms)

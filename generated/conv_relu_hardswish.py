@@ -144,7 +144,7 @@ class ModelNew(nn.Module):
 
     conv_relu_hardswish = KERNELS
 
-    def __init__(self, in_channels, out_channels, kernel_size) -> None:
+    def __init__(self, in_channels=8, out_channels=64, kernel_size=3) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)
 

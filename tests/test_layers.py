@@ -20,6 +20,7 @@ GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, CLI 
 FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "links", "gradients", "aten", "signatures"), GROUND),
+    **dict.fromkeys(("arguments", "constructor", "sizes"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
     **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),

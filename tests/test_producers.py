@@ -7,6 +7,7 @@ import inspect
 import pytest
 import torch
 
+from fusegen.constructor import Layer
 from fusegen.parse import parse_spec
 from fusegen.producers import PRODUCERS
 
@@ -41,4 +42,5 @@ CALLS = {
 def test_a_call_that_fits_its_signature_is_kept(call: str) -> None:
     text = f'name: gate\nsummary: A test.\ninit: {{n: 3}}\nlayers: [conv: "{call}"]\nchain: [relu]\n'
     [layer] = parse_spec(text, "specs/gate.yaml").layers
+    assert isinstance(layer, Layer)
     assert layer.args == CALLS[call]

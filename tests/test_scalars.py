@@ -99,11 +99,12 @@ def test_a_parameter_keeps_the_sign_of_a_zero(written: str) -> None:
         *((word, "False") for word in ("false", "False", "FALSE")),
         *((word, "None") for word in ("null", "~")),
         ("0x10", "16"), ("+3", "3"), ("-0.0", "-0.0"), ("1e3", "1000.0"), ("'no'", '"no"'), ("'1'", '"1"'),
-        ("zeros", '"zeros"'), ("[1, 0x2, [true]]", "(1, 2, (True,),)"),
+        ("zeros", '"zeros"'), ("[1, 0x2, [true]]", "(1, 2, (True,))"),
     ],
 )  # fmt: skip
 def test_init_holds_the_python_literal_of_what_is_said(written: str, literal: str) -> None:
-    assert parsed(f"init: {{a: {written}}}\nformula: x + 1").init == (("a", literal),)
+    [argument] = parsed(f"init: {{a: {written}}}\nformula: x + 1").init
+    assert (argument.name, argument.text) == ("a", literal)
 
 
 @pytest.mark.parametrize("written", ["16", "0x10", "0o20", "+16"])

@@ -64,7 +64,7 @@ def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator
     """
     dtypes = {ELEMENTS[dtype].bits: dtype for dtype in reversed(compiled.spec.dtypes)}
     compiled = pipeline.compiled(replace(compiled.spec, dtypes=tuple(dtypes.values())), compiled.library)
-    params = [param.default for param in compiled.spec.params]
+    params = [param.default for param in compiled.spec.scalars]
     with tempfile.TemporaryDirectory() as folder:
         modules = variants(compiled, which, Path(folder))
         for (operator, text), kib in product(_kernels(compiled).items(), SIZES):
@@ -109,7 +109,7 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
 
 def _built(compiled: Compiled, module: ModuleType) -> None:
     """Use both kernels of a module once."""
-    params = [param.default for param in compiled.spec.params]
+    params = [param.default for param in compiled.spec.scalars]
     dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
     for operator, text in _kernels(compiled).items():
         getattr(module.KERNELS, operator)(

@@ -54,7 +54,7 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
             with_params=at if params else None,
         )
 
-    return at({p.name: Fraction(p.default) for p in spec.params})
+    return at({p.name: Fraction(p.default) for p in spec.scalars})
 
 
 def of_callable(name: str, spec: Spec, library: Library) -> Subject:
@@ -68,7 +68,7 @@ def of_callable(name: str, spec: Spec, library: Library) -> Subject:
     Raises:
         NoSuchCallable: the name leads to nothing that can be called.
     """
-    params = {p.name: Fraction(p.default) for p in spec.params}
+    params = {p.name: Fraction(p.default) for p in spec.scalars}
     program, screened = stages.real(spec, library), stages.screened(spec, library)
     return Subject(name, program, screened, params, _reference(name))
 

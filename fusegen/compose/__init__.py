@@ -52,11 +52,11 @@ def compose_eager(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> 
 
 def _names(spec: Spec) -> list[str]:
     """The names of inputs and parameters."""
-    return [*(each.name for each in spec.inputs), *(each.name for each in spec.params)]
+    return [*(each.name for each in spec.tensors), *(each.name for each in spec.scalars)]
 
 
 def _composed(spec: Spec, composer: Composer) -> Program:
-    inputs, params = (tuple(v.name for v in values) for values in (spec.inputs, spec.params))
+    inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
     result = composer.value(spec, values, (spec.name,))
     if composer.errors:

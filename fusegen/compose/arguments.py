@@ -22,21 +22,21 @@ from fusegen.term import (
 
 def bound_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
     """The value of every input and parameter of `spec` in a call of it."""
-    arguments = [*(i.name for i in spec.inputs), *(p.name for p in spec.params)]
-    values: dict[str, Term] = {p.name: Number(Fraction(repr(p.default)), p.span) for p in spec.params}
+    arguments = [*(i.name for i in spec.tensors), *(p.name for p in spec.scalars)]
+    values: dict[str, Term] = {p.name: Number(Fraction(repr(p.default)), p.span) for p in spec.scalars}
     values |= zip(arguments, call.args, strict=False)
     given = set(arguments[: len(call.args)])
     for written, value in call.keywords:
-        tensors = arguments[: len(spec.inputs)]
+        tensors = arguments[: len(spec.tensors)]
         name = written if written in arguments else argument_named(written, tensors)
         check_argument(call, name, arguments, given, signature_of(spec))
         values[name] = value
         given.add(name)
-    missing = [i.name for i in spec.inputs if i.name not in given]
+    missing = [i.name for i in spec.tensors if i.name not in given]
     if missing or len(call.args) > len(arguments):
         total = len(call.args) + len(call.keywords)
-        expected = counted(len(spec.inputs), "tensor")
-        expected += f" and {counted(len(spec.params), 'parameter')}" if spec.params else ""
+        expected = counted(len(spec.tensors), "tensor")
+        expected += f" and {counted(len(spec.scalars), 'parameter')}" if spec.scalars else ""
         found = f"{total or 'none'} {'is' if total < 2 else 'are'}"
         signature = signature_of(spec)
         raise WrongArity(call.span, name=spec.name, expected=expected, found=found, signature=signature)
@@ -55,5 +55,5 @@ def check_argument(
 
 def signature_of(spec: Spec) -> str:
     """A spec as a call of it is written."""
-    params = [f"{p.name}={p.default:g}" for p in spec.params]
-    return f"{spec.name}({', '.join([*(i.name for i in spec.inputs), *params])})"
+    params = [f"{p.name}={p.default:g}" for p in spec.scalars]
+    return f"{spec.name}({', '.join([*(i.name for i in spec.tensors), *params])})"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fusegen.compose.arguments import bound_arguments, check_argument, signature_of
+from fusegen.constructor import Layer
 from fusegen.errors import (
     ChainCycle,
     FusegenError,
@@ -42,8 +43,8 @@ def _fits(call: SpecCall, spec: Spec) -> None:
 
 def _of_one_tensor(call: SpecCall, spec: Spec) -> None:
     """Refuse a step of a chain, which is given by its name, that takes other tensors than one."""
-    if len(spec.inputs) != 1:
-        takes = counted(len(spec.inputs), "tensor")
+    if len(spec.tensors) != 1:
+        takes = counted(len(spec.tensors), "tensor")
         raise StepHasInputs(call.span, name=call.spec, takes=takes, signature=signature_of(spec))
 
 
@@ -143,7 +144,7 @@ class Composer:
         if call.spec in path:
             cycle = " -> ".join([*path[path.index(call.spec) :], call.spec])
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)
-        if spec.layers:
+        if any(isinstance(item, Layer) for item in spec.layers):
             raise StepHasLayers(call.span, name=call.spec)
         fits(call, spec)
         values = bound_arguments(spec, call)

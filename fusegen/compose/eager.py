@@ -36,10 +36,9 @@ class EagerComposer(Composer):
         fused = fused_call(spec, values)
         if fused is None:
             return super().value(spec, values, path)
-        args = (
-            self.bind(f"{spec.name}_{i.name}", arg) for i, arg in zip(spec.inputs, fused.args, strict=False)
-        )
-        return Apply("rounded", (SpecCall(fused.spec, (*args, *fused.args[len(spec.inputs) :])),))
+        tensors = zip(spec.tensors, fused.args, strict=False)
+        args = (self.bind(f"{spec.name}_{tensor.name}", arg) for tensor, arg in tensors)
+        return Apply("rounded", (SpecCall(fused.spec, (*args, *fused.args[len(spec.tensors) :])),))
 
     def operation(self, step: Apply) -> Term:
         """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
@@ -57,9 +56,9 @@ class EagerComposer(Composer):
 def fused_call(spec: Spec, values: Mapping[str, Term]) -> SpecCall | None:
     """A call of the one kernel of PyTorch's that a spec is, on its inputs and parameters; or nothing."""
     kernel = ATEN.get(spec.reference)
-    if kernel is None or not set(kernel.params) <= {p.name for p in spec.params}:
+    if kernel is None or not set(kernel.params) <= {p.name for p in spec.scalars}:
         return None
-    args = (*(i.name for i in spec.inputs), *kernel.params)
+    args = (*(i.name for i in spec.tensors), *kernel.params)
     return SpecCall(spec.reference, tuple(values[name] for name in args))
 
 

@@ -57,7 +57,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         headers={device: headers(several) for device, several in called.items()},
         scalars=tuple(name for name in (*of.declared.composed.params, *hosted) if name in read),
         bounds=bounds(of.declared.composed),
-        declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.params),
+        declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.scalars),
         uniforms=tuple(uniform(let) for let in hosted.values()),
         fast=bool(_fast(of)),
         ample=plain_double(of),

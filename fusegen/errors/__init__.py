@@ -57,6 +57,16 @@ from fusegen.errors.formula import UnknownFunction as UnknownFunction
 from fusegen.errors.formula import UnknownName as UnknownName
 from fusegen.errors.formula import Unused as Unused
 from fusegen.errors.formula import WrongArity as WrongArity
+from fusegen.errors.layers import NotAnInitialiser as NotAnInitialiser
+from fusegen.errors.layers import NotANumber as NotANumber
+from fusegen.errors.layers import NotAShape as NotAShape
+from fusegen.errors.layers import NotBroadcast as NotBroadcast
+from fusegen.errors.layers import ReadUnread as ReadUnread
+from fusegen.errors.layers import SplitWithState as SplitWithState
+from fusegen.errors.layers import StateOfLayer as StateOfLayer
+from fusegen.errors.layers import UnreadState as UnreadState
+from fusegen.errors.layers import WholeNumbers as WholeNumbers
+from fusegen.errors.layers import WrongArgument as WrongArgument
 from fusegen.errors.measuring import BadLaunches as BadLaunches
 from fusegen.errors.measuring import BadShape as BadShape
 from fusegen.errors.measuring import DoesNotFit as DoesNotFit

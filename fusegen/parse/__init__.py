@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
+from fusegen.constructor import Argument
 from fusegen.errors import (
     ConstantFormula,
     FormulaOrChain,
@@ -27,10 +29,12 @@ from fusegen.ops import OPS
 from fusegen.parse import fields
 from fusegen.parse.document import Node, read_document, read_text
 from fusegen.parse.formula import parse_formula
-from fusegen.parse.layers import read_init, read_layers
+from fusegen.parse.init import Scope, read_init
+from fusegen.parse.laws import LAWS, read_names, scalars_of
+from fusegen.parse.layers import read_layers, state_names
 from fusegen.parse.shapes import as_scalar
 from fusegen.spec import DEFAULT_SHAPE, DTYPES, FIELDS, NUMERICS, Fill, Input, Spec
-from fusegen.term import Apply, Name, Term, names, walk
+from fusegen.term import Apply, Name, Term, walk
 
 __all__ = ["parse_spec", "read_text"]
 
@@ -100,13 +104,13 @@ class _Reader:
         inputs = self.read("inputs", fields.inputs, ())
         params = self.read("params", fields.params, ())
         init = self.read("init", read_init, ())
-        layers = self.read("layers", lambda node: read_layers(node, self.keys("init")), ())
+        layers = self.read("layers", lambda node: read_layers(node, self.arguments(init)), ())
         reference = self.read("reference", fields.reference, "")
         numerics = self.read("numerics", lambda n: fields.word(n, "numerics", NUMERICS), NUMERICS[0])
         dtypes = self.read("dtypes", fields.dtypes, DTYPES)
         variables = self.keys("inputs") or ("x",)
         assume = self.read("assume", lambda node: fields.assume(node, variables), ())
-        scope = [*variables, *self.keys("params")]
+        scope = [*variables, *self.keys("params"), *self.attributes()]
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")
         formula = self.read("formula", lambda node: _formula(node, scope), None)
@@ -117,13 +121,26 @@ class _Reader:
             return None
         spec = Spec(
             name=name, summary=summary, source=source, inputs=inputs or usual, params=params, init=init,
-            layers=layers, where=where, formula=formula, chain=chain, reference=reference,
+            scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, digest=_digest(text), span=self.root,
         )  # fmt: skip
-        for law in (_shared_names, _unused, _other_than_its_function):
-            self.errors += law(spec)
+        spec = replace(spec, scalars=scalars_of(spec))
+        self.errors += [error for law in (*_LAWS, *LAWS) for error in law(spec)]
         return spec
+
+    def arguments(self, init: tuple[Argument, ...]) -> Scope:
+        """What the arguments of a layer may name."""
+        values = {argument.name: argument.default for argument in init}
+        return Scope(self.keys("init"), values, self.state())
+
+    def state(self) -> dict[str, str]:
+        """The kinds of the module's own tensors, by attribute, also where they are wrong otherwise."""
+        return state_names(self.nodes["layers"]) if "layers" in self.nodes else {}
+
+    def attributes(self) -> list[str]:
+        """The attributes of the model that formulas may read, unless `where` has the name."""
+        return [*self.state(), *(name for name in self.keys("init") if name not in self.keys("where"))]
 
     def keys(self, key: str) -> tuple[str, ...]:
         """The names that a field declares, also where it is wrong otherwise."""
@@ -169,14 +186,14 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
         holders = {}
     if any(param.name == spec.name for param in spec.params):  # as in torch.nn.functional.threshold
         holders = {}
-    arguments = dict(spec.init)
+    arguments = {argument.name for argument in spec.init}
     for param in spec.params:
         if param.name in arguments:
             yield NameTaken(param.span, name=param.name, holder="an argument of the constructor")
     declared = [(i.name, i.span, "an input") for i in spec.inputs]
     declared += [(p.name, p.span, "a parameter") for p in spec.params]
     declared += [(line.name, line.span, "a named step") for line in spec.where]
-    declared += [(layer.attribute, layer.span, "a layer") for layer in spec.layers]
+    declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
     for name, span, holder in declared:
         if name in holders:
             yield NameTaken(span, name=name, holder=holders[name])
@@ -185,10 +202,7 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
 
 def _unused(spec: Spec) -> Iterator[FusegenError]:
     """One mistake for each input, parameter and named step that nothing reads."""
-    terms = [spec.formula] if spec.formula else []
-    terms += [step.term for step in spec.chain if step.term]
-    terms += [value for step in spec.chain if step.call for _, value in step.call.keywords]
-    used = {name for term in (*terms, *(line.term for line in spec.where)) for name in names(term)}
+    used = set(read_names(spec))
     if spec.chain:
         used.add(spec.inputs[0].name)
     declared = [("the input", i.name, i.span) for i in spec.inputs]
@@ -210,11 +224,14 @@ def _other_than_its_function(spec: Spec) -> Iterator[FusegenError]:
     if spec.name not in OPS:
         return
     op = OPS[spec.name]
-    variables = [*(i.name for i in spec.inputs), *(p.name for p in spec.params)]
+    variables = [*(i.name for i in spec.tensors), *(p.name for p in spec.scalars)]
     arguments = tuple(Name(variable) for variable in variables)
     terms = [line.term for line in spec.where] + ([spec.formula] if spec.formula else [])
     reads = any(isinstance(part, Apply) and part.op == op.name for term in terms for part in walk(term))
-    adds = reads and spec.params and len(spec.inputs) == len(op.args)
+    adds = reads and spec.scalars and len(spec.tensors) == len(op.args)
     if not adds and (spec.where or spec.formula != Apply(op.name, arguments)):
         call = op.signature if len(variables) != len(op.args) else f"{op.name}({', '.join(variables)})"
         yield ReservedPrimitive(spec.span, name=spec.name, call=call)
+
+
+_LAWS = (_shared_names, _unused, _other_than_its_function)

@@ -1,20 +1,21 @@
-"""The fields `init` and `layers`: a constructor's arguments, and what of torch.nn runs in front."""
+"""The field `layers`: what the constructor makes, of torch.nn or as a parameter or buffer of its own."""
 
 from __future__ import annotations
 
 import ast
-import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 
+from fusegen.arguments import refused
+from fusegen.constructor import Item, Layer, StateTensor, literal
 from fusegen.errors import (
     MissingArgument,
     NotAFormula,
-    NotInInit,
-    NumberOutOfRange,
     RepeatedArgument,
     Span,
     UnknownArgument,
+    WrongArgument,
     WrongArity,
     WrongType,
     WrongValue,
@@ -22,59 +23,116 @@ from fusegen.errors import (
     nearest,
 )
 from fusegen.parse import document as yaml
-from fusegen.parse import scalars
 from fusegen.parse.formula import parse_tree
-from fusegen.parse.names import check_attribute, check_name
+from fusegen.parse.init import SIMPLE_ARGUMENT, Scope
+from fusegen.parse.names import check_attribute, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
+from fusegen.parse.state import KINDS, Initialisers, Made
 from fusegen.producers import PRODUCERS, Signature
-from fusegen.spec import Layer
 
-_WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, tuples, or names from `init`"
+UNREAD = "unread"
+_EXAMPLE = "layers: [conv: 'Conv2d(in_channels, 64, 3)']"
+_UNREAD_EXAMPLE = "- bias: {unread: 'Parameter(zeros(64, 1, 1))'}"
 
 
-def read_init(node: yaml.Node) -> tuple[tuple[str, str], ...]:
-    """The constructor's arguments as Python literals, in the order written."""
-    entries = as_mapping(node, "init", "a map", "init: {in_channels: 8, kernel_size: 3}").entries
+def read_layers(node: yaml.Node, scope: Scope) -> tuple[Item, ...]:
+    """What the constructor makes, in order."""
     found = []
-    for key, span, value in entries:
-        check_name(key, span)
-        found.append((key, _literal(value, key)))
-    return tuple(found)
-
-
-def read_layers(node: yaml.Node, arguments: Sequence[str]) -> tuple[Layer, ...]:
-    """The layers in front of the chain; `arguments` are the names `init` declares."""
-    example = "layers: [conv: 'Conv2d(in_channels, 64, 3)']"
-    found = []
-    for item in as_sequence(node, "layers", "a list of attribute: Class(arguments)", example).items:
-        entries = as_mapping(item, "a layer", "attribute: Class(arguments)", example).entries
+    for item in as_sequence(node, "layers", "a list of attribute: Class(arguments)", _EXAMPLE).items:
+        entries = as_mapping(item, "a layer", "attribute: Class(arguments)", _EXAMPLE).entries
         if len(entries) != 1:
             what = "attribute: Class(arguments)"
-            raise WrongType(item.span, key="a layer", expected=what, example=example)
+            raise WrongType(item.span, key="a layer", expected=what, example=_EXAMPLE)
         [(attribute, span, value)] = entries
         check_attribute(attribute, span)
-        found.append(_layer(attribute, span, as_scalar(value, attribute, "a call", example), arguments))
+        found.append(_item(attribute, span, value, scope))
     return tuple(found)
 
 
-def _layer(attribute: str, span: Span, call: yaml.Scalar, arguments: Sequence[str]) -> Layer:
-    tree, place = parse_tree(call.text, call.at)
+def _item(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
+    found = _made(attribute, span, _unread(node) if isinstance(node, yaml.Mapping) else node, scope)
+    if isinstance(node, yaml.Mapping):
+        if isinstance(found, Layer):
+            what = "a Parameter or a Buffer"
+            raise WrongType(span, key=UNREAD, expected=what, example=_UNREAD_EXAMPLE)
+        return replace(found, is_read=False)
+    if isinstance(found, StateTensor):
+        check_variable(attribute, span)
+    return found
+
+
+def _made(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
+    """What a call makes."""
+    text = as_scalar(node, attribute, "a call", _EXAMPLE)
+    tree, place = parse_tree(text.text, text.at)
     if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
         problem = "a layer is Class(arguments)"
-        raise NotAFormula(call.span, problem=problem, remedy="for example Conv2d(8, 64, 3)")
-    if tree.func.id not in PRODUCERS:
-        remedy = nearest(tree.func.id, PRODUCERS, "the layers are " + ", ".join(PRODUCERS))
-        raise WrongValue(place(tree), value=tree.func.id, key="layer of torch.nn", remedy=remedy)
+        raise NotAFormula(text.span, problem=problem, remedy="for example Conv2d(8, 64, 3)")
+    if tree.func.id not in KINDS:
+        return _layer(attribute, span, (tree, place), scope)
+    made = Made("", ())
+    with suppress(KeyError):  # of an argument that is told at its place
+        made = Initialisers(tree.func.id, place, scope).of(tree)
+    initialiser = ast.unparse(tree.args[0])
+    return StateTensor(
+        attribute, KINDS[tree.func.id], initialiser, made.text, made.shape, is_read=True, span=span
+    )
+
+
+def _unread(node: yaml.Mapping) -> yaml.Node:
+    """What a map under an attribute declares as unread."""
+    for key, place, _ in node.entries:
+        if key != UNREAD:
+            remedy = nearest(key, (UNREAD,), f"it has {UNREAD}, as in  {_UNREAD_EXAMPLE}")
+            raise WrongValue(place, value=key, key="part of a parameter or buffer", remedy=remedy)
+    if not node.entries:
+        raise WrongType(node.span, key="a layer", expected="attribute: Class(arguments)", example=_EXAMPLE)
+    return node.entries[0][2]
+
+
+def state_names(node: yaml.Node) -> dict[str, str]:
+    """The kinds of the parameters and buffers by their attributes, also where something else is wrong."""
+    items = node.items if isinstance(node, yaml.Sequence) else ()
+    entries = [entry for item in items if isinstance(item, yaml.Mapping) for entry in item.entries]
+    found = {}
+    for attribute, _, value in entries:
+        written = value.entries[0][2] if isinstance(value, yaml.Mapping) and value.entries else value
+        kind = written.text.partition("(")[0].strip() if isinstance(written, yaml.Scalar) else ""
+        if kind in KINDS:
+            found[attribute] = kind
+    return found
+
+
+def _layer(
+    attribute: str, span: Span, call: tuple[ast.Call, Callable[[ast.AST], Span]], scope: Scope
+) -> Layer:
+    tree, place = call
+    assert isinstance(tree.func, ast.Name)
+    kind = tree.func.id
+    if kind not in PRODUCERS:
+        remedy = nearest(kind, (*PRODUCERS, *KINDS), "the layers are " + ", ".join((*PRODUCERS, *KINDS)))
+        raise WrongValue(place(tree), value=kind, key="layer of torch.nn", remedy=remedy)
     if any(keyword.arg is None for keyword in tree.keywords):
         problem = "a starred argument has no place in it"
-        raise NotAFormula(place(tree), problem=problem, remedy=_SIMPLE_ARGUMENT)
+        raise NotAFormula(place(tree), problem=problem, remedy=SIMPLE_ARGUMENT)
     for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
-        _check_argument(value, place(value), arguments)
-    _check_signature(tree.func.id, PRODUCERS[tree.func.id] or _taking(tree), tree, place)
-    shown = [ast.unparse(arg) for arg in tree.args]
-    shown += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in tree.keywords]
-    return Layer(attribute, tree.func.id, tuple(shown), span)
+        scope.check(value, place(value))
+    signature = PRODUCERS[kind] or _taking(tree)
+    _check_signature(kind, signature, tree, place)
+    arguments = dict(zip(signature.positional, tree.args, strict=False))
+    arguments |= {str(keyword.arg): keyword.value for keyword in tree.keywords}
+    given = scope.known(arguments) if PRODUCERS[kind] else ()
+    for wrong in refused(kind, dict(given)):
+        node = arguments.get(wrong.argument, tree)
+        found = literal(dict(given)[wrong.argument]) if wrong.argument in arguments else "its default"
+        shown = f"{found} of {ast.unparse(node)!r}" if isinstance(node, ast.Name) else found
+        raise WrongArgument(
+            place(node), argument=wrong.argument, layer=kind, expected=wrong.expected, value=shown,
+            example=wrong.example,
+        )  # fmt: skip
+    written = [ast.unparse(arg) for arg in tree.args]
+    written += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in tree.keywords]
+    return Layer(attribute, kind, tuple(written), given, span)
 
 
 def _taking(call: ast.Call) -> Signature:
@@ -102,40 +160,3 @@ def _check_signature(
     for name in signature.positional:
         if name in signature.required and name not in given:
             raise MissingArgument(place(call), name=layer, argument=name, signature=signature.text)
-
-
-def _check_argument(value: ast.expr, span: Span, arguments: Sequence[str]) -> None:
-    """Admit numbers, booleans, None, plain words, tuples of them, and names that `init` declares."""
-    match value:
-        case ast.Constant(value=float(number)) if not math.isfinite(number):
-            raise NumberOutOfRange(span, what="the number")
-        case ast.Constant(value=bool() | int() | float() | None):
-            return
-        case ast.Constant(value=str(characters)) if _WORD.fullmatch(characters):
-            return
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as operand):
-            _check_argument(operand, span, arguments)
-        case ast.Tuple(elts=items):
-            for item in items:
-                _check_argument(item, span, arguments)
-        case ast.Name(id=used):
-            if used not in arguments:
-                known = f"`init` declares {', '.join(arguments) or 'nothing'}"
-                raise NotInInit(span, name=used, near=nearest(used, arguments, known))
-        case _:
-            problem = "this cannot be an argument of a layer"
-            raise NotAFormula(span, problem=problem, remedy=_SIMPLE_ARGUMENT)
-
-
-def _literal(node: yaml.Node, key: str) -> str:
-    """A Python literal: a number, a boolean, a word or a tuple of them."""
-    if isinstance(node, yaml.Sequence):
-        return f"({''.join(_literal(item, key) + ', ' for item in node.items).rstrip(' ')})"
-    scalar = as_scalar(node, key, "a number, a word or a list", f"init: {{{key}: 3}}")
-    found = scalars.value(scalar, key)
-    if not isinstance(found, str):
-        return repr(found)
-    if _WORD.fullmatch(found):
-        return f'"{found}"'
-    remedy = "write a number, true, false, null, a plain word or a list of them"
-    raise WrongValue(scalar.span, value=found[:80], key=f"value of {key}", remedy=remedy)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 
+from fusegen.constructor import Argument, Layer, StateTensor
 from fusegen.errors import Span
 from fusegen.ir import Call, Const, Expr, Kernel, Ref
 from fusegen.printers.notation import term
-from fusegen.spec import Input, Layer, Named, Param, Spec, Step
+from fusegen.spec import Input, Named, Param, Spec, Step
 from fusegen.term import Apply, Name, Number, Program, Rewrite, SpecCall
 
 
@@ -67,6 +68,10 @@ def _plain(value: object) -> str:
             return f"{name} = {term(formula)}"
         case Layer(attribute, kind, args):
             return f"{attribute} = {kind}({', '.join(args)})"
+        case StateTensor(attribute, kind, initialiser):
+            return f"{attribute} = {kind.value}({initialiser})" + ("" if value.is_read else " unread")
+        case Argument(name):
+            return f"{name}={value.text}"
         case tuple():
             return ", ".join(map(_plain, value))
         case _:

@@ -176,7 +176,7 @@ def _element(kernel: KernelText, device: Device) -> str:
 
 def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
     """The arguments of a kernel's base type."""
-    count = len(spec.params)
+    count = len(spec.scalars)
     if not count:
         return f"{inputs}, {outputs}"
     return f"{inputs}, {outputs}, {'Scalars' if texts.scalars else 'NoParams'}, {count}"

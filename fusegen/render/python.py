@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.elements import maths
+from fusegen.render import constructor
 from fusegen.render.texts import Texts
 from fusegen.signatures import Choice, choice_of, refusal_of
-from fusegen.spec import Fill, Spec
+from fusegen.spec import Input, Param, Spec
 
 Context = dict[str, Any]
 LINE = 110  # characters, from which a list of parameters takes a line for each
@@ -50,30 +51,30 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
 def model(spec: Spec) -> Context:
     """The constructor and the body of ModelNew."""
     inputs, params = input_names(spec), param_names(spec)
-    first, arguments = inputs[0], [*inputs, *(f"self.{name}" for name in params)]
-    kept = [*params, *(option.split(":")[0] for option in _options(spec))]
-    lines = [f"{first} = self.{layer.attribute}({first})" for layer in spec.layers]
+    first, given = inputs[0], len(spec.inputs)
+    arguments = [*inputs[:given], *(f"self.{name}" for name in (*inputs[given:], *params))]
+    kept = _kept(spec)
+    lines = [f"{first} = self.{layer}({first})" for layer in constructor.layers(spec)]
     if in_place(spec):
         lines += ["if self.inplace:", f"    return {spec.name}({', '.join([*arguments, 'inplace=True'])})"]
     if spec.inputs[-1].split is not None:
         keywords = [f"{name}=self.{name}" for name in kept]
         lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
-    layers = [f"{layer.attribute} = nn.{layer.kind}({', '.join(layer.args)})" for layer in spec.layers]
-    constructor = [*(name for name, _ in spec.init), *_defaults(spec), *_options(spec)]
+    made = [*constructor.arguments(spec), *_defaults(spec.params), *_options(spec)]
     alias = "".join(word.capitalize() for word in spec.name.split("_"))
     alias = "" if alias in TAKEN else alias
     return {
         "attribute": spec.name if spec.name not in params else f"{spec.name}_kernels",
-        "constructor": "".join(f", {argument}" for argument in constructor),
-        "constructor_lines": [f"self.{line}" for line in (*layers, *(f"{name} = {name}" for name in kept))],
-        "forward_parameters": ", ".join(_tensors(spec)),
+        "constructor": _listed(["self", *made], "    "),
+        "constructor_lines": constructor.lines(spec, kept),
+        "forward_parameters": ", ".join(_tensors(spec.inputs)),
         "shown": _shown(spec),
         "alias": alias,
         "public": sorted(filter(None, {alias, "ModelNew", spec.name, "get_inputs", "get_init_inputs"})),
         "forward_lines": lines,
         "model_arguments": ", ".join(arguments),
-        "example_inputs": [_example(i.shape, i.fill) for i in spec.inputs],
-        "example_init": [value for _, value in spec.init],
+        "example_inputs": list(map(constructor.example, spec.inputs)),
+        "example_init": [argument.text for argument in spec.init],
     }
 
 
@@ -81,8 +82,8 @@ def function(spec: Spec, texts: Texts) -> Context:
     """The plain function: its parameters, its docstring, what it does before it calls."""
     inputs, params = input_names(spec), param_names(spec)
     first, arguments = inputs[0], ", ".join([*inputs, *params])
-    tensors, choice, lines = _tensors(spec), _choice(spec), []
-    parameters, words = [*_defaults(spec), *_options(spec)], []
+    tensors, choice, lines = _tensors(spec.tensors), _choice(spec), []
+    parameters, words = [*_defaults(spec.scalars), *_options(spec)], []
     if spec.inputs[-1].split is None:
         words += ['out: "Tensor | None" = None']
     if choice:
@@ -104,9 +105,9 @@ def function(spec: Spec, texts: Texts) -> Context:
         ]
     alias = "input" not in (*inputs, *params)
     if alias:
-        tensors = [_optional(i.name) for i in spec.inputs]
+        tensors = [_optional(i.name) for i in spec.tensors]
         words += ['input: "Tensor | None" = None']
-    required = [i.name for i in spec.inputs if i.split is None]
+    required = [i.name for i in spec.tensors if i.split is None]
     return {
         "function_parameters": _listed([*tensors, *parameters, *(["*", *words] if words else [])]),
         "function_lines": lines,
@@ -136,17 +137,17 @@ def operators(spec: Spec, texts: Texts) -> Context:
 
 def input_names(spec: Spec) -> list[str]:
     """The names of the tensors."""
-    return [i.name for i in spec.inputs]
+    return [i.name for i in spec.tensors]
 
 
 def param_names(spec: Spec) -> list[str]:
     """The names of the scalars that a call may set."""
-    return [p.name for p in spec.params]
+    return [p.name for p in spec.scalars]
 
 
 def in_place(spec: Spec) -> bool:
     """Whether the function can write over its input: there is one, and no layer comes before."""
-    return len(spec.inputs) == 1 and not spec.layers
+    return len(spec.tensors) == 1 and not spec.layers
 
 
 def either(words: tuple[str, ...]) -> str:
@@ -154,16 +155,16 @@ def either(words: tuple[str, ...]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _tensors(spec: Spec) -> list[str]:
-    return [f"{i.name}: Tensor" if i.split is None else _optional(i.name) for i in spec.inputs]
+def _tensors(tensors: Iterable[Input]) -> list[str]:
+    return [f"{i.name}: Tensor" if i.split is None else _optional(i.name) for i in tensors]
 
 
 def _optional(name: str) -> str:
     return f'{name}: "Tensor | None" = None'
 
 
-def _listed(parameters: list[str]) -> str:
-    """Parameters on one line, or on lines of their own."""
+def _listed(parameters: list[str], margin: str = "") -> str:
+    """Parameters on one line, or on lines of their own, behind the margin of the function."""
     line = ", ".join(parameters)
     if len(line) <= LINE:
         return line
@@ -172,13 +173,17 @@ def _listed(parameters: list[str]) -> str:
         if len(lines[-1]) + len(parameter) > MOST:
             lines.append("")
         lines[-1] += f"{parameter}, "
-    return "".join(f"\n    {line.rstrip()}" for line in lines) + "\n"
+    return "".join(f"\n{margin}    {line.rstrip()}" for line in lines) + f"\n{margin}"
+
+
+def _kept(spec: Spec) -> list[str]:
+    """The arguments of the constructor that the model keeps as attributes."""
+    return [*param_names(spec), *(option.split(":")[0] for option in _options(spec))]
 
 
 def _shown(spec: Spec) -> str:
     """What the model's repr shows of its arguments, as an expression; nothing where it has none."""
-    kept = [name for name, *_ in (option.split(":") for option in (*_defaults(spec), *_options(spec)))]
-    values = ", ".join(f"{name}={{self.{name}}}" for name in kept if name != "inplace")
+    values = ", ".join(f"{name}={{self.{name}}}" for name in _kept(spec) if name != "inplace")
     if not in_place(spec):
         return f'f"{values}"' if values else ""
     if not values:
@@ -186,8 +191,8 @@ def _shown(spec: Spec) -> str:
     return f'f"{values}" + (", inplace=True" if self.inplace else "")'
 
 
-def _defaults(spec: Spec) -> list[str]:
-    return [f"{p.name}: float = {p.default!r}" for p in spec.params]
+def _defaults(scalars: Iterable[Param]) -> list[str]:
+    return [f"{scalar.name}: float = {scalar.default!r}" for scalar in scalars]
 
 
 def _options(spec: Spec) -> list[str]:
@@ -202,7 +207,7 @@ def _choice(spec: Spec) -> Choice | None:
     """The word that PyTorch's function takes, if the spec is that function of one tensor."""
     choice = choice_of(spec.reference)
     free = choice is not None and choice.argument != spec.inputs[0].name
-    return choice if free and len(spec.inputs) == 1 and not spec.params else None
+    return choice if free and len(spec.tensors) == 1 and not spec.scalars else None
 
 
 def _refused(spec: Spec) -> list[str]:
@@ -238,10 +243,3 @@ def _doc(spec: Spec, texts: Texts) -> list[str]:
         *lines,
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
     ]
-
-
-def _example(shape: tuple[int, ...], filling: Fill) -> str:
-    sizes = ", ".join(map(str, shape)) or "()"
-    if filling.kind != "uniform":
-        return f"torch.{filling.kind}({sizes})"
-    return f"torch.empty({sizes}).uniform_({filling.low!r}, {filling.high!r})"

@@ -1,0 +1,40 @@
+"""What a ModelNew is made with, in Python: its constructor, and the inputs of an example."""
+
+from __future__ import annotations
+
+from fusegen.constructor import Item, Kind, Layer
+from fusegen.spec import Input, Spec
+
+MADE = {
+    Kind.PARAMETER: "self.{} = nn.Parameter({})",
+    Kind.BUFFER: 'self.register_buffer("{}", {})',
+}
+
+
+def arguments(spec: Spec) -> list[str]:
+    """The arguments that `init` declares, with their defaults."""
+    return [f"{argument.name}={argument.text}" for argument in spec.init]
+
+
+def layers(spec: Spec) -> list[str]:
+    """The attributes of the layers, in the order in which they run."""
+    return [item.attribute for item in spec.layers if isinstance(item, Layer)]
+
+
+def lines(spec: Spec, kept: list[str]) -> list[str]:
+    """The lines that make layers, parameters and buffers, then those that keep arguments."""
+    return [*map(_made, spec.layers), *(f"self.{name} = {name}" for name in kept)]
+
+
+def _made(item: Item) -> str:
+    if isinstance(item, Layer):
+        return f"self.{item.attribute} = nn.{item.kind}({', '.join(item.args)})"
+    return MADE[item.kind].format(item.attribute, item.text)
+
+
+def example(given: Input) -> str:
+    """An input as `get_inputs` makes it."""
+    sizes, fill = ", ".join(map(str, given.shape)) or "()", given.fill
+    if fill.kind != "uniform":
+        return f"torch.{fill.kind}({sizes})"
+    return f"torch.empty({sizes}).uniform_({fill.low!r}, {fill.high!r})"
