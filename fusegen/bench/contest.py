@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fusegen.bench.clock import Run
 from fusegen.built import imported
+from fusegen.constructor import Layer
 from fusegen.errors import NoSuchCompetitor, Span
 from fusegen.spec import Spec
 
@@ -80,12 +81,13 @@ class Contest:
             torch.cuda.empty_cache()
         aside = torch.empty(place * ASIDE, dtype=torch.uint8, device=self.case.device)
         generator = torch.Generator(self.case.device).manual_seed(0)
+        others = [of.shape if self.spec.layers else self.case.shape for of in self.spec.inputs[1:]]
         self.inputs = tuple(
-            torch.randn(self.case.shape, generator=generator, device=self.case.device)
+            torch.randn(shape, generator=generator, device=self.case.device)
             .mul_(SCALE)
             .to(self.dtype)
             .requires_grad_(self.case.what == BACKWARD)
-            for _ in self.spec.inputs
+            for shape in (self.case.shape, *others)
         )
         grad = torch.randn(
             self.shape if self.case.what == BACKWARD else 0,
@@ -112,14 +114,16 @@ class Contest:
         return found | {name: self.other(name) for name in against}
 
     def eager(self, model: nn.Module) -> Function:
-        """The same in PyTorch's own operations, with the layers of a model."""
-        params = [param.default for param in self.spec.params]
-        layers = [getattr(model, layer.attribute) for layer in self.spec.layers]
+        """The same in PyTorch's own operations, with the layers, parameters and buffers of a model."""
+        scalars = [scalar.default for scalar in self.spec.scalars]
+        layers = [getattr(model, item.attribute) for item in self.spec.layers if isinstance(item, Layer)]
+        names = [tensor.name for tensor in self.spec.tensors[len(self.spec.inputs) :]]
 
-        def function(*tensors: Tensor) -> Tensor:
+        def function(first: Tensor, *others: Tensor) -> Tensor:
             for layer in layers:
-                tensors = (layer(*tensors),)
-            value: Tensor = self.module.eager(*tensors, *params)
+                first = layer(first)
+            state = [getattr(model, name) for name in names]
+            value: Tensor = self.module.eager(first, *others, *state, *scalars)
             return value
 
         return function

@@ -10,6 +10,7 @@ from fusegen.cost import BUDGETS, weight
 from fusegen.elements import ELEMENTS
 from fusegen.emit.kernel import element_costs
 from fusegen.emit.remarks import remarks
+from fusegen.explain.model import Row, held
 from fusegen.facts import Estimate, Roundoff
 from fusegen.ir import Device
 from fusegen.lower import notes
@@ -121,6 +122,7 @@ class Explanation:
 
     Attributes:
         name, summary, source: of the spec.
+        held: what the model holds around the kernel.
         parts: forward and gradient.
         exact: whether the kernels are arithmetic whose bits are PyTorch's.
         remarks: how results are obtained, but for the formula in the arithmetic of their dtype.
@@ -134,6 +136,7 @@ class Explanation:
     name: str
     summary: str
     source: str
+    held: tuple[Row, ...]
     parts: tuple[Part, ...]
     exact: bool
     remarks: tuple[Remark, ...]
@@ -159,6 +162,7 @@ def explained(compiled: Compiled, certificate: Mapping[str, Any], states: Mappin
         name=spec.name,
         summary=spec.summary,
         source=spec.source,
+        held=tuple(held(spec)),
         parts=(_part("Forward", derivations.forward), _part("Gradient", derivations.backward)),
         exact=compiled.algebra.pytorch_bits,
         remarks=tuple(_remarks(compiled)),

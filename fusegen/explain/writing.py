@@ -22,6 +22,7 @@ PROOF = (
     "lies is solved exactly."
 )
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
+HELD = "What the model holds"
 METHODS = "How results are obtained"
 COSTS = "Instructions of an element on CUDA, and how many a chip issues while it moves it"
 OF_DOUBLE = "In single-word double, an operation takes the time of two instructions."
@@ -46,6 +47,9 @@ def written(found: Explanation, form: str) -> str:
     style = FORMATS[form]
     lines = [style.heading(f"{found.name}: {found.summary}").lstrip("\n")]
     lines += [style.word(found.source)] if found.source else []
+    if found.held:
+        rows: list[tuple[str, ...]] = [("attribute", "made by", "use"), *found.held]
+        lines += [style.heading(HELD), *style.table(rows)]
     for part in found.parts:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
