@@ -164,6 +164,44 @@ def test_the_gradient_of_each_input_is_looked_at() -> None:
     assert told(backward, lambda a, b: a.detach() * torch.relu(b) + a - a.detach(), HALVES, right) != ""
 
 
+BEHIND = parse_spec(
+    "name: gate\nsummary: A test.\ninit: {n: 3}\n"
+    "layers: [conv: 'Conv1d(2, n, 3)', bias: 'Parameter(randn(n, 1))']\n"
+    "inputs: {x: {shape: [4, 2, 9]}, r: {shape: [4, 3, 7]}}\nformula: (x + bias) * r * n\n",
+    "gate.yaml",
+)
+
+
+class Behind(nn.Module):
+    """The model of this spec, with another factor where it is to be wrong."""
+
+    def __init__(self, n: int = 3, factor: float = 1.0) -> None:
+        super().__init__()
+        self.conv, self.bias = nn.Conv1d(2, n, 3), nn.Parameter(torch.randn(n, 1))
+        self.n, self.factor = n, factor
+
+    def forward(self, x: Tensor, r: Tensor) -> Tensor:
+        """The value."""
+        value: Tensor = (self.conv(x) + self.bias) * r * self.n * self.factor
+        return value
+
+
+@pytest.mark.parametrize("what", ["forward", "backward"])
+def test_a_model_with_a_layer_a_parameter_and_a_second_input_is_held_against_eager(what: str) -> None:
+    module = ModuleType("gate")
+    eager: Callable[..., Tensor] = lambda x, r, bias, n: (x + bias) * r * n  # noqa: E731
+    vars(module).update(ModelNew=Behind, get_init_inputs=lambda: [3], eager=eager)
+    found = Contest(BEHIND, module, Case("gate", what, "float32", (4, 2, 9), "cpu"))
+    assert [tuple(x.shape) for x in found.inputs] == [(4, 2, 9), (4, 3, 7)]
+    other = Behind(factor=1.01)
+    other.load_state_dict(found.model.state_dict())
+    with torch.set_grad_enabled(what == "backward"):
+        assert found.shape == (4, 3, 7)
+        assert found.wrong(found.run(found.model)) == ""
+        assert found.wrong(found.run(found.eager(found.model))) == ""
+        assert found.wrong(found.run(other)).startswith("it is wrong: ")
+
+
 def test_another_shape_is_told() -> None:
     assert told(CASE, lambda x: silu(x)[:2]) == "it gives (2, 1001)"
 

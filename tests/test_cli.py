@@ -267,6 +267,11 @@ def test_a_committed_spec_keeps_the_schema(path: Path) -> None:
 GOOD = {"name": "gate", "summary": "A test.", "formula": "x + 1"}
 
 
+@pytest.mark.parametrize("item", ["Parameter(ones(1))", {"unread": "Buffer(ones(1))"}], ids=str)
+def test_parameters_and_buffers_keep_the_schema(item: Any) -> None:
+    jsonschema.validate({**GOOD, "layers": [{"bias": item}], "init": {"n": [1, 2], "on": None}}, SCHEMA)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -274,8 +279,11 @@ GOOD = {"name": "gate", "summary": "A test.", "formula": "x + 1"}
         {"summary": "s" * 201}, {"chain": ["relu"]}, {"formula": None, "chain": []}, {"inputs": {}},
         {"inputs": {"X": {}}}, {"inputs": {"x": {"shape": [-1]}}}, {"inputs": {"x": {"shape": [1.5]}}},
         {"inputs": {"x": {"fill": "ones"}}}, {"inputs": {"x": {"size": [1]}}}, {"params": {"a": "one"}},
-        {"layers": {"conv": "Conv2d(1)"}}, {"reference": "os.system"}, {"reference": "torch"},
-        {"reference": "torch.__class__"}, {"numerics": "exact"}, {"dtypes": ["float31"]}, {"dtypes": []},
+        {"layers": {"conv": "Conv2d(1)"}}, {"layers": [{"b": {"unraed": "Buffer(ones(1))"}}]},
+        {"layers": [{"b": {"unread": "Conv2d(1)"}}]}, {"layers": [{"b": 1}]},
+        {"layers": [{"B": "Identity()"}]}, {"init": {"a": {}}}, {"reference": "os.system"},
+        {"reference": "torch"}, {"reference": "torch.__class__"}, {"numerics": "exact"},
+        {"dtypes": ["float31"]}, {"dtypes": []},
         {"dtypes": ["float32", "float32"]}, {"assume": {"x": [0, 1]}}, {"where": {"u": ["x"]}},
     ],
     ids=str,

@@ -38,6 +38,8 @@ BODIES = {  # one for each shape that a module has
     "several": "inputs: {aaa: {}, bbb: {}, ccc: {}}\nformula: where(aaa > 0, bbb, ccc)",
     "layers": "init: {width: 8}\nlayers: [bbb: 'Conv2d(width, 8, 3)']\ninputs: {aaa: {}}\n"
     "formula: relu(aaa)",
+    "state": "init: {bbb: 0.5, ddd1: 8}\nlayers: [ccc: Parameter(ones(ddd1)), ddd: Buffer(tensor(bbb))]\n"
+    "inputs: {aaa: {shape: [8]}}\nformula: aaa * sigmoid(bbb * ccc) * ddd",
 }
 OWN = re.compile(r"(aaa|bbb|ccc|ddd)\d?|\w+_x")  # the latter are bound by the compiler
 GIVE_WAY = {"input", "approximate"}  # arguments of a function whose spec declares no such name
@@ -123,6 +125,8 @@ GIVING_WAY = {  # what declares a name, in the place of NAME
     "second": "inputs: {b: {}, NAME: {}}\nformula: b - NAME",
     "only": "inputs: {NAME: {}}\nreference: torch.nn.functional.gelu\nformula: NAME * ndtr(NAME)",
     "scalar": "params: {NAME: 2}\nformula: x * NAME",
+    "argument": "init: {NAME: 2}\nformula: x * NAME",
+    "state": "layers: [NAME: Parameter(ones(1))]\nformula: x * NAME",
 }
 
 

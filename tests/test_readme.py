@@ -13,6 +13,7 @@ from kernels import load
 
 from fusegen.certify.certificate import shown
 from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.parse import parse_spec
 from fusegen.spec import FIELDS
 
 evidence = load(ROOT / "docs" / "evidence.py", "evidence")
@@ -57,6 +58,15 @@ def test_the_keys_are_the_languages() -> None:
     table = "\n".join(table_in("README.md", "| key | meaning |"))
     for field in FIELDS:
         assert f"| `{field.key}` | {field.meaning} |" in table
+
+
+def test_the_spec_with_parameters_is_one() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [body] = re.findall(r"```yaml\n(init: .+?)```", text, re.DOTALL)
+    spec = parse_spec(f"name: gate\nsummary: A test.\n{body}", "gate.yaml")
+    scalars = [f"{scalar.name}={scalar.default}" for scalar in spec.scalars]
+    function = f"f({', '.join([*(tensor.name for tensor in spec.tensors), *scalars])})"
+    assert f"`{function}`" in text
 
 
 @pytest.mark.parametrize("told", ["README.md", "docs/speed.md"])
