@@ -114,6 +114,32 @@ def test_a_formula_of_immense_size_is_refused_at_once(
     assert place is None or first.startswith(f"specs/gate.yaml:3:{place}: ")
 
 
+IMMENSE = {  # what a parameter is initialised by, and what is told
+    "1 * " * 900 + "randn(1)": "is no number",
+    "-" * 400 + "randn(1)": "makes no tensor",
+    "randn(1) * (" + "-" * 400 + "1)": "this cannot be an argument of an initialiser",
+    "a" + ".a" * 1500 + "(1)": "is none of the functions",
+    "randn(" + "1, " * 100 + "1)": "randn takes a shape, by place",
+    "randn(1" + "0" * 3000 + ")": "the shape is too large: 1",
+    "full(1, 1" + "0" * 3000 + ")": "makes a tensor of whole numbers",
+    "1" + "0" * 3000 + " * randn(1)": "the number does not fit in float64",
+    "tensor(1e999)": "the number does not fit in float64",
+}
+
+
+@pytest.mark.parametrize("initialiser", IMMENSE, ids=lambda value: value[:24])
+@pytest.mark.parametrize("init", ["init: {n: 1}", "init: {n: no}"])
+def test_an_initialiser_of_immense_size_is_refused_at_once(
+    workshop: Workshop, initialiser: str, init: str
+) -> None:
+    body = f"{init}\nlayers: [bias: 'Parameter({initialiser})']\nformula: x * bias"
+    [*_, told] = [
+        line for line in says(workshop, body).splitlines() if line.startswith("specs/gate.yaml:4:")
+    ]
+    assert IMMENSE[initialiser] in told
+    assert len(told) < 400
+
+
 @pytest.mark.parametrize("formula", ["x + sin(10**300)", "x * cos(exp(700))", "x + 1.0000001**(10**9)"])
 def test_a_constant_of_immense_cost_is_computed_soon(workshop: Workshop, formula: str) -> None:
     workshop.spec("gate", f"dtypes: [float64]\nformula: {formula}")
@@ -315,7 +341,7 @@ PIECES = st.sampled_from(
         "name: gate\n", "summary: s\n", "formula: ", "chain: [", "where: {", "inputs: {x: ", "params: {a: ",
         "shape: [", "fill: uniform(", "relu", "clamp(", "where(", "x", " x > 0", "**", "1e999", "10**10",
         "hardtanh(min_val=", "assume: {x: '[0, inf)'}", "layers: [", "Conv2d(", "init: {", "- ", "? ",
-        "---\n",
+        "---\n", "Parameter(", "Buffer(", "randn(", "full(", "{unread: ",
         "<<: ", "&a ", "*a", "!!python/object:x ", "0x", "lambda: ", "torch.", "reference: ",
         "dtypes: ", "split: ", "y: {split: -1}", "(approximate='tanh')",
     ]

@@ -20,6 +20,14 @@ WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, tuples, or names from `init`"
 
 
+def written(node: ast.expr) -> str:
+    """An expression, cut short where it is long; one that nests too deeply for Python by a word."""
+    try:
+        return ast.unparse(node)[:60]
+    except RecursionError:
+        return "this"
+
+
 def read_init(node: yaml.Node) -> tuple[Argument, ...]:
     """The constructor's arguments, in the order written."""
     entries = as_mapping(node, "init", "a map", "init: {in_channels: 8, kernel_size: 3}").entries

@@ -73,7 +73,7 @@ def _made(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
     made = Made("", ())
     with suppress(KeyError):  # of an argument that is told at its place
         made = Initialisers(tree.func.id, place, scope).of(tree)
-    initialiser = ast.unparse(tree.args[0])
+    initialiser = ast.unparse(tree.args[0]) if made.text else ""
     return StateTensor(
         attribute, KINDS[tree.func.id], initialiser, made.text, made.shape, is_read=True, span=span
     )

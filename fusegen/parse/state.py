@@ -19,7 +19,7 @@ from fusegen.errors import (
     WholeNumbers,
     nearest,
 )
-from fusegen.parse.init import Scope
+from fusegen.parse.init import Scope, written
 from fusegen.spec import MAX_DIMENSIONS, MAX_ELEMENTS
 
 KINDS = {kind.value: kind for kind in Kind}
@@ -70,7 +70,7 @@ class Initialisers:
             case ast.Call() as made:
                 return self.made(made)
             case other:
-                self.fail(other, f"{ast.unparse(other)[:60]} makes no tensor")
+                self.fail(other, f"{written(other)} makes no tensor")
 
     def fail(self, node: ast.expr, problem: str, remedy: str = LIST) -> NoReturn:
         """Refuse what initialises nothing."""
@@ -78,7 +78,7 @@ class Initialisers:
 
     def made(self, node: ast.Call) -> Made:
         """What one of the functions makes."""
-        name = ast.unparse(node.func)[:60]
+        name = written(node.func)
         if name not in TAKES:
             self.fail(node, f"{name} is none of the functions", nearest(name, TAKES, LIST))
         most = {"full": 2, "tensor": 1}.get(name, MAX_DIMENSIONS)
@@ -93,8 +93,8 @@ class Initialisers:
             return Made(text, (len(value),) if isinstance(value, tuple) else ())
         if name == "full":
             size, number = node.args
-            shape, written = self.shape([size]), ast.unparse(size)
-            text = written if isinstance(self.scope.value(size), tuple) else f"({written},)"
+            shape, text = self.shape([size]), ast.unparse(size)
+            text = text if isinstance(self.scope.value(size), tuple) else f"({text},)"
             if isinstance(self.numbers(node, number), tuple):
                 self.fail(number, f"{name} takes {TAKES[name]}")
             return Made(f"torch.full({text}, {ast.unparse(number)})", shape)
@@ -123,13 +123,13 @@ class Initialisers:
         if not all(is_real(number) for number in numbers):
             self.fail(node, f"{self.shown(node)} is no number")
         if numbers and all(isinstance(number, int) for number in numbers):
-            raise WholeNumbers(self.place(node), written=ast.unparse(call)[:60], value=str(numbers[0])[:60])
+            raise WholeNumbers(self.place(node), written=written(call), value=str(numbers[0])[:60])
         return value
 
     def factor(self, node: ast.expr) -> str:
         """A number that an initialiser is multiplied by, in Python."""
         if isinstance(node, ast.BinOp | ast.Call):
-            self.fail(node, f"{ast.unparse(node)[:60]} is no number")
+            self.fail(node, f"{written(node)} is no number")
         self.scope.check(node, self.place(node), OF)
         value: Any = self.scope.value(node)
         if not is_real(value):
