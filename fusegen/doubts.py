@@ -39,7 +39,7 @@ def doubt(compiled: Compiled) -> str | None:
 def shadows(compiled: Compiled) -> Iterator[str]:
     """A sentence for each step of a chain whose name means another thing than the spec of fusegen's own."""
     spec, (own, shipped) = compiled.spec, compiled.library.folders
-    variables = {i.name: "input" for i in spec.tensors} | {p.name: "parameter" for p in spec.scalars}
+    variables = {i.name: "input" for i in spec.inputs} | {p.name: "parameter" for p in spec.params}
     for step in spec.chain:
         name = step.call.spec if step.call else step.term.name if isinstance(step.term, Name) else ""
         here, there = own / f"{name}.yaml", shipped / f"{name}.yaml"

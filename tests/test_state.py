@@ -127,6 +127,15 @@ def test_a_model_with_parameters_is_written_for_every_binding(binding: Binding) 
     assert call in standalone.text(module, binding.value)
 
 
+def test_a_standalone_file_makes_the_model_without_a_name() -> None:
+    scope: dict[str, Any] = {"bias_shape": "of the harness"}
+    exec(standalone.text(text(CLASS), "stable"), scope)
+    model = scope["ModelNew"](*scope["get_init_inputs"]())
+    assert [*model.state_dict()] == ["bias", "steps", "mean", "conv.weight"]
+    assert torch.equal(model.mean, torch.full((16, 1, 1), 0.25))
+    assert scope["bias_shape"] == "of the harness"
+
+
 def test_a_function_with_parameters_is_called_by_other_specs_with_their_tensors(workshop: Workshop) -> None:
     weight = "layers: [weight: 'Parameter(full((8, 1), 0.25))']\ninputs: {x: {shape: [4, 8, 3]}}\n"
     workshop.spec("leak", f"{weight}formula: where(x > 0, x, weight * x)")
