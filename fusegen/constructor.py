@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from fusegen.arguments import dimensions
 from fusegen.errors import Span
 
 Value = bool | int | float | str | None | tuple["Value", ...]
@@ -54,6 +55,14 @@ class Layer:
     def holder(self) -> str:
         """What has its name, in words."""
         return "a layer"
+
+    @property
+    def bias(self) -> Sizes | None:
+        """The shape of a convolution's bias, as it broadcasts with the output; None where it has none."""
+        if not self.kind.startswith("Conv") or ("bias", False) in self.given:
+            return None
+        channels = dict(self.given).get("out_channels")
+        return (channels if isinstance(channels, int) else 1, *[1] * dimensions(self.kind))
 
 
 class Kind(Enum):

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.constructor import Argument, Item, StateTensor
+from fusegen.constructor import Argument, Item, Layer, StateTensor
 from fusegen.errors import Span
 from fusegen.interval import Interval
 from fusegen.term import SpecCall, Term
@@ -118,9 +118,23 @@ class Spec:
 
     @property
     def tensors(self) -> tuple[Input, ...]:
-        """The tensors of the function: the inputs, then the parameters and buffers that formulas read."""
+        """The tensors of the function: the inputs, the bias of a convolution, the state that is read."""
         state = (item for item in self.layers if isinstance(item, StateTensor) and item.is_read)
-        return (*self.inputs, *(Input(t.attribute, t.shape, Fill("randn"), t.span) for t in state))
+        held = (Input(t.attribute, t.shape, Fill("randn"), t.span) for t in state)
+        return (*self.inputs, *([self.bias] if self.bias else []), *held)
+
+    @property
+    def producer(self) -> Layer | None:
+        """The layer right in front of the kernel."""
+        return next((item for item in reversed(self.layers) if isinstance(item, Layer)), None)
+
+    @property
+    def bias(self) -> Input | None:
+        """The bias that the kernel adds: of a convolution right in front of it, unless that has none."""
+        layer = self.producer if self.inputs[-1].split is None else None
+        if layer is None or layer.bias is None:
+            return None
+        return Input(f"{layer.attribute}_bias", layer.bias, Fill("randn"), layer.span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 # Spec 2e268fad3e26. Remake it with: python -m fusegen build specs/conv_relu_hardswish.yaml
 # SPDX-License-Identifier: MIT
 #
-#   x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
+#   x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 #
-# Forward: 5 operations an element: 1 relu, 2 mul, 1 clamp_max, 1 add.
-# Gradient: 12 operations an element: 1 relu, 2 where, 1 le, 2 add, 4 mul, 1 clamp_max, 1 gt.
+# Forward: 6 operations an element: 2 add, 1 relu, 2 mul, 1 clamp_max.
+# Gradient: 15 operations an element: 3 add, 1 relu, 4 mul, 1 clamp_max, 3 where, 1 gt, 2 le.
 # Its evidence, once certified, lies beside it in conv_relu_hardswish.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -26,37 +26,41 @@ CUDA_SOURCE = r"""
 
 namespace fusegen { namespace {
 
-// x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
+// x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 // Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6 lies in [0.49999997, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M conv_relu_hardswish_forward(M x) {
-  const M after_relu = relu(x);
+ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
+  const M x_with_bias = x + conv_bias;
+  const M after_relu = relu(x_with_bias);
   return after_relu * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1));
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
+// From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 // Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
 // Condition never holds: 0 if t2 < 0 else 0 if t2 > 1 else grad · after_relu / 6 is 0 if t2 > 1 else grad · after_relu / 6, since t2 lies in [0.49999997, inf].
 // Kink at the input: t2 > 1 is after_relu > 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M conv_relu_hardswish_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
+ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
+  const M x_with_bias = x + conv_bias;
+  const M after_relu = relu(x_with_bias);
+  const M grad_after_relu = grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
       M(3) ? M(0) : grad * after_relu * M(0.16666666666666666));
+  out[0] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
+  out[1] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-struct Forward : Elementwise<1, 1> {
+struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0]))
+  FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<2, 1> {
+struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_backward(in[0], in[1]))
+  FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
@@ -70,28 +74,32 @@ CPU_SOURCE = r"""
 
 namespace fusegen { namespace {
 
-// x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
+// x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 template <typename M>
-ANYWHERE M conv_relu_hardswish_forward(M x) {
-  const M after_relu = relu(x);
+ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
+  const M x_with_bias = x + conv_bias;
+  const M after_relu = relu(x_with_bias);
   return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
+// From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
-ANYWHERE M conv_relu_hardswish_backward(M grad, M x) {
-  const M after_relu = relu(x);
-  return x <= M(0) ? M(0) : grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad *
+ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
+  const M x_with_bias = x + conv_bias;
+  const M after_relu = relu(x_with_bias);
+  const M grad_after_relu = grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad *
       after_relu / M(6));
+  out[0] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
+  out[1] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
 }
 
-struct Forward : Elementwise<1, 1> {
+struct Forward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0]))
+  FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<2, 1> {
+struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_backward(in[0], in[1]))
+  FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
@@ -100,15 +108,16 @@ FUSEGEN_KERNELS(conv_relu_hardswish)
 """
 
 
-def eager(x):
+def eager(x, conv_bias):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    after_relu = nn.functional.relu(x)
+    x_with_bias = x + conv_bias
+    after_relu = nn.functional.relu(x_with_bias)
     return after_relu * torch.clamp((after_relu + 3) / 6, 0, 1)
 
 
 KERNELS = Activation(
     "conv_relu_hardswish", interface=1, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
+    forward="Tensor x, Tensor conv_bias", backward="Tensor grad, Tensor x, Tensor conv_bias",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
@@ -116,27 +125,32 @@ DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
-def conv_relu_hardswish(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
-    """x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
+def conv_relu_hardswish(
+    x: "Tensor | None" = None, conv_bias: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None,
+) -> Tensor:
+    """x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 
-    Shape: x of any shape, with any strides.
+    Shape: x, conv_bias of shapes that broadcast, with any strides.
     Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
         Others, and tensor subclasses, are left to PyTorch's own operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if x is None or input is not None:
         x = KERNELS.first(x, input)
+    if conv_bias is None:
+        raise TypeError("conv_relu_hardswish: the argument conv_bias is missing")
     if out is not None:
-        return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
+        return KERNELS.write(out, x, conv_bias)
+    if x.__class__ not in PLAIN or x.dtype not in DTYPES or conv_bias.__class__ not in PLAIN or conv_bias.dtype is not x.dtype or conv_bias.device != x.device:
+        return KERNELS.without_kernel(x, conv_bias)
     if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
+        return OPERATOR(x, conv_bias)
     if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+        return KERNELS.transforming(x, conv_bias)
+    run = KERNELS.graded(x, conv_bias) if (x.requires_grad or conv_bias.requires_grad) and torch.is_grad_enabled() else FORWARD
+    result = run(x, conv_bias)
+    return KERNELS.by_pytorch(x, conv_bias) if result is None else result
 
 
 class ModelNew(nn.Module):
@@ -149,10 +163,11 @@ class ModelNew(nn.Module):
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.conv(x)
+        x, conv_bias = KERNELS.without_bias(self.conv, x)
+        out = KERNELS.reused(self.conv, x, conv_bias)
         if x.is_cuda:
-            return self.conv_relu_hardswish.conv_relu_hardswish_cuda(x)
-        return self.conv_relu_hardswish.conv_relu_hardswish_cpu(x)
+            return self.conv_relu_hardswish.conv_relu_hardswish_cuda(x, conv_bias, out=out)
+        return self.conv_relu_hardswish.conv_relu_hardswish_cpu(x, conv_bias, out=out)
 
 
 ConvReluHardswish = ModelNew

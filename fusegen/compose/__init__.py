@@ -19,6 +19,7 @@ from fusegen.errors import (
 )
 from fusegen.spec import Spec
 from fusegen.term import (
+    Apply,
     Let,
     Name,
     Program,
@@ -58,6 +59,10 @@ def _names(spec: Spec) -> list[str]:
 def _composed(spec: Spec, composer: Composer) -> Program:
     inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
+    if spec.bias:
+        first = spec.inputs[0].name
+        added = composer.operation(Apply("add", (Name(first), Name(spec.bias.name))))
+        values[first] = composer.bind(f"{first}_with_bias", added)
     result = composer.value(spec, values, (spec.name,))
     if composer.errors:
         raise SpecErrors(composer.errors)

@@ -13,10 +13,12 @@ SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 def notation(spec: Spec) -> str:
     """What a spec computes, on one line: ``y = x · u / 6,  u = x + 3``."""
-    where = [f"{line.name} = {term(line.term)}" for line in spec.where]
+    first = spec.inputs[0].name
+    where = [f"{first} = {first} + {spec.bias.name}"] if spec.bias else []
+    where += [f"{line.name} = {term(line.term)}" for line in spec.where]
     if spec.formula is not None:
         return ",  ".join([f"y = {term(spec.formula)}", *where])
-    running = spec.inputs[0].name
+    running = first
     steps = [_step(step, running) for step in spec.chain]
     values = [*(f"{running} = {step}" for step in steps[:-1]), f"y = {steps[-1]}"]
     return ",  ".join([*where, *values])

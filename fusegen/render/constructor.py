@@ -5,6 +5,8 @@ from __future__ import annotations
 from fusegen.constructor import Item, Kind, Layer
 from fusegen.spec import Input, Spec
 
+FRESH = ("Linear", "Conv")  # layers whose output nothing else holds
+
 MADE = {
     Kind.PARAMETER: "self.{} = nn.Parameter({})",
     Kind.BUFFER: 'self.register_buffer("{}", {})',
@@ -16,9 +18,20 @@ def arguments(spec: Spec) -> list[str]:
     return [f"{argument.name}={argument.text}" for argument in spec.init]
 
 
-def layers(spec: Spec) -> list[str]:
-    """The attributes of the layers, in the order in which they run."""
-    return [item.attribute for item in spec.layers if isinstance(item, Layer)]
+def layer_lines(spec: Spec) -> list[str]:
+    """The lines that run the layers; the last one leaves its bias to the kernel."""
+    first = spec.inputs[0].name
+    layers = [item.attribute for item in spec.layers if isinstance(item, Layer)]
+    lines = [f"{first} = self.{layer}({first})" for layer in layers]
+    if spec.bias:
+        lines[-1] = f"{first}, {spec.bias.name} = KERNELS.without_bias(self.{layers[-1]}, {first})"
+    return lines
+
+
+def reuses(spec: Spec) -> bool:
+    """Whether the kernel may write over what is in front of it."""
+    producer = spec.producer
+    return producer is not None and producer.kind.startswith(FRESH) and spec.inputs[-1].split is None
 
 
 def lines(spec: Spec, kept: list[str]) -> list[str]:

@@ -51,10 +51,15 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
 def model(spec: Spec) -> Context:
     """The constructor and the body of ModelNew."""
     inputs, params = input_names(spec), param_names(spec)
-    first, given = inputs[0], len(spec.inputs)
-    arguments = [*inputs[:given], *(f"self.{name}" for name in (*inputs[given:], *params))]
+    first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
+    tensors = [*inputs[:given], *(f"self.{name}" for name in inputs[given:])]
+    arguments = [*tensors, *(f"self.{name}" for name in params)]
     kept = _kept(spec)
-    lines = [f"{first} = self.{layer}({first})" for layer in constructor.layers(spec)]
+    lines = constructor.layer_lines(spec)
+    if constructor.reuses(spec) and spec.producer:
+        layer = f"self.{spec.producer.attribute}"
+        lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
+        arguments += ["out=out"]
     if in_place(spec):
         lines += ["if self.inplace:", f"    return {spec.name}({', '.join([*arguments, 'inplace=True'])})"]
     if spec.inputs[-1].split is not None:

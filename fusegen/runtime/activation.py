@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, operators
+from . import autograd, bitmask, build, checks, operators, producers
 from .calls import (
     DEVICES,
     FUNCTIONALIZE,
@@ -41,6 +41,8 @@ class Activation:
         graded: chooses, for some tensors, the call whose gradient autograd records.
     """
 
+    without_bias = staticmethod(producers.without_bias)
+    reused = staticmethod(producers.reused)
     forward: Any
     forward_out: Any
     backward: Any

@@ -1,0 +1,103 @@
+"""The layers in front of a kernel: convolutions without their bias, and outputs that are written over.
+
+On CUDA PyTorch adds the bias of a convolution in a pass of its own over the whole output; here the kernel
+adds it. On the CPU the convolution adds it at no cost, before it rounds.
+"""
+
+from typing import Any, Dict, Tuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.modules import module as hooks
+
+from .calls import PLAIN, traced, transformed
+
+CALLS: "Dict[type, Any]" = {
+    nn.Conv1d: None,
+    nn.Conv2d: None,
+    nn.Conv3d: None,
+    nn.ConvTranspose1d: functional.conv_transpose1d,
+    nn.ConvTranspose2d: functional.conv_transpose2d,
+    nn.ConvTranspose3d: functional.conv_transpose3d,
+}
+FRESH = {nn.Linear, *CALLS}  # whose output nothing else holds
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of dimensions
+LEAST_IN_TF32 = 32  # channels of a group, from which cuDNN computes NCHW in TF32, too
+
+
+def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
+    """What a convolution gives without its bias, and the bias, in a shape that broadcasts with that.
+
+    A layer on the CPU, or one that is not exactly PyTorch's, adds its bias itself. In place of the bias is
+    then -0.0, which changes nothing that it is added to.
+
+    Args:
+        layer: a convolution.
+        x: its input.
+    """
+    known: bool = layer.__class__ in CALLS
+    if not adds_bias_apart(x) or not known or has_hooks(layer) or layer.bias is None:
+        y = layer(x)
+        return y, y.new_full((), -0.0)
+    y = convolved(layer, in_faster_layout(layer, x))
+    return y, layer.bias.to(y.dtype).view(-1, *[1] * len(layer.kernel_size))
+
+
+def adds_bias_apart(x: torch.Tensor) -> bool:
+    """Whether PyTorch adds the bias of a convolution of x in a pass of its own."""
+    return x.is_cuda
+
+
+def convolved(layer: Any, x: torch.Tensor) -> Any:
+    """What one of PyTorch's convolutions gives without its bias."""
+    call = CALLS[layer.__class__]
+    if call is None:
+        return layer._conv_forward(x, layer.weight, None)
+    sizes = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
+    return call(x, layer.weight, None, *sizes)
+
+
+def in_faster_layout(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    """The input of a convolution on CUDA, channels last where that is faster and no less accurate.
+
+    In channels_last cuDNN moves no elements between layouts, and computes float32 in TF32 if that is
+    allowed. With few channels it computes NCHW in float32 all the same: there channels_last would be less
+    accurate. A compiler that traces the model lays out its convolutions itself.
+    """
+    if traced():
+        return x
+    channels = layer.in_channels // layer.groups
+    in_tf32 = x.dtype == torch.float32 and uses_tf32() and channels >= LEAST_IN_TF32
+    if x.dim() not in CHANNELS_LAST or not (in_tf32 or x.element_size() == 2):
+        return x
+    return x.contiguous(memory_format=CHANNELS_LAST[x.dim()])
+
+
+def uses_tf32() -> bool:
+    """Whether convolutions of float32 may be computed in TF32."""
+    newer: "Any" = getattr(torch.backends.cudnn, "conv", None)
+    return bool(newer.fp32_precision != "ieee" if newer is not None else torch.backends.cudnn.allow_tf32)
+
+
+def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
+    """The output of a layer to write the result over, or None where something else may need it.
+
+    Args:
+        layer: the layer that has just made x.
+        x: its output.
+        others: what the kernel takes besides.
+    """
+    if torch.is_grad_enabled() or layer.__class__ not in FRESH or has_hooks(layer):
+        return None
+    if traced() or transformed() or x.__class__ not in PLAIN:
+        return None
+    alike = all(t.dtype == x.dtype and t.device == x.device for t in others)
+    same = alike and torch.broadcast_shapes(x.shape, *(t.shape for t in others)) == x.shape
+    return x if same else None
+
+
+def has_hooks(layer: nn.Module) -> bool:
+    """Whether anything looks at what a layer takes or gives."""
+    own = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
+    return bool(own or layer._backward_pre_hooks or hooks._has_any_global_hook())
