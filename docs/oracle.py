@@ -202,6 +202,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "maximum": Primitive(max, (_tied, lambda a, b: _tied(b, a))),
     "abs": Primitive(abs, (mpmath.sign,)),
     "sign": Primitive(mpmath.sign, (_NONE,)),
+    "detach": Primitive(lambda x: x, (_NONE,)),
     "square": Primitive(lambda x: x * x, (lambda x: 2 * x,)),
     "cube": Primitive(lambda x: x * x * x, (lambda x: 3 * x * x,)),
     "reciprocal": Primitive(lambda x: 1 / x, (lambda x: -1 / (x * x),)),

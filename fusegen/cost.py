@@ -79,6 +79,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "times_tanh_softplus": (31, 14), "times_tanh_softplus_slope": (33, 23),
     "times_ndtr": (46, 16), "times_ndtr_slope": (43, 20), "gate": (26, 7), "gate_slope": (35, 9),
     "finite_below": (2, 2), "finite_above": (2, 2), "rounded": (3, 3), "by_width": (0, 0),
+    "detach": (0, 0),
     "words": (2, 0), "narrow": (1, 0), "product": (2, 1), "sum": (6, 1), "scaled": (2, 1),
     "product_plus": (5, 1), "line_of_two": (8, 1), "square_of_two": (6, 1), "cube_of_two": (7, 2),
     "lifted": (2, 0), "lift_back": (3, 0),

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from fusegen.compose import expanded
-from fusegen.derive import aten_gradient, derive, derive_eager
+from fusegen.derive import aten_gradient, attached, derive, derive_eager
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math, held
@@ -70,7 +70,7 @@ class Formula:
 
     def score(self, program: Program, incoming: str) -> Score:
         """How many results of a program lose digits in float, and the largest error."""
-        program = constants_folded(program)
+        program = constants_folded(attached(program))
         kernel = lower(
             "estimated", program, Device.CPU, Math.FLOAT, precise=True, incoming=incoming or None
         )
@@ -99,7 +99,7 @@ class Formula:
         return Both(self.eager, backward).map(self._simplified)
 
     def _simplified(self, program: Program) -> Program:
-        return simplify(expanded(program), dict(self.assume))[0]
+        return simplify(expanded(attached(program)), dict(self.assume))[0]
 
 
 def with_uniforms(params: Point, *programs: Program) -> dict[str, float]:

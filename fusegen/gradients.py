@@ -74,6 +74,7 @@ GRADIENTS: dict[str, Gradient] = {
     "maximum": Gradient(lambda g, y, a, b: (_tied(g, a < b, a, b), _tied(g, a > b, a, b))),
     "abs": Gradient(lambda g, y, x: (g * call("sign", x),)),
     "sign": Gradient(lambda g, y, x: (None,)),
+    "detach": Gradient(lambda g, y, x: (None,)),
     # arithmetic
     "square": Gradient(lambda g, y, x: (g * (2 * x),)),
     "cube": Gradient(lambda g, y, x: (g * (3 * call("square", x)),)),

@@ -157,6 +157,7 @@ _ROWS = (
        notation="max({0}, {1})", header="selections"),
     Op("abs", _X, sympy.Abs, interval.absolute, libm="fabs", notation="|{0}|"),
     Op("sign", _X, sympy.sign, _always(-1, 1), header="selections"),
+    Op("detach", _X, lambda x: x, lambda a: a),  # the identity; no kernel has it, see derive.attached
     # arithmetic
     Op("square", _X, lambda x: x**2, interval.square, notation="{0}²", header="selections"),
     Op("cube", _X, lambda x: x**3, lambda a: interval.multiply(interval.square(a), a),
@@ -164,8 +165,7 @@ _ROWS = (
     Op("reciprocal", _X, lambda x: 1 / x, lambda a: interval.divide(between(1, 1), a),
        notation="1 / {0}", header="selections"),
     Op("sqrt", _X, sympy.sqrt, _sqrt, libm="sqrt", notation="√{0}"),
-    Op("rsqrt", _X, lambda x: 1 / sympy.sqrt(x), _rsqrt,
-       notation="1 / √{0}", header="selections"),
+    Op("rsqrt", _X, lambda x: 1 / sympy.sqrt(x), _rsqrt, notation="1 / √{0}", header="selections"),
     Op("pow", ("x", "exponent"), sympy.Pow, lambda *_: REALS, libm="pow", transcendental=True),
     # the math library
     Op("exp", _X, sympy.exp, _always(0, _INF), libm="exp",

@@ -9,11 +9,20 @@ hoist      Both[Program]           Both[Program] in which scalars that parameter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.agreement import check_references
 from fusegen.compose import compose, compose_eager, expanded
-from fusegen.derive import aten_gradient, derive, derive_eager, inlined, is_arithmetic, unrounded
+from fusegen.derive import (
+    aten_gradient,
+    attached,
+    derive,
+    derive_eager,
+    inlined,
+    is_arithmetic,
+    stops,
+    unrounded,
+)
 from fusegen.expected import Formula
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
@@ -142,17 +151,27 @@ def differentiated(of: Declared) -> Program:
         return own
     if own is not None and is_arithmetic(of.composed, own):
         return unrounded(own)
-    return derive_eager(of.composed) if of.is_eager else derive(of.composed)
+    return attached(derive_eager(of.composed) if of.is_eager else derive(of.composed))
 
 
 def derived(of: Declared) -> Algebra:
     """The stages derive and simplify."""
     best, further = best_form(of)
-    program, rewrites = simplify(expanded(best), dict(of.spec.assume))
-    forward = Derivation(of.program, of.forms, (*further, *rewrites), program)
+    forward = _value(of, best, further)
     first = differentiated(of)
     arithmetic = aten_gradient(of.eager) is not None and is_arithmetic(of.composed, first)
     return Algebra(Both(forward, _gradient(of, first, best)), best, arithmetic)
+
+
+def _value(of: Declared, best: Program, further: tuple[Rewrite, ...]) -> Derivation:
+    """The formula in fewer operations; without its stopped gradients it has other forms, too."""
+    forms, stopped = of.forms, stops(best)
+    if stopped and not of.is_eager:
+        stopped, plain = stops(of.program), attached(of.program)
+        composed, forms = stable_form(plain)
+        best, further = best_form(replace(of, program=plain, composed=composed))
+    program, rewrites = simplify(expanded(attached(best)), dict(of.spec.assume))
+    return Derivation(of.program, forms, (*stopped, *further, *rewrites), program)
 
 
 def _gradient(of: Declared, first: Program, best: Program) -> Derivation:
@@ -163,7 +182,7 @@ def _gradient(of: Declared, first: Program, best: Program) -> Derivation:
     own = _in_forms(of, first, of.composed)
     if best == of.composed or not _score(of, own.program)[0]:
         return own
-    other = _in_forms(of, derive(best), best)
+    other = _in_forms(of, attached(derive(best)), best)
     return min(own, other, key=lambda found: _score(of, found.program))
 
 

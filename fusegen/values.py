@@ -145,7 +145,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "tanh_of_exp": lambda x: math.tanh(math.exp(min(x, FAR))), "tanh_of_exp_slope": _tanh_of_exp_slope,
     "gauss": _bell, "normal": lambda x: _bell(x / ROOT_TWO) / ROOT_TAU,
     "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "by_width": lambda narrow, wide: wide,
-    "rounded": lambda x: x,
+    "rounded": lambda x: x, "detach": lambda x: x,
     # words
     "words": lambda hi, lo: hi + lo, "sum": lambda a, b: a + b, "product": lambda a, b: a * b,
     "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo), "capped": min,

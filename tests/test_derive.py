@@ -38,6 +38,7 @@ TORCH: dict[str, Function] = {
     "saturate": lambda x: F.hardtanh(x, -1.0, 6.0),  # its bounds are numbers
     "clamp_min": torch.clamp_min, "clamp_max": torch.clamp_max,
     "minimum": torch.minimum, "maximum": torch.maximum, "abs": torch.abs, "sign": torch.sign,
+    "detach": torch.detach,
     "square": torch.square, "cube": lambda x: x**3, "reciprocal": torch.reciprocal,
     "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "pow": torch.pow,
     "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1,
@@ -129,6 +130,8 @@ def autograd(
     """What PyTorch gives: the gradient of each tensor, zeros where there is none."""
     leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
     y = function(*leaves, *others)
+    if not y.requires_grad:
+        return tuple(map(torch.zeros_like, tensors))
     found = torch.autograd.grad(y, leaves, g, allow_unused=True, materialize_grads=True)
     return tuple(gradient.detach() for gradient in found)
 

@@ -26,10 +26,11 @@ from fusegen.ops import COMPARE, OPS
 from fusegen.parse import parse_spec
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import dump
+from fusegen.printers.autocast import autocasts
 from fusegen.printers.cpp import CppPrinter, definitions, headers, literal, uniform
 from fusegen.printers.notation import notation, number
 from fusegen.printers.notation import term as written
-from fusegen.printers.pytorch import autocasts, statements
+from fusegen.printers.pytorch import statements
 from fusegen.term import Name, Number, Program, SpecCall, Term, call
 
 INFIX: dict[type[ast.AST], str] = {

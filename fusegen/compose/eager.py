@@ -14,9 +14,11 @@ from fusegen.term import (
     Number,
     SpecCall,
     Term,
+    applied,
     names,
 )
 
+VIEWS = ("detach",)  # operations that compute nothing
 READ_TWICE = ("cube",)  # operations that eager runs as several, of which two read the argument
 EAGER_KERNELS: dict[str, tuple[str, tuple[int, ...]]] = {  # and the arguments that the operation fixes
     "relu": ("torch.nn.functional.relu", ()),
@@ -42,6 +44,8 @@ class EagerComposer(Composer):
 
     def operation(self, step: Apply) -> Term:
         """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
+        if step.op in VIEWS:
+            return step
         if step.op in READ_TWICE:
             step = Apply(step.op, tuple(self.bind(f"{step.op}_x", arg) for arg in step.args), step.span)
         if step.op not in EAGER_KERNELS or not names(step):
@@ -58,8 +62,16 @@ def fused_call(spec: Spec, values: Mapping[str, Term]) -> SpecCall | None:
     kernel = ATEN.get(spec.reference)
     if kernel is None or not set(kernel.params) <= {p.name for p in spec.scalars}:
         return None
+    if "detach" in applied(_terms(spec)):  # the kernel has another gradient
+        return None
     args = (*(i.name for i in spec.tensors), *kernel.params)
     return SpecCall(spec.reference, tuple(values[name] for name in args))
+
+
+def _terms(spec: Spec) -> list[Term]:
+    """The terms that a spec holds."""
+    found = [line.term for line in spec.where] + [step.term for step in spec.chain if step.term]
+    return [*found, *([spec.formula] if spec.formula else [])]
 
 
 def _rounded(term: Apply) -> Term:

@@ -11,6 +11,7 @@ Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 3.
 from __future__ import annotations
 
 from fusegen.aten import ATEN
+from fusegen.derive.attached import attached, stops
 from fusegen.derive.eager import EagerReverse
 from fusegen.derive.inline import free_name, inlined
 from fusegen.derive.reverse import GRAD, Reverse
@@ -27,7 +28,16 @@ from fusegen.term import (
     rebuild,
 )
 
-__all__ = ["aten_gradient", "derive", "derive_eager", "inlined", "is_arithmetic", "unrounded"]
+__all__ = [
+    "aten_gradient",
+    "attached",
+    "derive",
+    "derive_eager",
+    "inlined",
+    "is_arithmetic",
+    "stops",
+    "unrounded",
+]
 
 OUTPUT = "output"
 

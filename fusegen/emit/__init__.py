@@ -14,9 +14,10 @@ from fusegen.launch import Table
 from fusegen.lower import uniforms
 from fusegen.method import Pass
 from fusegen.pipeline import Compiled
+from fusegen.printers.autocast import autocasts
 from fusegen.printers.cpp import ROUNDED, CppPrinter, definitions, headers, literal, uniform
 from fusegen.printers.notation import notation
-from fusegen.printers.pytorch import autocasts, statements
+from fusegen.printers.pytorch import statements
 from fusegen.render import Binding
 from fusegen.simplify.constants import constants_folded
 

@@ -20,20 +20,16 @@ SPELT = {  # where PyTorch's spelling is not torch.NAME
     "softplus": "nn.functional.softplus",
     "ndtr": "torch.special.ndtr",
 }
-AUTOCAST_FLOAT32 = {  # what CUDA's autocast computes in float32, by our names
-    "exp", "expm1", "log", "log1p", "log2", "pow", "cube", "square", "reciprocal", "rsqrt", "softplus",
-    "torch.nn.functional.softplus",
-}  # fmt: skip
 POWER = ATOM - 0.5  # ** binds tighter than a sign
 CONSTANTS = {"pi": "torch.pi", "e": "torch.e"}
-TRANSPARENT = {"rounded": 0, "by_width": 1}  # the argument that stands for the whole
+TRANSPARENT = {"rounded": 0, "by_width": 1, "detach": 0}  # the argument that stands for the whole
 COMPOSED: dict[str, Callable[..., Term]] = {
     "fma": lambda a, b, c: a * b + c,
     "quotient": lambda a, b: a / b,
 }
 TENSORS_ONLY = ("maximum", "minimum")
 BOUNDED = {"clamp": "torch.clamp", "saturate": "torch.clamp"}  # with bounds that are all tensors
-PLAIN = ("add", "sub", "mul", "neg", "fma", "rounded", "by_width", *CONSTANTS)  # Python never refuses these
+PLAIN = (*"add sub mul neg fma rounded by_width detach".split(), *CONSTANTS)  # Python never refuses these
 DIVISIONS = ("div", "quotient")
 ZERO = Number(Fraction(0))
 # what PyTorch's functions refuse of their scalars
@@ -55,14 +51,6 @@ def statements(program: Program, *, several: bool = False) -> tuple[str, ...]:
             printer.tensors.add(let.name)
     values = [printer.text(result) for result in program.results]
     return (*lines, f"return {', '.join(values)}{',' if several and len(values) == 1 else ''}")
-
-
-def autocasts(program: Program) -> bool:
-    """Whether CUDA's autocast computes a part of the program in float32, and hence gives float32."""
-    terms = [*(let.term for let in program.lets), *program.results]
-    parts = [part for term in terms for part in walk(term)]
-    used = {part.op for part in parts if isinstance(part, Apply)}
-    return bool(AUTOCAST_FLOAT32 & (used | {part.spec for part in parts if isinstance(part, SpecCall)}))
 
 
 def _whole(program: Program) -> Term | None:
@@ -123,6 +111,8 @@ class _Printer:
                 return self.name(name), ATOM
             case SpecCall():
                 return self.fused(term)
+            case Apply("detach", (part,)) if self.is_tensor(part):
+                return self.detached(part)
             case Apply(op, args) if op in TRANSPARENT:
                 return self.visit(args[TRANSPARENT[op]])
             case Apply(op, args) if op in COMPOSED:
@@ -133,6 +123,10 @@ class _Printer:
     def name(self, name: str) -> str:
         """A variable as an operand."""
         return name
+
+    def detached(self, term: Term) -> tuple[str, float]:
+        """A tensor without its gradient."""
+        return f"{self.text(term, ATOM)}.detach()", ATOM
 
     def number(self, term: Term) -> str:
         """A term without tensors as a Python number."""
@@ -229,6 +223,9 @@ class _Scalars(_Printer):
 
     def name(self, name: str) -> str:
         return f"torch.tensor({name}, dtype=torch.float64)"
+
+    def detached(self, term: Term) -> tuple[str, float]:
+        return self.visit(term)
 
     def number(self, term: Term) -> str:
         return self.outer.text(term)

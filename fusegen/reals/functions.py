@@ -150,7 +150,7 @@ ROWS: dict[str, Row] = {
         lambda x: _tanh(_softplus(x)) + _times(x, (1 - _tanh(_softplus(x)) ** 2) * _sigmoid(x)),
     "gauss": _bell, "normal": _normal, "finite_below": lambda x: x, "finite_above": lambda x: x,
     "fma": lambda a, b, c: _times(a, b) + c, "quotient": _divided, "by_width": lambda narrow, wide: wide,
-    "rounded": lambda x: x,
+    "rounded": lambda x: x, "detach": lambda x: x,
 }
 # fmt: on
 # the others of the math library, as mpmath has them

@@ -20,7 +20,7 @@ NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is t
 EXACT = frozenset(
     (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
      "minimum", "maximum", "finite_below", "finite_above", "words", "lifted", "lift_back", "capped",
-     "sum", "by_width", "rounded")
+     "sum", "by_width", "rounded", "detach")
 )  # fmt: skip
 
 Mask = npt.NDArray[np.bool_]  # a truth value for each point

@@ -136,6 +136,7 @@ ROWS: dict[str, Row] = {
     "maximum": lambda a, b: -minimum(-a, -b),
     "abs": absolute,
     "sign": lambda x: pick(x, ZERO, -ONE, ZERO, ONE),
+    "detach": lambda x: lift(x[0]),
     # arithmetic
     "square": lambda x: x * x,
     "cube": lambda x: x * x * x,
