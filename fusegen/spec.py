@@ -60,6 +60,14 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """The name that a step of a chain gives its value, for later steps."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step of a chain: another spec by name, or a term in the running value.
 
@@ -69,6 +77,7 @@ class Step:
     call: SpecCall | None
     term: Term | None
     span: Span
+    label: Label | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +159,12 @@ class Field:
 _TEXT: dict[str, Any] = {"type": "string", "maxLength": 200}
 _TERM: dict[str, Any] = {"type": ["string", "number"]}
 _NAMED: dict[str, Any] = {"propertyNames": {"pattern": NAME_PATTERN}}
+_STEP: dict[str, Any] = {
+    "anyOf": [
+        _TERM,
+        {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": _TERM, **_NAMED},
+    ]
+}
 _SIZE = {"type": "integer", "minimum": 0}
 _SPLIT = {
     "type": "integer",
@@ -216,8 +231,8 @@ FIELDS = (
           {"type": "object", "additionalProperties": _TERM, **_NAMED}, "where: {u: x + 3}"),
     Field("formula", "The value of one output element.", _TERM, "formula: x * clamp(u / 6, 0, 1)"),
     Field("chain", "Steps applied one after the other: a spec's name, a call of one with its "
-          "parameters, or an expression in the running value.",
-          {"type": "array", "items": _TERM, "minItems": 1}, "chain: [relu, hardswish]"),
+          "parameters, or an expression in the running value; as name: step, one that later steps read.",
+          {"type": "array", "items": _STEP, "minItems": 1}, "chain: [relu, hardswish]"),
     Field("reference", "The reference implementation in PyTorch that it is checked against.",
           {"type": "string", "pattern": REFERENCE_PATTERN},
           "reference: torch.nn.functional.hardswish"),

@@ -48,6 +48,13 @@ def _of_one_tensor(call: SpecCall, spec: Spec) -> None:
         raise StepHasInputs(call.span, name=call.spec, takes=takes, signature=signature_of(spec))
 
 
+def _label(step: Step, index: int) -> str:
+    """The name of a step's value: its own, or one that says where it is from."""
+    if step.label:
+        return step.label.name
+    return f"after_{step.call.spec}" if step.call else f"step{index + 1}"
+
+
 class Composer:
     """The lets so far, and the names they may not take."""
 
@@ -69,11 +76,12 @@ class Composer:
             return spec.formula
         running = spec.inputs[0].name
         for index, step in enumerate(spec.chain):
-            label = f"after_{step.call.spec}" if step.call else f"step{index + 1}"
             with self.collecting(path):
                 value = self.step(spec, step, running, values, path)
                 last = index == len(spec.chain) - 1
-                values[running] = value if last else self.bind(label, value)
+                values[running] = value if last else self.bind(_label(step, index), value)
+            if step.label:
+                values[step.label.name] = values[running]
         return values[running]
 
     @contextmanager
@@ -93,7 +101,7 @@ class Composer:
     ) -> Term:  # fmt: skip
         """The value after one step of a chain."""
         if step.term is not None:
-            if running not in names(step.term):
+            if all(values.get(name) != values[running] for name in names(step.term)):
                 raise StepIgnoresValue(step.span, running=running)
             return self.resolve(step.term, values, path)
         assert step.call is not None

@@ -27,6 +27,7 @@ from fusegen.errors import (
 )
 from fusegen.ops import OPS
 from fusegen.parse import fields
+from fusegen.parse.chain import read_chain
 from fusegen.parse.document import Node, read_document, read_text
 from fusegen.parse.formula import parse_formula
 from fusegen.parse.init import Scope, read_init
@@ -114,9 +115,7 @@ class _Reader:
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")
         formula = self.read("formula", lambda node: _formula(node, scope), None)
-        chain = self.read(
-            "chain", lambda node: fields.chain(node, scope, variables[0], self.collecting), ()
-        )
+        chain = self.read("chain", lambda node: read_chain(node, scope, variables[0], self.collecting), ())
         if self.errors:
             return None
         spec = Spec(
@@ -193,6 +192,7 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
     declared = [(i.name, i.span, "an input") for i in spec.inputs]
     declared += [(p.name, p.span, "a parameter") for p in spec.params]
     declared += [(line.name, line.span, "a named step") for line in spec.where]
+    declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
     declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
     for name, span, holder in declared:
         if name in holders:
@@ -208,6 +208,7 @@ def _unused(spec: Spec) -> Iterator[FusegenError]:
     declared = [("the input", i.name, i.span) for i in spec.inputs]
     declared += [("the parameter", p.name, p.span) for p in spec.params]
     declared += [("the named step", line.name, line.span) for line in spec.where]
+    declared += [("the named step", s.label.name, s.label.span) for s in spec.chain if s.label]
     for what, name, span in declared:
         if name not in used and span == spec.span:  # the input that every spec has
             yield ConstantFormula(spec.formula.span if spec.formula else span, name=name)

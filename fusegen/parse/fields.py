@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import keyword
 import re
 import unicodedata
@@ -23,7 +22,7 @@ from fusegen.errors import (
 from fusegen.interval import Interval
 from fusegen.parse import document as yaml
 from fusegen.parse import scalars
-from fusegen.parse.formula import parse_formula, parse_parameters, parse_tree
+from fusegen.parse.formula import parse_formula
 from fusegen.parse.inputs import read_fill, read_interval, read_shape, read_split
 from fusegen.parse.names import check_attribute, check_module, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
@@ -36,9 +35,7 @@ from fusegen.spec import (
     Input,
     Named,
     Param,
-    Step,
 )
-from fusegen.term import SpecCall
 
 MAX_TEXT = 200
 _UNSAFE = {
@@ -189,31 +186,3 @@ def where(
 def keys(node: yaml.Node) -> tuple[str, ...]:
     """The keys of a map, also where their values are wrong; none of anything else."""
     return tuple(key for key, _, _ in node.entries) if isinstance(node, yaml.Mapping) else ()
-
-
-def chain(
-    node: yaml.Node, scope: Sequence[str], running: str,
-    collecting: Callable[[], AbstractContextManager[None]],
-) -> tuple[Step, ...]:  # fmt: skip
-    """The steps; one that does not mention the running value names a spec to apply to it."""
-    items = as_sequence(node, "chain", "a list of steps", "chain: [relu, hardswish]").items
-    if not items:
-        raise Empty(node.span, key="chain", remedy="name at least one step")
-    found = []
-    for item in items:
-        with collecting():
-            found.append(_step(item, scope, running))
-    return tuple(found)
-
-
-def _step(node: yaml.Node, scope: Sequence[str], running: str) -> Step:
-    scalar = as_scalar(node, "a step", "a spec's name, a call or an expression", "chain: [relu, x / 6]")
-    bare = scalar.text.strip()
-    if bare not in scope and bare.isidentifier():
-        return Step(SpecCall(bare, (), (), scalar.span), None, scalar.span)
-    tree, _ = parse_tree(scalar.text, scalar.at)
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
-        mentioned = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n is not tree.func]
-        if running not in mentioned:
-            return Step(parse_parameters(scalar.text, scalar.at, scope), None, scalar.span)
-    return Step(None, parse_formula(scalar.text, scalar.at, scope), scalar.span)

@@ -58,8 +58,8 @@ def _plain(value: object) -> str:
     match value:
         case Number() | Name() | Apply() | SpecCall():
             return term(value)
-        case Step(call, written):
-            return _plain(call or written)
+        case Step(call, written, _, label):
+            return f"{label.name}: {_plain(call or written)}" if label else _plain(call or written)
         case Input(name, shape, fill):
             return f"{name} {list(shape)} {fill.kind}"
         case Param(name, default):

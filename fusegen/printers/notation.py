@@ -20,8 +20,15 @@ def notation(spec: Spec) -> str:
         return ",  ".join([f"y = {term(spec.formula)}", *where])
     running = first
     steps = [_step(step, running) for step in spec.chain]
-    values = [*(f"{running} = {step}" for step in steps[:-1]), f"y = {steps[-1]}"]
-    return ",  ".join([*where, *values])
+    named = [_named(step, text, running) for step, text in zip(spec.chain[:-1], steps, strict=False)]
+    return ",  ".join([*where, *named, f"y = {steps[-1]}"])
+
+
+def _named(step: Step, text: str, running: str) -> str:
+    """A step and what it sets: the running value, and its own name if it has one."""
+    if step.label is None:
+        return f"{running} = {text}"
+    return f"{step.label.name} = {text}" if text == running else f"{running} = {step.label.name} = {text}"
 
 
 def term(formula: Term, place: int = SELECT) -> str:
