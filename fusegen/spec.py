@@ -6,7 +6,6 @@ parser, the schema for editors and the file that ``fusegen new`` writes all come
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -247,22 +246,3 @@ FIELDS = (
           'assume: {x: "[0, inf)"}'),
 )
 # fmt: on
-
-
-def schema_text() -> str:
-    """The text of the JSON Schema of specs."""
-    return json.dumps(json_schema(), indent=2) + "\n"
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a spec, for completion and checks in editors."""
-    properties = {field.key: {**field.schema, "description": field.meaning} for field in FIELDS}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "fusegen spec",
-        "type": "object",
-        "properties": properties,
-        "required": ["name", "summary"],
-        "oneOf": [{"required": ["formula"]}, {"required": ["chain"]}],
-        "additionalProperties": False,
-    }

@@ -13,12 +13,12 @@ from conftest import ROOT
 
 SCRIPT = """
 import pathlib, sys
-from fusegen import build, show, spec
+from fusegen import build, schema, show
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
     compiled = build.compiled_file(path)
     for stage in show.STAGES.values():
         print(stage(compiled))
-print(spec.schema_text())
+print(schema.schema_text())
 """
 RICH = """\
 name: rich

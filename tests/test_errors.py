@@ -18,7 +18,8 @@ from fusegen.errors import FusegenError, SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.pipeline import compiled
-from fusegen.spec import Spec, json_schema
+from fusegen.schema import json_schema
+from fusegen.spec import Spec
 
 MISTAKES = GOLDEN / "mistakes.txt"
 CASE = re.compile(

@@ -17,7 +17,6 @@ FILES = {
 }
 FUNCTIONS = {
     "cli/speed.py bench": 52,
-    "parse/__init__.py spec": 42,
 }
 PARAMETERS = {
     "cli/evidence.py certify": 7,

@@ -33,7 +33,7 @@ def check(output: Path) -> None:
     from fusegen.agreement import needs_torch
     from fusegen.certify import state
     from fusegen.render import Binding
-    from fusegen.spec import schema_text
+    from fusegen.schema import schema_text
 
     specs = library.find_all((), SPECS)
     folder = outputs.opened(output, SPECS)
@@ -175,7 +175,7 @@ def new(name: str) -> None:
 def schema() -> None:
     """Write specs/schema.json, which gives editors completion and checks."""
     from fusegen import write
-    from fusegen.spec import schema_text
+    from fusegen.schema import schema_text
 
     for change in write.changes({SCHEMA: schema_text()}):
         write.apply(change)
