@@ -122,7 +122,7 @@ def test_the_class_is_that_of_the_golden_text(golden: Callable[[str, str], None]
 @pytest.mark.parametrize("binding", Binding)
 def test_a_model_with_parameters_is_written_for_every_binding(binding: Binding) -> None:
     module = text(CLASS, binding)
-    call = "self.gate.gate_cpu(x, self.bias, self.mean, self.constant_value, self.s)"
+    call = "self.gate.gate_cpu(x, self.bias, self.mean, self.constant_value, self.s, out=out)"
     assert call in module
     assert call in standalone.text(module, binding.value)
 
