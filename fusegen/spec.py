@@ -51,11 +51,15 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A scalar keyword argument with its default, as float64 holds it."""
+    """A scalar argument with its default, as float64 holds it.
+
+    One with a `position` is an argument of forward at this place, the others are keywords.
+    """
 
     name: str
     default: float
     span: Span
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,19 @@ class Spec:
             return None
         return Input(f"{layer.attribute}_bias", layer.bias, Fill("randn"), layer.span)
 
+    @property
+    def numbers(self) -> tuple[Param, ...]:
+        """The scalars among the arguments of forward."""
+        return tuple(param for param in self.params if param.position is not None)
+
+    @property
+    def arguments(self) -> tuple[Input | Param, ...]:
+        """The arguments of forward, in order."""
+        found: list[Input | Param] = list(self.inputs)
+        for number in self.numbers:
+            found.insert(number.position or 0, number)
+        return tuple(found)
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -210,9 +227,10 @@ FIELDS = (
     Field("source", "Where the formula is from.", _TEXT,
           "source: Howard et al. 2019, arXiv:1905.02244, section 5.2"),
     Field("inputs",
-          "The tensors; the first is threaded through a chain. Shape and fill serve get_inputs only.",
-          {"type": "object", "minProperties": 1, "maxProperties": MAX_INPUTS,
-           "additionalProperties": _INPUT, **_NAMED},
+          "The arguments of forward: tensors, of which the first is threaded through a chain, and numbers. "
+          "Shape, fill and number serve get_inputs only.",
+          {"type": "object", "minProperties": 1,
+           "additionalProperties": {"anyOf": [_INPUT, {"type": "number"}]}, **_NAMED},
           "inputs: {x: {shape: [128, 64, 126, 126], fill: randn}}"),
     Field("params", "Scalars with their defaults: keyword arguments, set at run time.",
           {"type": "object", "additionalProperties": {"type": "number"}, **_NAMED},

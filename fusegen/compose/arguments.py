@@ -32,7 +32,8 @@ def bound_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
         check_argument(call, name, arguments, given, signature_of(spec))
         values[name] = value
         given.add(name)
-    missing = [i.name for i in spec.tensors if i.name not in given]
+    required = [*(tensor.name for tensor in spec.tensors), *(number.name for number in spec.numbers)]
+    missing = [name for name in required if name not in given]
     if missing or len(call.args) > len(arguments):
         total = len(call.args) + len(call.keywords)
         expected = counted(len(spec.tensors), "tensor")
@@ -55,5 +56,5 @@ def check_argument(
 
 def signature_of(spec: Spec) -> str:
     """A spec as a call of it is written."""
-    params = [f"{p.name}={p.default:g}" for p in spec.scalars]
+    params = [p.name if p.position is not None else f"{p.name}={p.default:g}" for p in spec.scalars]
     return f"{spec.name}({', '.join([*(i.name for i in spec.tensors), *params])})"

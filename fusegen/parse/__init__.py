@@ -31,10 +31,11 @@ from fusegen.parse.chain import read_chain
 from fusegen.parse.document import Node, read_document, read_text
 from fusegen.parse.formula import parse_formula
 from fusegen.parse.init import Scope, read_init
+from fusegen.parse.inputs import read_numbers
 from fusegen.parse.laws import LAWS, read_names, scalars_of
 from fusegen.parse.layers import read_layers, state_names
 from fusegen.parse.shapes import as_scalar
-from fusegen.spec import DEFAULT_SHAPE, DTYPES, FIELDS, NUMERICS, Fill, Input, Spec
+from fusegen.spec import DEFAULT_SHAPE, DTYPES, FIELDS, NUMERICS, Fill, Input, Param, Spec
 from fusegen.term import Apply, Name, Term, walk
 
 __all__ = ["parse_spec", "read_text"]
@@ -103,19 +104,20 @@ class _Reader:
         self.required(name)
         usual = (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
         inputs = self.read("inputs", fields.inputs, ())
-        params = self.read("params", fields.params, ())
+        params = (*self.read("inputs", read_numbers, ()), *self.read("params", fields.params, ()))
         init = self.read("init", read_init, ())
         layers = self.read("layers", lambda node: read_layers(node, self.arguments(init)), ())
         reference = self.read("reference", fields.reference, "")
         numerics = self.read("numerics", lambda n: fields.word(n, "numerics", NUMERICS), NUMERICS[0])
         dtypes = self.read("dtypes", fields.dtypes, DTYPES)
         variables = self.keys("inputs") or ("x",)
+        running = inputs[0].name if inputs else variables[0]
         assume = self.read("assume", lambda node: fields.assume(node, variables), ())
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")
         formula = self.read("formula", lambda node: _formula(node, scope), None)
-        chain = self.read("chain", lambda node: read_chain(node, scope, variables[0], self.collecting), ())
+        chain = self.read("chain", lambda node: read_chain(node, scope, running, self.collecting), ())
         if self.errors:
             return None
         spec = Spec(
@@ -187,10 +189,10 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
         holders = {}
     arguments = {argument.name for argument in spec.init}
     for param in spec.params:
-        if param.name in arguments:
+        if param.name in arguments and param.position is None:
             yield NameTaken(param.span, name=param.name, holder="an argument of the constructor")
     declared = [(i.name, i.span, "an input") for i in spec.inputs]
-    declared += [(p.name, p.span, "a parameter") for p in spec.params]
+    declared += [(p.name, p.span, _holder(p)) for p in spec.params]
     declared += [(line.name, line.span, "a named step") for line in spec.where]
     declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
     declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
@@ -200,13 +202,17 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
         holders.setdefault(name, holder)
 
 
+def _holder(param: Param) -> str:
+    return "a parameter" if param.position is None else "an input"
+
+
 def _unused(spec: Spec) -> Iterator[FusegenError]:
     """One mistake for each input, parameter and named step that nothing reads."""
     used = set(read_names(spec))
     if spec.chain:
         used.add(spec.inputs[0].name)
     declared = [("the input", i.name, i.span) for i in spec.inputs]
-    declared += [("the parameter", p.name, p.span) for p in spec.params]
+    declared += [(f"the {_holder(p).split()[1]}", p.name, p.span) for p in spec.params]
     declared += [("the named step", line.name, line.span) for line in spec.where]
     declared += [("the named step", s.label.name, s.label.span) for s in spec.chain if s.label]
     for what, name, span in declared:

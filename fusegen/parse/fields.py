@@ -23,7 +23,7 @@ from fusegen.interval import Interval
 from fusegen.parse import document as yaml
 from fusegen.parse import scalars
 from fusegen.parse.formula import parse_formula
-from fusegen.parse.inputs import read_fill, read_interval, read_shape, read_split
+from fusegen.parse.inputs import read_fill, read_interval, read_shape, read_split, tensors_of
 from fusegen.parse.names import check_attribute, check_module, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
 from fusegen.spec import (
@@ -98,7 +98,8 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
     example = "inputs: {x: {shape: [128, 64], fill: randn}}"
     found: list[Input] = []
     splits: dict[int, Span] = {}
-    for key, span, value in as_mapping(node, "inputs", "a map from names", example).entries:
+    entries = as_mapping(node, "inputs", "a map from names", example).entries
+    for key, span, value in tensors_of(entries):
         check_variable(key, span)
         shape: tuple[int, ...] = DEFAULT_SHAPE
         fill = Fill("randn")
@@ -115,15 +116,23 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
                 raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
         found.append(Input(key, shape, fill, span, split))
     if not found:
-        raise Empty(node.span, key="inputs", remedy="name at least one, or leave the key out")
+        raise _no_tensor(node.span, len(entries))
     if len(found) > MAX_INPUTS:
         size, remedy = f"{len(found)} tensors", "compute it in several specs"
         raise TooLarge(node.span, what="the list of inputs", size=size, limit=MAX_INPUTS, remedy=remedy)
     for index, place in splits.items():
-        if (index, len(found)) != (1, 2):
-            name_, position, total = found[index].name, index + 1, len(found)
+        if (index, len(entries)) != (1, 2):
+            name_, position, total = found[index].name, index + 1, len(entries)
             raise MisplacedSplit(place, name=name_, position=position, number=total)
     return tuple(found)
+
+
+def _no_tensor(span: Span, numbers: int) -> Empty | WrongType:
+    """The mistake of inputs without a tensor."""
+    if numbers:
+        example = "inputs: {x: {shape: [128, 64]}, s: 2.5}"
+        return WrongType(span, key="one of the inputs", expected="a tensor", example=example)
+    return Empty(span, key="inputs", remedy="name at least one, or leave the key out")
 
 
 def params(node: yaml.Node) -> tuple[Param, ...]:

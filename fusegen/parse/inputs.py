@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 
 from fusegen.errors import (
     Span,
@@ -13,13 +14,16 @@ from fusegen.errors import (
 from fusegen.interval import INFINITY, Bound, Interval, between
 from fusegen.parse import document as yaml
 from fusegen.parse import scalars
+from fusegen.parse.names import check_variable
 from fusegen.parse.shapes import as_scalar, as_sequence
 from fusegen.spec import (
     MAX_DIMENSIONS,
     MAX_ELEMENTS,
     Fill,
+    Param,
 )
 
+Entry = tuple[str, Span, yaml.Node]
 DIMENSIONS = range(-MAX_DIMENSIONS, MAX_DIMENSIONS)
 
 
@@ -71,6 +75,29 @@ def read_split(node: yaml.Node) -> int:
         remedy = f"it is a dimension from {DIMENSIONS[0]} to {DIMENSIONS[-1]}, such as -1 for the last"
         raise WrongValue(scalar.span, value=scalar.text[:80], key="split", remedy=remedy)
     return found
+
+
+def tensors_of(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries of `inputs` that are tensors; a number is a scalar of forward."""
+    return (entry for entry in entries if _number(entry[2]) is None)
+
+
+def read_numbers(node: yaml.Node) -> tuple[Param, ...]:
+    """The scalars of forward, with their places among its arguments."""
+    found = []
+    for position, (key, span, value) in enumerate(node.entries if isinstance(node, yaml.Mapping) else ()):
+        scalar = _number(value)
+        if scalar is not None:
+            check_variable(key, span)
+            number = scalars.real(scalar.text, scalar.span, f"the input {key}")
+            found.append(Param(key, number, span, position))
+    return tuple(found)
+
+
+def _number(node: yaml.Node) -> yaml.Scalar | None:
+    """What stands for a number: any plain scalar."""
+    plain = isinstance(node, yaml.Scalar) and not node.quoted and bool(node.text.strip())
+    return node if plain and isinstance(node, yaml.Scalar) else None
 
 
 def read_interval(scalar: yaml.Scalar) -> Interval:

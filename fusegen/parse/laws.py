@@ -39,10 +39,12 @@ def read_names(spec: Spec) -> dict[str, Span]:
 
 
 def scalars_of(spec: Spec) -> tuple[Param, ...]:
-    """The scalars of the function: numbers of `init` that formulas read, then `params`."""
+    """The scalars of the function: numbers of forward, those of `init` that are read, then `params`."""
     read = (argument for argument, _ in _read(spec))
     numbers = (each for each in read if is_real(each.default) and _fits(each))
-    return (*(Param(each.name, _number(each), each.span) for each in numbers), *spec.params)
+    own = (Param(each.name, _number(each), each.span) for each in numbers)
+    keywords = (param for param in spec.params if param.position is None)
+    return (*spec.numbers, *own, *keywords)
 
 
 def _read(spec: Spec) -> Iterator[tuple[Argument, Span]]:
@@ -50,7 +52,7 @@ def _read(spec: Spec) -> Iterator[tuple[Argument, Span]]:
     used = read_names(spec)
     held = {item.attribute for item in spec.layers if isinstance(item, StateTensor)}
     others = {*held, *(i.name for i in spec.inputs), *(p.name for p in spec.params)}
-    others |= {line.name for line in spec.where}
+    others |= {line.name for line in spec.where} | {step.label.name for step in spec.chain if step.label}
     for argument in spec.init:
         if argument.name in used and argument.name not in others:
             yield argument, used[argument.name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.constructor import Item, Kind, Layer
-from fusegen.spec import Input, Spec
+from fusegen.spec import Spec
 
 FRESH = ("Linear", "Conv")  # layers whose output nothing else holds
 
@@ -43,11 +43,3 @@ def _made(item: Item) -> str:
     if isinstance(item, Layer):
         return f"self.{item.attribute} = nn.{item.kind}({', '.join(item.args)})"
     return MADE[item.kind].format(item.attribute, item.text)
-
-
-def example(given: Input) -> str:
-    """An input as `get_inputs` makes it."""
-    sizes, fill = ", ".join(map(str, given.shape)) or "()", given.fill
-    if fill.kind != "uniform":
-        return f"torch.{fill.kind}({sizes})"
-    return f"torch.empty({sizes}).uniform_({fill.low!r}, {fill.high!r})"

@@ -10,12 +10,14 @@ from typing import Any
 
 from fusegen.elements import maths
 from fusegen.render import constructor
+from fusegen.render.forward import argument, example, keyword_scalars, optional
 from fusegen.render.texts import Texts
 from fusegen.signatures import Choice, choice_of, refusal_of
-from fusegen.spec import Input, Param, Spec
+from fusegen.spec import Param, Spec
 
 Context = dict[str, Any]
 LINE = 110  # characters, from which a list of parameters takes a line for each
+IF_NOT_FLOAT = "if {0}.__class__ is not float:"
 MOST = 110  # characters of a line of parameters
 TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
 
@@ -24,11 +26,13 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
     """The arguments of every function of the module, and what is known of them."""
     inputs, params = input_names(spec), param_names(spec)
     first, *others = inputs
+    own, numbers = [p.name for p in keyword_scalars(spec)], [number.name for number in spec.numbers]
     graded = " or ".join(f"{name}.requires_grad" for name in inputs)
     alike = [f"{first}.__class__ not in PLAIN", f"{first}.dtype not in DTYPES"]
     for name in others:
         alike += [f"{name}.__class__ not in PLAIN", f"{name}.dtype is not {first}.dtype"]
         alike += [f"{name}.device != {first}.device"]
+    alike += [f"{number.name}.__class__ is not float" for number in spec.numbers]
     alike += [f"{name} != {name}" for name in texts.bounds]  # NaN, of which PyTorch's clamp makes NaN
     return {
         "inputs": inputs,
@@ -37,7 +41,8 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
         "unusual": " or ".join(alike),
         "requires_grad": f"({graded})" if others else graded,
         "scalar_lines": [
-            *_each(params, "if {0}.__class__ is not float:", '    {0} = KERNELS.scalar("{0}", {0})'),
+            *_each(numbers, IF_NOT_FLOAT, '    {0} = KERNELS.number("{0}", {0})'),
+            *_each(own, IF_NOT_FLOAT, '    {0} = KERNELS.scalar("{0}", {0})'),
             *_refused(spec),
         ],
         "autocast_lines": _each(
@@ -50,10 +55,11 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
 
 def model(spec: Spec) -> Context:
     """The constructor and the body of ModelNew."""
-    inputs, params = input_names(spec), param_names(spec)
+    inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
     tensors = [*inputs[:given], *(f"self.{name}" for name in inputs[given:])]
-    arguments = [*tensors, *(f"self.{name}" for name in params)]
+    numbers = [number.name for number in spec.numbers]
+    arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
     kept = _kept(spec)
     lines = constructor.layer_lines(spec)
     if constructor.reuses(spec) and spec.producer:
@@ -65,20 +71,21 @@ def model(spec: Spec) -> Context:
     if spec.inputs[-1].split is not None:
         keywords = [f"{name}=self.{name}" for name in kept]
         lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
-    made = [*constructor.arguments(spec), *_defaults(spec.params), *_options(spec)]
+    own_params = (param for param in spec.params if param.position is None)
+    made = [*constructor.arguments(spec), *_defaults(own_params), *_options(spec)]
     alias = "".join(word.capitalize() for word in spec.name.split("_"))
     alias = "" if alias in TAKEN else alias
     return {
-        "attribute": spec.name if spec.name not in params else f"{spec.name}_kernels",
+        "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
         "constructor": _listed(["self", *made], "    "),
         "constructor_lines": constructor.lines(spec, kept),
-        "forward_parameters": ", ".join(_tensors(spec.inputs)),
+        "forward_parameters": ", ".join(map(argument, spec.arguments)),
         "shown": _shown(spec),
         "alias": alias,
         "public": sorted(filter(None, {alias, "ModelNew", spec.name, "get_inputs", "get_init_inputs"})),
         "forward_lines": lines,
         "model_arguments": ", ".join(arguments),
-        "example_inputs": list(map(constructor.example, spec.inputs)),
+        "example_inputs": list(map(example, spec.arguments)),
         "example_init": [argument.text for argument in spec.init],
     }
 
@@ -87,8 +94,9 @@ def function(spec: Spec, texts: Texts) -> Context:
     """The plain function: its parameters, its docstring, what it does before it calls."""
     inputs, params = input_names(spec), param_names(spec)
     first, arguments = inputs[0], ", ".join([*inputs, *params])
-    tensors, choice, lines = _tensors(spec.tensors), _choice(spec), []
-    parameters, words = [*_defaults(spec.scalars), *_options(spec)], []
+    tensors, choice, lines = list(map(argument, spec.tensors)), _choice(spec), []
+    numbers = list(map(argument, spec.numbers))
+    parameters, words = [*_defaults(keyword_scalars(spec)), *_options(spec)], []
     if spec.inputs[-1].split is None:
         words += ['out: "Tensor | None" = None']
     if choice:
@@ -108,13 +116,15 @@ def function(spec: Spec, texts: Texts) -> Context:
             f"if {inputs[1]} is None:",
             f"    return KERNELS.halves({', '.join([first, 'dim', *params])})",
         ]
-    alias = "input" not in (*inputs, *params)
+    alias = "input" not in (*inputs, *params) and not numbers
     if alias:
-        tensors = [_optional(i.name) for i in spec.tensors]
+        tensors = [optional(i.name) for i in spec.tensors]
         words += ['input: "Tensor | None" = None']
     required = [i.name for i in spec.tensors if i.split is None]
     return {
-        "function_parameters": _listed([*tensors, *parameters, *(["*", *words] if words else [])]),
+        "function_parameters": _listed(
+            [*tensors, *numbers, *parameters, *(["*", *words] if words else [])]
+        ),
         "function_lines": lines,
         "required": required if alias else [],
         "doc": _doc(spec, texts),
@@ -160,14 +170,6 @@ def either(words: tuple[str, ...]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _tensors(tensors: Iterable[Input]) -> list[str]:
-    return [f"{i.name}: Tensor" if i.split is None else _optional(i.name) for i in tensors]
-
-
-def _optional(name: str) -> str:
-    return f'{name}: "Tensor | None" = None'
-
-
 def _listed(parameters: list[str], margin: str = "") -> str:
     """Parameters on one line, or on lines of their own, behind the margin of the function."""
     line = ", ".join(parameters)
@@ -183,7 +185,8 @@ def _listed(parameters: list[str], margin: str = "") -> str:
 
 def _kept(spec: Spec) -> list[str]:
     """The arguments of the constructor that the model keeps as attributes."""
-    return [*param_names(spec), *(option.split(":")[0] for option in _options(spec))]
+    options = (option.split(":")[0] for option in _options(spec))
+    return [*(scalar.name for scalar in keyword_scalars(spec)), *options]
 
 
 def _shown(spec: Spec) -> str:
@@ -236,6 +239,9 @@ def _doc(spec: Spec, texts: Texts) -> list[str]:
     lines = [f"Shape: {first} of any shape, with any strides."]
     if len(inputs) > 1:
         lines = [f"Shape: {listed} of shapes that broadcast, with any strides."]
+    if spec.numbers:
+        listed = ", ".join(number.name for number in spec.numbers)
+        lines += [f"Numbers: {listed}; a tensor without dimensions and without a gradient is one, too."]
     if spec.inputs[-1].split is not None:
         lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
     lines += [

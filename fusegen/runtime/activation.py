@@ -132,6 +132,13 @@ class Activation:
         """A parameter as the float that the operator takes."""
         return checks.scalar(self.name, name, value)
 
+    def number(self, name: str, value: Any) -> Any:
+        """A scalar of forward as the operator takes it, or as it is if it is a tensor to be waited for."""
+        if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or traced() or transformed()):
+            checks.check_number(self.name, name, value)
+            return value
+        return checks.scalar(self.name, name, value)
+
     def first(self, given: Any, input: Any) -> Any:
         """The first tensor, which PyTorch calls input."""
         name = self.signature.tensors[0]
@@ -157,6 +164,8 @@ class Activation:
         """The function of a tensor subclass, of other dtypes, and of tensors that are not alike."""
         tensors, params = arguments[: self.inputs], arguments[self.inputs :]
         if not all(isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) for t in tensors):
+            return self.eager(*arguments)
+        if any(isinstance(p, torch.Tensor) for p in params):
             return self.eager(*arguments)
         shaped = [t for t in tensors if t.dim()] or tensors  # the others follow these in dtype and device
         dtype = tensors[0].dtype
@@ -233,4 +242,4 @@ class Activation:
     def _usual(self, tensors: "Tuple[torch.Tensor, ...]", params: "Tuple[float, ...]") -> bool:
         """Whether the kernels take such tensors and scalars."""
         plain = all(t.__class__ in PLAIN and t.dtype in self.dtypes for t in tensors)
-        return plain and all(p == p for p in params)
+        return plain and all(not isinstance(p, torch.Tensor) and p == p for p in params)

@@ -30,9 +30,16 @@ def scalar(module: str, name: str, value: Any) -> float:
     """A parameter as the float that the operator takes, from what PyTorch takes as a number, too."""
     number = isinstance(value, (int, float, torch.SymInt, torch.SymFloat, numbers.Real))
     if isinstance(value, torch.Tensor):
-        graded = f"{name} must be a number: the kernels compute no gradient of it; give {name}.item()"
-        check(not value.requires_grad, module, graded, TypeError)
-        number = value.dim() == 0 and not value.is_complex()
+        check_number(module, name, value)
+        number = True
     number = number or type(value).__name__ in ("bool", "bool_")  # numpy's, which is no number to Python
     check(number, module, f"{name} must be a number, not {type(value).__name__}", TypeError)
     return float(value)
+
+
+def check_number(module: str, name: str, value: torch.Tensor) -> None:
+    """Refuses a tensor that is no number: it has a gradient, which would be lost, or it has dimensions."""
+    graded = f"{name} must be a number: the kernels compute no gradient of it; give {name}.item()"
+    check(not value.requires_grad, module, graded, TypeError)
+    number = value.dim() == 0 and not value.is_complex()
+    check(number, module, f"{name} must be a number, not {type(value).__name__}", TypeError)
