@@ -125,10 +125,15 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
     """
     from fusegen import build  # which takes longer to import than modules that are known to be found
     from fusegen.doubts import doubt, shadows
+    from fusegen.fits import two_fits
 
     found = build.built({job.spec: job.binding for job in jobs}, jobs[0].output)
     remarks = [
-        [*dict.fromkeys(shadows(one.compiled)), *filter(None, [doubt(one.compiled)])]
+        [
+            *dict.fromkeys(shadows(one.compiled)),
+            *two_fits(one.compiled.spec),
+            *filter(None, [doubt(one.compiled)]),
+        ]
         for one in found.values()
     ]
     return {

@@ -7,7 +7,7 @@ from pathlib import Path
 from fusegen import render
 from fusegen.errors import Span, Unreadable
 from fusegen.parse import parse_spec
-from fusegen.spec import FIELDS
+from fusegen.schema import FIELDS
 
 
 def starter(name: str, path: Path) -> str:

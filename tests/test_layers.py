@@ -24,7 +24,7 @@ FLOORS = {
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
     **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),
-    "runtime_text": GROUND,
+    **dict.fromkeys(("fits", "runtime_text", "schema"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),

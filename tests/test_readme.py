@@ -14,7 +14,7 @@ from kernels import load
 from fusegen.certify.certificate import shown
 from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.parse import parse_spec
-from fusegen.spec import FIELDS
+from fusegen.schema import FIELDS
 
 evidence = load(ROOT / "docs" / "evidence.py", "evidence")
 speed = load(ROOT / "docs" / "speed.py", "speed")

@@ -17,11 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.bench.arguments import of_tensors
 from fusegen.bench.clock import Run
 from fusegen.built import imported
 from fusegen.constructor import Layer
 from fusegen.errors import NoSuchCompetitor, Span
-from fusegen.spec import Param, Spec
+from fusegen.render.forward import function_name, is_viewed
+from fusegen.spec import Spec
 
 Function = Callable[..., Tensor]
 OURS, EAGER, COMPILED, COPY = "fusegen", "eager", "torch.compile", "copy"
@@ -107,23 +109,18 @@ class Contest:
         Raises:
             NoSuchCompetitor: a file or a class is not there, or cannot be made.
         """
-        found: dict[str, Function] = {EAGER: self.eager(self.model), OURS: self.of_tensors(self.model)}
+        found: dict[str, Function] = {EAGER: self.eager(self.model), OURS: self.ours()}
         if compiled:
             torch.compiler.reset()
             found[COMPILED] = torch.compile(self.eager(self.model))
-        return found | {name: self.of_tensors(self.other(name)) for name in against}
+        return found | {name: of_tensors(self.spec, self.other(name)) for name in against}
 
-    def of_tensors(self, model: Function) -> Function:
-        """A model as a function of its tensors; its other arguments are the numbers of `get_inputs`."""
-        if not self.spec.numbers:
-            return model
-
-        def function(*tensors: Tensor) -> Tensor:
-            rest = iter(tensors)
-            given = (a.default if isinstance(a, Param) else next(rest) for a in self.spec.arguments)
-            return model(*given)
-
-        return function
+    def ours(self) -> Function:
+        """The model; of a spec with views, whose tensors differ in shape, the function of these."""
+        if not is_viewed(self.spec):
+            return of_tensors(self.spec, self.model)
+        function = getattr(self.module, function_name(self.spec))
+        return lambda *tensors: function(*tensors, *(param.default for param in self.spec.scalars))
 
     def eager(self, model: nn.Module) -> Function:
         """The same in PyTorch's own operations, with the layers, parameters and buffers of a model."""

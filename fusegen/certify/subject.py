@@ -17,6 +17,7 @@ from fusegen.certify.findings import Function, Subject
 from fusegen.errors import NoSuchCallable, NotAReference, Span
 from fusegen.library import Library
 from fusegen.pipeline import Compiled
+from fusegen.render.forward import function_name
 from fusegen.spec import Spec
 
 
@@ -33,7 +34,7 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
     """
     spec = compiled.spec
     module = built(compiled, output)
-    own: Any = getattr(module, spec.name)
+    own: Any = getattr(module, function_name(spec))
     is_eager = compiled.declared.is_eager
     program = stages.real(spec, compiled.library) if is_eager else compiled.declared.program
     screened = stages.screened(spec, compiled.library) if is_eager else compiled.algebra.best

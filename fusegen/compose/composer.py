@@ -13,6 +13,7 @@ from fusegen.errors import (
     SpecErrors,
     StepHasInputs,
     StepHasLayers,
+    StepHasViews,
     StepIgnoresValue,
     TooMany,
     UnknownFunction,
@@ -154,6 +155,8 @@ class Composer:
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)
         if any(isinstance(item, Layer) for item in spec.layers):
             raise StepHasLayers(call.span, name=call.spec)
+        for view in (each.view for each in spec.inputs if each.unsqueeze is not None):
+            raise StepHasViews(call.span, name=call.spec, view=view)
         fits(call, spec)
         values = bound_arguments(spec, call)
         for name, value in values.items():

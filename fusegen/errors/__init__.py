@@ -16,6 +16,7 @@ from fusegen.errors.composing import NotAReference as NotAReference
 from fusegen.errors.composing import ReferenceTensors as ReferenceTensors
 from fusegen.errors.composing import StepHasInputs as StepHasInputs
 from fusegen.errors.composing import StepHasLayers as StepHasLayers
+from fusegen.errors.composing import StepHasViews as StepHasViews
 from fusegen.errors.composing import StepIgnoresValue as StepIgnoresValue
 from fusegen.errors.fields import BadName as BadName
 from fusegen.errors.fields import DuplicateKey as DuplicateKey
@@ -46,6 +47,7 @@ from fusegen.errors.formula import ConstantFormula as ConstantFormula
 from fusegen.errors.formula import MissingArgument as MissingArgument
 from fusegen.errors.formula import NotAFormula as NotAFormula
 from fusegen.errors.formula import NotAnInput as NotAnInput
+from fusegen.errors.formula import NotAView as NotAView
 from fusegen.errors.formula import NotInInit as NotInInit
 from fusegen.errors.formula import NotReal as NotReal
 from fusegen.errors.formula import NumberOutOfRange as NumberOutOfRange

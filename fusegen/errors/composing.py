@@ -25,6 +25,11 @@ class StepHasLayers(FusegenError):
     hint = "use its chain of steps instead"
 
 
+class StepHasViews(FusegenError):
+    sentence = "{name!r} reads {view}, so it cannot be used inside another spec"
+    hint = "write its formula out"
+
+
 class ReferenceTensors(FusegenError):
     sentence = "{reference} takes {takes}, and this spec has {found}"
     hint = "name a function of the spec's tensors, or leave the reference out"

@@ -20,6 +20,11 @@ class NotAnInput(FusegenError):
     hint = "{near}"
 
 
+class NotAView(FusegenError):
+    sentence = "{problem}"
+    hint = "{remedy}"
+
+
 class NotInInit(FusegenError):
     sentence = "{name!r} is not an argument of the constructor"
     hint = "{near}"

@@ -11,32 +11,30 @@ from typing import TypeVar
 
 from fusegen.constructor import Argument
 from fusegen.errors import (
-    ConstantFormula,
     FormulaOrChain,
     FusegenError,
     MissingField,
     NameIsNotStem,
-    NameTaken,
-    ReservedPrimitive,
     Span,
     SpecErrors,
     UnknownKey,
-    Unused,
     meant,
     nearest,
 )
-from fusegen.ops import OPS
 from fusegen.parse import fields
 from fusegen.parse.chain import read_chain
+from fusegen.parse.declared import NAMES
 from fusegen.parse.document import Node, read_document, read_text
 from fusegen.parse.formula import parse_formula
 from fusegen.parse.init import Scope, read_init
 from fusegen.parse.inputs import read_numbers
-from fusegen.parse.laws import LAWS, read_names, scalars_of
+from fusegen.parse.laws import LAWS, scalars_of
 from fusegen.parse.layers import read_layers, state_names
 from fusegen.parse.shapes import as_scalar
-from fusegen.spec import DEFAULT_SHAPE, DTYPES, FIELDS, NUMERICS, Fill, Input, Param, Spec
-from fusegen.term import Apply, Name, Term, walk
+from fusegen.parse.views import with_views
+from fusegen.schema import FIELDS
+from fusegen.spec import DEFAULT_SHAPE, DTYPES, NUMERICS, Fill, Input, Spec
+from fusegen.term import Term
 
 __all__ = ["parse_spec", "read_text"]
 
@@ -126,8 +124,13 @@ class _Reader:
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, digest=_digest(text), span=self.root,
         )  # fmt: skip
+        return self.checked(spec)
+
+    def checked(self, spec: Spec) -> Spec:
+        """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
+        spec, mistakes = with_views(spec)
         spec = replace(spec, scalars=scalars_of(spec))
-        self.errors += [error for law in (*_LAWS, *LAWS) for error in law(spec)]
+        self.errors += [*mistakes, *(error for law in (*NAMES, *LAWS) for error in law(spec))]
         return spec
 
     def arguments(self, init: tuple[Argument, ...]) -> Scope:
@@ -178,67 +181,3 @@ def _formula(node: Node, scope: list[str]) -> Term:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _shared_names(spec: Spec) -> Iterator[FusegenError]:
-    """One mistake for each name that two things have."""
-    holders: dict[str, str] = {spec.name: "the spec's own name"}
-    if spec.name in OPS:  # a primitive's spec shares its name with the function, never with a variable
-        holders = {}
-    if any(param.name == spec.name for param in spec.params):  # as in torch.nn.functional.threshold
-        holders = {}
-    arguments = {argument.name for argument in spec.init}
-    for param in spec.params:
-        if param.name in arguments and param.position is None:
-            yield NameTaken(param.span, name=param.name, holder="an argument of the constructor")
-    declared = [(i.name, i.span, "an input") for i in spec.inputs]
-    declared += [(p.name, p.span, _holder(p)) for p in spec.params]
-    declared += [(line.name, line.span, "a named step") for line in spec.where]
-    declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
-    declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
-    for name, span, holder in declared:
-        if name in holders:
-            yield NameTaken(span, name=name, holder=holders[name])
-        holders.setdefault(name, holder)
-
-
-def _holder(param: Param) -> str:
-    return "a parameter" if param.position is None else "an input"
-
-
-def _unused(spec: Spec) -> Iterator[FusegenError]:
-    """One mistake for each input, parameter and named step that nothing reads."""
-    used = set(read_names(spec))
-    if spec.chain:
-        used.add(spec.inputs[0].name)
-    declared = [("the input", i.name, i.span) for i in spec.inputs]
-    declared += [(f"the {_holder(p).split()[1]}", p.name, p.span) for p in spec.params]
-    declared += [("the named step", line.name, line.span) for line in spec.where]
-    declared += [("the named step", s.label.name, s.label.span) for s in spec.chain if s.label]
-    for what, name, span in declared:
-        if name not in used and span == spec.span:  # the input that every spec has
-            yield ConstantFormula(spec.formula.span if spec.formula else span, name=name)
-        elif name not in used:
-            yield Unused(span, what=what, name=name)
-
-
-def _other_than_its_function(spec: Spec) -> Iterator[FusegenError]:
-    """A mistake where a spec named like a function is another one.
-
-    It is that function, or it reads it and has parameters besides, as softplus has beta and threshold. In a
-    formula the name means the function, in a chain the spec with its parameters.
-    """
-    if spec.name not in OPS:
-        return
-    op = OPS[spec.name]
-    variables = [*(i.name for i in spec.tensors), *(p.name for p in spec.scalars)]
-    arguments = tuple(Name(variable) for variable in variables)
-    terms = [line.term for line in spec.where] + ([spec.formula] if spec.formula else [])
-    reads = any(isinstance(part, Apply) and part.op == op.name for term in terms for part in walk(term))
-    adds = reads and spec.scalars and len(spec.tensors) == len(op.args)
-    if not adds and (spec.where or spec.formula != Apply(op.name, arguments)):
-        call = op.signature if len(variables) != len(op.args) else f"{op.name}({', '.join(variables)})"
-        yield ReservedPrimitive(spec.span, name=spec.name, call=call)
-
-
-_LAWS = (_shared_names, _unused, _other_than_its_function)

@@ -26,11 +26,11 @@ from fusegen.parse.formula import parse_formula
 from fusegen.parse.inputs import read_fill, read_interval, read_shape, read_split, tensors_of
 from fusegen.parse.names import check_attribute, check_module, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
+from fusegen.schema import REFERENCE_PATTERN
 from fusegen.spec import (
     DEFAULT_SHAPE,
     DTYPES,
     MAX_INPUTS,
-    REFERENCE_PATTERN,
     Fill,
     Input,
     Named,

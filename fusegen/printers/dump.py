@@ -60,8 +60,8 @@ def _plain(value: object) -> str:
             return term(value)
         case Step(call, written, _, label):
             return f"{label.name}: {_plain(call or written)}" if label else _plain(call or written)
-        case Input(name, shape, fill):
-            return f"{name} {list(shape)} {fill.kind}"
+        case Input(_, shape, fill):
+            return f"{value.view} {list(shape)} {fill.kind}"
         case Param(name, default):
             return f"{name}={float(default):g}"
         case Named(name, formula):

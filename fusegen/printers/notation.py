@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusegen.ops import ATOM, OPS, PRODUCT, SELECT, SUM, UNARY
 from fusegen.spec import Spec, Step
-from fusegen.term import Apply, Name, Number, SpecCall, Term
+from fusegen.term import Apply, Name, Number, SpecCall, Term, substitute
 
 BOUND = {"square": UNARY, "cube": UNARY, "sqrt": UNARY, "reciprocal": PRODUCT, "rsqrt": PRODUCT}
 SYMBOLS = {"mul": "·", "sub": "-", "add": "+", "div": "/"}
@@ -13,13 +13,13 @@ SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 def notation(spec: Spec) -> str:
     """What a spec computes, on one line: ``y = x · u / 6,  u = x + 3``."""
-    first = spec.inputs[0].name
-    where = [f"{first} = {first} + {spec.bias.name}"] if spec.bias else []
-    where += [f"{line.name} = {term(line.term)}" for line in spec.where]
+    running = spec.inputs[0].name
+    views: dict[str, Term] = {i.name: Name(i.view) for i in spec.inputs}
+    where = [f"{running} = {running} + {spec.bias.name}"] if spec.bias else []
+    where += [f"{line.name} = {term(substitute(line.term, views))}" for line in spec.where]
     if spec.formula is not None:
-        return ",  ".join([f"y = {term(spec.formula)}", *where])
-    running = first
-    steps = [_step(step, running) for step in spec.chain]
+        return ",  ".join([f"y = {term(substitute(spec.formula, views))}", *where])
+    steps = [_step(step, running, views) for step in spec.chain]
     named = [_named(step, text, running) for step, text in zip(spec.chain[:-1], steps, strict=False)]
     return ",  ".join([*where, *named, f"y = {steps[-1]}"])
 
@@ -77,9 +77,9 @@ def _apply(name: str, args: tuple[Term, ...]) -> tuple[str, int]:
     return f"{name}({', '.join(shown)})", ATOM
 
 
-def _step(step: Step, running: str) -> str:
+def _step(step: Step, running: str, views: dict[str, Term]) -> str:
     if step.call is None:
         assert step.term is not None
-        return term(step.term)
-    keywords = [f"{key}={term(value)}" for key, value in step.call.keywords]
+        return term(substitute(step.term, views))
+    keywords = [f"{key}={term(substitute(value, views))}" for key, value in step.call.keywords]
     return f"{step.call.spec}({', '.join([running, *keywords])})"

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import jinja2.meta
 
-from fusegen.render import cpp, python
+from fusegen.render import cpp, model, python
 from fusegen.render.texts import Binding, Halves, KernelText, MaskText, Share, Singles, Texts
 from fusegen.spec import Spec
 
@@ -58,7 +58,7 @@ def module(spec: Spec, texts: Texts) -> str:
         "dtype_names": spec.dtypes,
         "bitmask": texts.mask is not None,
         **python.tensors_and_scalars(spec, texts),
-        **python.model(spec),
+        **model.model(spec),
         **python.function(spec, texts),
         **python.gradient(spec, texts),
         **python.operators(spec, texts),

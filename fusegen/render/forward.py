@@ -30,3 +30,28 @@ def example(of: Input | Param) -> str:
     if filling.kind != "uniform":
         return f"torch.{filling.kind}({sizes})"
     return f"torch.empty({sizes}).uniform_({filling.low!r}, {filling.high!r})"
+
+
+def is_viewed(spec: Spec) -> bool:
+    """Whether a view of an input is taken before the kernel."""
+    return any(each.unsqueeze is not None for each in spec.inputs)
+
+
+def function_name(spec: Spec) -> str:
+    """The function that the kernel is called by: the plain one, or of views one of its own."""
+    return f"_{spec.name}" if is_viewed(spec) else spec.name
+
+
+def viewed(of: Input) -> str:
+    """What the kernel is given of a tensor."""
+    return of.name if of.unsqueeze is None else f"{of.name}.unsqueeze({of.unsqueeze})"
+
+
+def views(spec: Spec, parameters: str) -> dict[str, str]:
+    """The function of the kernel, and the plain one that calls it, if that takes views."""
+    given = [*map(viewed, spec.tensors), *(scalar.name for scalar in spec.scalars), "out=out"]
+    return {
+        "function_name": function_name(spec),
+        "view_parameters": parameters if is_viewed(spec) else "",
+        "view_arguments": ", ".join(given),
+    }

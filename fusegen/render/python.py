@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.elements import maths
-from fusegen.render import constructor
-from fusegen.render.forward import argument, example, keyword_scalars, optional
+from fusegen.render.forward import argument, is_viewed, keyword_scalars, optional, views
 from fusegen.render.texts import Texts
 from fusegen.signatures import Choice, choice_of, refusal_of
 from fusegen.spec import Param, Spec
@@ -19,7 +18,6 @@ Context = dict[str, Any]
 LINE = 110  # characters, from which a list of parameters takes a line for each
 IF_NOT_FLOAT = "if {0}.__class__ is not float:"
 MOST = 110  # characters of a line of parameters
-TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
 
 
 def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
@@ -53,50 +51,13 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
     }
 
 
-def model(spec: Spec) -> Context:
-    """The constructor and the body of ModelNew."""
-    inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
-    first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
-    tensors = [*inputs[:given], *(f"self.{name}" for name in inputs[given:])]
-    numbers = [number.name for number in spec.numbers]
-    arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
-    kept = _kept(spec)
-    lines = constructor.layer_lines(spec)
-    if constructor.reuses(spec) and spec.producer:
-        layer = f"self.{spec.producer.attribute}"
-        lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
-        arguments += ["out=out"]
-    if in_place(spec):
-        lines += ["if self.inplace:", f"    return {spec.name}({', '.join([*arguments, 'inplace=True'])})"]
-    if spec.inputs[-1].split is not None:
-        keywords = [f"{name}=self.{name}" for name in kept]
-        lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
-    own_params = (param for param in spec.params if param.position is None)
-    made = [*constructor.arguments(spec), *_defaults(own_params), *_options(spec)]
-    alias = "".join(word.capitalize() for word in spec.name.split("_"))
-    alias = "" if alias in TAKEN else alias
-    return {
-        "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
-        "constructor": _listed(["self", *made], "    "),
-        "constructor_lines": constructor.lines(spec, kept),
-        "forward_parameters": ", ".join(map(argument, spec.arguments)),
-        "shown": _shown(spec),
-        "alias": alias,
-        "public": sorted(filter(None, {alias, "ModelNew", spec.name, "get_inputs", "get_init_inputs"})),
-        "forward_lines": lines,
-        "model_arguments": ", ".join(arguments),
-        "example_inputs": list(map(example, spec.arguments)),
-        "example_init": [argument.text for argument in spec.init],
-    }
-
-
 def function(spec: Spec, texts: Texts) -> Context:
     """The plain function: its parameters, its docstring, what it does before it calls."""
     inputs, params = input_names(spec), param_names(spec)
     first, arguments = inputs[0], ", ".join([*inputs, *params])
     tensors, choice, lines = list(map(argument, spec.tensors)), _choice(spec), []
     numbers = list(map(argument, spec.numbers))
-    parameters, words = [*_defaults(keyword_scalars(spec)), *_options(spec)], []
+    parameters, words = [*defaults(keyword_scalars(spec)), *options(spec)], []
     if spec.inputs[-1].split is None:
         words += ['out: "Tensor | None" = None']
     if choice:
@@ -116,15 +77,15 @@ def function(spec: Spec, texts: Texts) -> Context:
             f"if {inputs[1]} is None:",
             f"    return KERNELS.halves({', '.join([first, 'dim', *params])})",
         ]
-    alias = "input" not in (*inputs, *params) and not numbers
+    alias = "input" not in (*inputs, *params) and not numbers and not is_viewed(spec)
     if alias:
         tensors = [optional(i.name) for i in spec.tensors]
         words += ['input: "Tensor | None" = None']
     required = [i.name for i in spec.tensors if i.split is None]
+    shown = listed([*tensors, *numbers, *parameters, *(["*", *words] if words else [])])
     return {
-        "function_parameters": _listed(
-            [*tensors, *numbers, *parameters, *(["*", *words] if words else [])]
-        ),
+        **views(spec, shown),
+        "function_parameters": shown,
         "function_lines": lines,
         "required": required if alias else [],
         "doc": _doc(spec, texts),
@@ -162,7 +123,7 @@ def param_names(spec: Spec) -> list[str]:
 
 def in_place(spec: Spec) -> bool:
     """Whether the function can write over its input: there is one, and no layer comes before."""
-    return len(spec.tensors) == 1 and not spec.layers
+    return len(spec.tensors) == 1 and not spec.layers and not is_viewed(spec)
 
 
 def either(words: tuple[str, ...]) -> str:
@@ -170,7 +131,7 @@ def either(words: tuple[str, ...]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _listed(parameters: list[str], margin: str = "") -> str:
+def listed(parameters: list[str], margin: str = "") -> str:
     """Parameters on one line, or on lines of their own, behind the margin of the function."""
     line = ", ".join(parameters)
     if len(line) <= LINE:
@@ -183,27 +144,12 @@ def _listed(parameters: list[str], margin: str = "") -> str:
     return "".join(f"\n{margin}    {line.rstrip()}" for line in lines) + f"\n{margin}"
 
 
-def _kept(spec: Spec) -> list[str]:
-    """The arguments of the constructor that the model keeps as attributes."""
-    options = (option.split(":")[0] for option in _options(spec))
-    return [*(scalar.name for scalar in keyword_scalars(spec)), *options]
-
-
-def _shown(spec: Spec) -> str:
-    """What the model's repr shows of its arguments, as an expression; nothing where it has none."""
-    values = ", ".join(f"{name}={{self.{name}}}" for name in _kept(spec) if name != "inplace")
-    if not in_place(spec):
-        return f'f"{values}"' if values else ""
-    if not values:
-        return '"inplace=True" if self.inplace else ""'
-    return f'f"{values}" + (", inplace=True" if self.inplace else "")'
-
-
-def _defaults(scalars: Iterable[Param]) -> list[str]:
+def defaults(scalars: Iterable[Param]) -> list[str]:
+    """Scalars as keywords with their defaults."""
     return [f"{scalar.name}: float = {scalar.default!r}" for scalar in scalars]
 
 
-def _options(spec: Spec) -> list[str]:
+def options(spec: Spec) -> list[str]:
     """The arguments that say how, after those that say what."""
     split = spec.inputs[-1].split
     if in_place(spec):
@@ -215,6 +161,7 @@ def _choice(spec: Spec) -> Choice | None:
     """The word that PyTorch's function takes, if the spec is that function of one tensor."""
     choice = choice_of(spec.reference)
     free = choice is not None and choice.argument != spec.inputs[0].name
+    free = free and not is_viewed(spec)
     return choice if free and len(spec.tensors) == 1 and not spec.scalars else None
 
 
@@ -233,15 +180,15 @@ def _each(names: Iterable[str], *lines: str) -> list[str]:
 def _doc(spec: Spec, texts: Texts) -> list[str]:
     """What the plain function's docstring says below its first line."""
     inputs = input_names(spec)
-    first, listed = inputs[0], ", ".join(inputs)
+    first, several = inputs[0], ", ".join(inputs)
     math = " or ".join(math.value for math in maths(spec.dtypes))
     rounding = "rounded after every operation" if texts.rounds else "rounded once"
     lines = [f"Shape: {first} of any shape, with any strides."]
     if len(inputs) > 1:
-        lines = [f"Shape: {listed} of shapes that broadcast, with any strides."]
+        lines = [f"Shape: {several} of shapes that broadcast, with any strides."]
     if spec.numbers:
-        listed = ", ".join(number.name for number in spec.numbers)
-        lines += [f"Numbers: {listed}; a tensor without dimensions and without a gradient is one, too."]
+        numbers = ", ".join(number.name for number in spec.numbers)
+        lines += [f"Numbers: {numbers}; a tensor without dimensions and without a gradient is one, too."]
     if spec.inputs[-1].split is not None:
         lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
     lines += [

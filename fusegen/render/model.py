@@ -1,0 +1,63 @@
+"""The class of a module: its constructor, its forward, and what its repr shows, as finished strings."""
+
+from __future__ import annotations
+
+from fusegen.render import constructor
+from fusegen.render.forward import argument, example, keyword_scalars, viewed
+from fusegen.render.python import Context, defaults, in_place, input_names, listed, options
+from fusegen.spec import Spec
+
+TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
+
+
+def model(spec: Spec) -> Context:
+    """The constructor and the body of ModelNew."""
+    inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
+    first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
+    tensors = [*map(viewed, spec.tensors[:given]), *(f"self.{name}" for name in inputs[given:])]
+    numbers = [number.name for number in spec.numbers]
+    arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
+    kept = _kept(spec)
+    lines = constructor.layer_lines(spec)
+    if constructor.reuses(spec) and spec.producer:
+        layer = f"self.{spec.producer.attribute}"
+        lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
+        arguments += ["out=out"]
+    if in_place(spec):
+        lines += ["if self.inplace:", f"    return {spec.name}({', '.join([*arguments, 'inplace=True'])})"]
+    if spec.inputs[-1].split is not None:
+        keywords = [f"{name}=self.{name}" for name in kept]
+        lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
+    own_params = (param for param in spec.params if param.position is None)
+    made = [*constructor.arguments(spec), *defaults(own_params), *options(spec)]
+    alias = "".join(word.capitalize() for word in spec.name.split("_"))
+    alias = "" if alias in TAKEN else alias
+    return {
+        "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
+        "constructor": listed(["self", *made], "    "),
+        "constructor_lines": constructor.lines(spec, kept),
+        "forward_parameters": ", ".join(map(argument, spec.arguments)),
+        "shown": _shown(spec),
+        "alias": alias,
+        "public": sorted(filter(None, {alias, "ModelNew", spec.name, "get_inputs", "get_init_inputs"})),
+        "forward_lines": lines,
+        "model_arguments": ", ".join(arguments),
+        "example_inputs": list(map(example, spec.arguments)),
+        "example_init": [argument.text for argument in spec.init],
+    }
+
+
+def _kept(spec: Spec) -> list[str]:
+    """The arguments of the constructor that the model keeps as attributes."""
+    words = (option.split(":")[0] for option in options(spec))
+    return [*(scalar.name for scalar in keyword_scalars(spec)), *words]
+
+
+def _shown(spec: Spec) -> str:
+    """What the model's repr shows of its arguments, as an expression; nothing where it has none."""
+    values = ", ".join(f"{name}={{self.{name}}}" for name in _kept(spec) if name != "inplace")
+    if not in_place(spec):
+        return f'f"{values}"' if values else ""
+    if not values:
+        return '"inplace=True" if self.inplace else ""'
+    return f'f"{values}" + (", inplace=True" if self.inplace else "")'
