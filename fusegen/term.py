@@ -103,6 +103,7 @@ class SpecCall(Written):
 
 
 Term = Number | Name | Apply | SpecCall
+INFINITY = Fraction(2**1024)  # no double is as large, so that what is lowered is an infinity
 Operand = Written | int | float | Fraction
 
 
@@ -173,6 +174,11 @@ def walk(term: Term) -> Iterator[Term]:
 def applied(terms: Iterable[Term]) -> frozenset[str]:
     """The operations in some terms."""
     return frozenset(part.op for term in terms for part in walk(term) if isinstance(part, Apply))
+
+
+def infinite(term: Term) -> bool:
+    """Whether a term is an infinity."""
+    return isinstance(term, Number) and abs(term.value) == INFINITY
 
 
 def names(term: Term) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from fusegen.errors.files import Unreadable as Unreadable
 from fusegen.errors.files import YamlFeature as YamlFeature
 from fusegen.errors.formula import BeyondFloat32 as BeyondFloat32
 from fusegen.errors.formula import ConstantFormula as ConstantFormula
+from fusegen.errors.formula import InfinityInArithmetic as InfinityInArithmetic
 from fusegen.errors.formula import MissingArgument as MissingArgument
 from fusegen.errors.formula import NotAFormula as NotAFormula
 from fusegen.errors.formula import NotAnInput as NotAnInput

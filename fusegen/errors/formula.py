@@ -75,6 +75,11 @@ class BeyondFloat32(FusegenError):
     hint = "it holds sizes from 1.4e-45 to 3.4e38; rescale the formula, or write  dtypes: [float64]"
 
 
+class InfinityInArithmetic(FusegenError):
+    sentence = "{what} stands in arithmetic, which formulas do with numbers only"
+    hint = "compare with it or select it, as in  where(x > 0, x, -inf)  or  clamp(x, 0, inf)"
+
+
 class Undefined(FusegenError):
     sentence = "{what} has no real value"
     hint = "{remedy}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from fusegen.term import Apply, Let, Name, Number, Program, Term, names
+from fusegen.term import INFINITY, Apply, Let, Name, Number, Program, Term, names
 from fusegen.values import value
 
 Monomial = frozenset[tuple[Term, int]]  # atoms with their exponents
@@ -22,7 +22,7 @@ ZERO: Monomial = frozenset({(Number(Fraction(0)), 1)})  # of the number 0, which
 KEPT: dict[str, Callable[[float, float], float]] = {  # to a quarter of what overflows
     "finite_below": lambda x, bound: max(x, -bound), "finite_above": min,
 }  # fmt: skip
-OVERFLOW = 2**1024  # beyond every double
+OVERFLOW = int(INFINITY)  # beyond every double
 
 
 @dataclass(frozen=True)

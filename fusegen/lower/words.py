@@ -21,7 +21,7 @@ from fusegen.lower.border import Border
 from fusegen.lower.slack import Slack, scaled
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import DOUBLED, PRODUCTS, ROWS, SINGLES, TRANSCENDENTAL
-from fusegen.term import Apply, Name, Number, Program, Term, applied, call, unused
+from fusegen.term import Apply, Name, Number, Program, Term, applied, call, infinite, unused
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
@@ -110,7 +110,7 @@ class Precise(Border):
         match term:
             case Apply() if wanted and (cubic := _odd_cubic(term)):
                 return self.odd_cubic(*cubic), True
-            case Number(number) if wanted:
+            case Number(number) if wanted and not infinite(term):
                 return self.number(number)
             case Name(name):
                 return Ref(name), name in self.wide

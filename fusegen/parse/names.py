@@ -76,7 +76,7 @@ def check_variable(name: str, span: Span) -> None:
         BadName, NameTaken: what is wrong with it.
     """
     check_name(name, span)
-    if name in CONSTANTS:
+    if name in CONSTANTS or name == "inf":
         raise NameTaken(span, name=name, holder="a constant")
     if name in OPS or name in _LIBM:
         raise NameTaken(span, name=name, holder="a function")

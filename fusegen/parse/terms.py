@@ -22,9 +22,10 @@ from fusegen.errors import (
 from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, Op, argument_count, called
 from fusegen.parse.forms import form
 from fusegen.signatures import EXTENDED, argument_named
-from fusegen.term import Apply, Name, Number, SpecCall, Term
+from fusegen.term import INFINITY, Apply, Name, Number, SpecCall, Term
 
 MAX_LENGTH, MAX_PARENTHESES, MAX_DEPTH = 4096, 64, 100
+INFINITE = "inf"  # the word for it
 ROUNDS_TO_INFINITY = 2**1024 - 2**970  # the least number that float64 rounds to infinity
 
 BINARY: dict[type[ast.operator], str] = {
@@ -120,7 +121,7 @@ class Reader:
                 return self.name(name, span)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 term = self.real(operand, depth + 1)
-                if isinstance(operand, ast.Constant) and isinstance(term, Number):
+                if isinstance(operand, ast.Constant | ast.Name) and isinstance(term, Number):
                     return Number(-term.value, span)
                 return Apply("neg", (term,), span)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -167,6 +168,8 @@ class Reader:
         """The term of a name."""
         if name in self.scope:
             return Name(name, span)
+        if name == INFINITE:
+            return Number(INFINITY, span)
         if name in CONSTANTS:
             return Apply(name, (), span)
         if name in FUNCTIONS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ops import ATOM, OPS, PRODUCT, SELECT, SUM, UNARY
-from fusegen.term import Apply, Name, Number, SpecCall, Term
+from fusegen.term import Apply, Name, Number, SpecCall, Term, infinite
 
 # how a function is written, {0} being its first argument, which is given in no parentheses
 WRITTEN = {
@@ -42,6 +42,8 @@ def name(text: str) -> str:
 
 def _visit(formula: Term) -> tuple[str, int]:
     match formula:
+        case Number(value) if infinite(formula):
+            return (r"-\infty", UNARY) if value < 0 else (r"\infty", ATOM)
         case Number(value):
             return f"{float(value):.15g}", UNARY if value < 0 else ATOM
         case Name(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusegen.ops import ATOM, OPS, PRODUCT, SELECT, SUM, UNARY
 from fusegen.spec import Spec, Step
-from fusegen.term import Apply, Name, Number, SpecCall, Term, substitute
+from fusegen.term import Apply, Name, Number, SpecCall, Term, infinite, substitute
 
 BOUND = {"square": UNARY, "cube": UNARY, "sqrt": UNARY, "reciprocal": PRODUCT, "rsqrt": PRODUCT}
 SYMBOLS = {"mul": "·", "sub": "-", "add": "+", "div": "/"}
@@ -44,6 +44,8 @@ def number(value: float) -> str:
 
 def _visit(formula: Term) -> tuple[str, int]:
     match formula:
+        case Number(value) if infinite(formula):
+            return ("-inf", UNARY) if value < 0 else ("inf", ATOM)
         case Number(value):
             return number(float(value)), UNARY if value < 0 else ATOM
         case Name(name):

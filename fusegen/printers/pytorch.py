@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from fusegen.aten import ATEN
 from fusegen.ops import ATOM, COMPARE, OPS, SUM, UNARY
-from fusegen.term import Apply, Name, Number, Program, SpecCall, Term, names, walk
+from fusegen.term import Apply, Name, Number, Program, SpecCall, Term, infinite, names, walk
 
 SPELT = {  # where PyTorch's spelling is not torch.NAME
     "relu6": "nn.functional.relu6",
@@ -104,6 +104,8 @@ class _Printer:
     def node(self, term: Term) -> tuple[str, float]:
         """The same by the kind of the term."""
         match term:
+            case Number(value) if infinite(term):
+                return ("-torch.inf", UNARY) if value < 0 else ("torch.inf", ATOM)
             case Number(value):
                 whole = value.denominator == 1 and abs(value) < 2**53
                 return str(value) if whole else repr(float(value)), UNARY if value < 0 else ATOM

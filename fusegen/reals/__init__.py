@@ -17,7 +17,7 @@ from typing import Any
 from mpmath import mp
 
 from fusegen.reals.functions import HUGE, ROWS
-from fusegen.term import Apply, Name, Number, Program, Term
+from fusegen.term import INFINITY, Apply, Name, Number, Program, Term
 from fusegen.values import value as value_in_double
 
 BITS = (192, 384, 768, 1536, 3072)
@@ -75,7 +75,7 @@ class Reals:
             found: list[Any] = [None] * len(self.steps) + [mp.mpf(x) for x in inputs]
             for k, step in enumerate(self.steps):
                 if isinstance(step, Fraction):
-                    found[k] = mp.mpf(step.numerator) / step.denominator
+                    found[k] = _number(step)
                 else:
                     op, args = step
                     found[k] = _applied(op, [found[arg] for arg in args])
@@ -91,6 +91,12 @@ class Reals:
                 op, args = step
                 found[k] = value_in_double(op, [found[arg] for arg in args])
         return [found[place] for place in self.results]
+
+
+def _number(value: Fraction) -> Any:
+    if abs(value) == INFINITY:
+        return mp.inf if value > 0 else -mp.inf
+    return mp.mpf(value.numerator) / value.denominator
 
 
 def _applied(op: str, args: Sequence[Any]) -> Any:
@@ -129,4 +135,4 @@ def _double(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf

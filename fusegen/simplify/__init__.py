@@ -10,6 +10,7 @@ from fusegen.errors import Undefined
 from fusegen.interval import REALS, Interval, point, square
 from fusegen.ops import OPS
 from fusegen.simplify.constants import folded
+from fusegen.simplify.infinities import RULE, unbounded
 from fusegen.simplify.rules import FIXED, RULES, Rule, matched, proved
 from fusegen.term import Apply, Let, Name, Number, Program, Rewrite, Term, needed, rebuild, substitute
 
@@ -67,6 +68,10 @@ class _Run:
     def simplest(self, term: Term) -> Term:
         """The term after all rules, innermost parts first."""
         term = self.real(folded(rebuild(term, self.simplest)))
+        bound = unbounded(term)
+        if bound is not None:
+            self.rewrites.append(Rewrite(RULE, term, bound))
+            return self.simplest(bound)
         for rule in RULES:
             if len(self.rewrites) >= MAX_STEPS:
                 break

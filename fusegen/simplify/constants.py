@@ -11,8 +11,9 @@ import sympy
 
 from fusegen.errors import BeyondFloat32, NumberOutOfRange, Span, Undefined
 from fusegen.ops import OPS
+from fusegen.simplify.infinities import check_infinities, of_infinities
 from fusegen.spec import Param
-from fusegen.term import Apply, Let, Number, Program, Term, rebuild, walk
+from fusegen.term import INFINITY, Apply, Let, Number, Program, Term, infinite, rebuild, walk
 
 DIGITS = 60
 TINY, HUGE = Fraction(1, 2**150), Fraction(2**128 - 2**103)  # what float32 rounds to 0, and to infinity
@@ -34,6 +35,12 @@ def folded(term: Term) -> Term:
     values = [arg.value for arg in term.args if isinstance(arg, Number)]
     if term.op == "div" and term.args[1] == Number(Fraction(0)):
         raise Undefined(term.span, what="a division by zero", remedy="change the divisor")
+    if len(values) == len(term.args) and any(map(infinite, term.args)) and not OPS[term.op].boolean:
+        found = of_infinities(term, values)
+        if found is None:
+            what = f"{term.op}({', '.join(map(_shown, values))})"
+            raise Undefined(term.span, what=what, remedy="change its argument")
+        return found
     if len(values) < len(term.args) or OPS[term.op].boolean or term.op == "fma":  # the kernel rounds that
         return term
     if term.op in ARITHMETIC:
@@ -62,9 +69,11 @@ def check_constants(program: Program, dtypes: Sequence[str], params: Sequence[Pa
 
     Raises:
         BeyondFloat32: float32 holds an infinity or a zero in its place.
+        InfinityInArithmetic: arithmetic reads an infinity.
         Undefined, NumberOutOfRange: a part without names has no value in float64, or a power has none.
     """
     found = constants_folded(program)
+    check_infinities(found)
     narrow = ", ".join(dtype for dtype in dtypes if dtype != "float64")
     for param in params:
         if narrow and not in_float32(param.default):
@@ -72,7 +81,7 @@ def check_constants(program: Program, dtypes: Sequence[str], params: Sequence[Pa
     for term in (*(let.term for let in found.lets), *found.results):
         for part in walk(term):
             match part:
-                case Number(value) if narrow and not in_float32(value):
+                case Number(value) if narrow and not (in_float32(value) or infinite(part)):
                     raise BeyondFloat32(part.span, what=_what(value), dtypes=narrow)
                 case Apply("pow", (Number(base), exponent)) if base <= 0 and not isinstance(
                     exponent, Number
@@ -115,4 +124,6 @@ def _fitting(value: Fraction, span: Span, shown: str = "") -> Fraction:
 
 
 def _shown(value: Fraction) -> str:
+    if abs(value) == INFINITY:
+        return "-inf" if value < 0 else "inf"
     return f"{float(value):g}"

@@ -21,9 +21,11 @@ from fusegen.term import (
     Term,
     applied,
     call,
+    infinite,
     needed,
     rebuild,
     substitute,
+    walk,
 )
 
 _A, _B, _C, _D, _G = (Name(name) for name in "abcdg")
@@ -57,6 +59,8 @@ FEWER = (
 
 def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     """The program with every form taken that matches, every kink found at the input; and what was done."""
+    if any(map(infinite, (part for term in program.terms for part in walk(term)))):
+        return program, ()  # which no sum of products is
     taken: list[Rewrite] = []
     forms = FORMS if applied(program.terms).isdisjoint(TRANSCENDENTAL) else FORMS + FEWER
 

@@ -18,7 +18,7 @@ from fusegen.simplify.monomials import HALF, product_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.splits import SPLITS, Split
-from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, call, rebuild
+from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, call, infinite, rebuild, walk
 
 _A, _B, _C = (Name(name) for name in "abc")
 _K = Name("k_")  # a number
@@ -93,6 +93,8 @@ class Place:
 
 def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     """The program with all rows of `ALWAYS` and `ALWAYS_SPLIT` applied, and the rewrites."""
+    if any(map(infinite, (part for term in program.terms for part in walk(term)))):
+        return program, ()  # which no sum of products is
     run = _Run()
     lets = tuple(Let(let.name, run.settled(let.term)) for let in program.lets)
     results = tuple(map(run.settled, program.results))
