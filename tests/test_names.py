@@ -41,7 +41,8 @@ BODIES = {  # one for each shape that a module has
     "state": "init: {bbb: 0.5, ddd1: 8}\nlayers: [ccc: Parameter(ones(ddd1)), ddd: Buffer(tensor(bbb))]\n"
     "inputs: {aaa: {shape: [8]}}\nformula: aaa * sigmoid(bbb * ccc) * ddd",
 }
-OWN = re.compile(r"(aaa|bbb|ccc|ddd)\d?|\w+_x")  # the latter are bound by the compiler
+# the latter ones are bound by the compiler, or belong to a layer, and no other name may be the same
+OWN = re.compile(r"(aaa|bbb|ccc|ddd)\d?|\w+_x|aaa_with_bias|bbb_bias")
 GIVE_WAY = {"input", "approximate"}  # arguments of a function whose spec declares no such name
 NAMED = Span("names.yaml", 1, 1)
 

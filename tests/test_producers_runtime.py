@@ -16,6 +16,9 @@ from kernels import extensions as extensions
 from kernels import generated
 from torch import Tensor, nn
 
+from fusegen.compose import compose
+from fusegen.errors import SpecErrors
+from fusegen.parse import parse_spec
 from fusegen.runtime import producers
 
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -90,6 +93,17 @@ def test_on_the_cpu_a_convolution_adds_its_bias() -> None:
     y, bias = producers.without_bias(layer, x)
     assert torch.equal(y + bias, layer(x))
     assert bias.dim() == 0
+
+
+def test_no_other_name_is_that_of_a_bias() -> None:
+    head = "name: gate\nsummary: A test.\nlayers: [conv: 'Conv2d(3, 4, 3)']\n"
+    with pytest.raises(SpecErrors) as caught:
+        parse_spec(f"{head}inputs: {{x: {{}}, conv_bias: {{}}}}\nformula: x * conv_bias\n", "gate.yaml")
+    [error] = caught.value.errors
+    assert error.message == "'conv_bias' is already an input"
+    text = f"{head}inputs: {{x: {{}}, x_with_bias: {{}}}}\nformula: x * x_with_bias + x\n"
+    program = compose(parse_spec(text, "gate.yaml"), lambda name: None)
+    assert [let.name for let in program.lets] == ["x_with_bias2"]
 
 
 # channels of a group, dtype, whether TF32 is allowed; and whether the input is laid channels last

@@ -27,6 +27,7 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
     declared += [(line.name, line.span, "a named step") for line in spec.where]
     declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
     declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
+    declared += [(spec.bias.name, spec.bias.span, "the bias of a layer")] if spec.bias else []
     for name, span, holder in declared:
         if name in holders:
             yield NameTaken(span, name=name, holder=holders[name])
