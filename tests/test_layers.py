@@ -72,7 +72,7 @@ DOORS = {
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},
     "matplotlib": {"bench.plots", "certify.portrait"},
     "sympy": {"ops", "simplify.constants", "simplify.rules"},
-    "mpmath": {"reals", "reals.functions"},
+    "mpmath": {"reals", "reals.enclosures", "reals.functions"},
 }
 PACKAGE = ROOT / "fusegen"
 MODULES = {
