@@ -4,8 +4,8 @@
 #
 #   x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 #
-# Forward: 6 operations an element: 1 relu, 1 where, 1 gt, 1 scaled, 1 times_ndtr, 1 sigmoid.
-# Gradient: 15 operations an element: 1 finite_above, 1 relu, 3 where, 2 gt, 2 scaled, 1 times_ndtr, 2 mul, 1 sigmoid_slope, 1 times_ndtr_slope, 1 le.
+# Forward: 3 operations an element: 1 relu, 1 times_ndtr, 1 sigmoid.
+# Gradient: 12 operations an element: 1 finite_above, 1 relu, 1 times_ndtr, 2 mul, 1 sigmoid_slope, 1 times_ndtr_slope, 2 where, 1 le, 1 gt, 1 scaled.
 # Its evidence, once certified, lies beside it in relu_leaky_relu_gelu_sigmoid.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -35,26 +35,25 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
+// Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
-  const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
-  const float after_gelu = times_ndtr(after_leaky_relu);
+  const float after_gelu = times_ndtr(after_relu);
   return sigmoid(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
-      double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
   return sigmoid(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -62,9 +61,8 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float finite_x = finite_above(x);
   const float after_relu = relu(finite_x);
-  const float after_leaky_relu = after_relu > 0.0f ? after_relu : scaled(after_relu, 0.01f, 2.2351741e-10f);
-  const float after_gelu = times_ndtr(after_leaky_relu);
-  const float grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_leaky_relu);
+  const float after_gelu = times_ndtr(after_relu);
+  const float grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
   return finite_x <= 0.0f ? 0.0f : after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
       2.2351741e-10f);
 }
@@ -72,11 +70,8 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double finite_x = finite_above(x);
   const double after_relu = relu(finite_x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
-      double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
-      times_ndtr_slope(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
   return finite_x <= 0.0 ? double_word(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu
       * double_word(0.01, -2.0816681711721684e-19);
 }
@@ -121,17 +116,13 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
-  const float after_leaky_relu = float(after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
-      double_word(0.01f, 2.2351741e-10f));
-  const float after_gelu = times_ndtr_near(after_leaky_relu);
+  const float after_gelu = times_ndtr_near(after_relu);
   return sigmoid_near(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
-      double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
   return sigmoid(after_gelu);
 }
 
@@ -141,11 +132,8 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float finite_x = finite_above(x);
   const float after_relu = relu(finite_x);
-  const Promoted<float> after_leaky_relu = after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
-      double_word(0.01f, 2.2351741e-10f);
-  const Promoted<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
-      times_ndtr_slope(after_leaky_relu);
+  const Promoted<float> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
   return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
       double_word(0.01f, 2.2351741e-10f));
 }
@@ -153,11 +141,8 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double finite_x = finite_above(x);
   const double after_relu = relu(finite_x);
-  const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
-      double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
-  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
-      times_ndtr_slope(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
   return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
       double_word(0.01, -2.0816681711721684e-19));
 }

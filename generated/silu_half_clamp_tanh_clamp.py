@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 #
-# Forward: 5 operations an element: 1 finite_below, 1 gate, 1 mul, 1 clamp, 1 tanh.
-# Gradient: 21 operations an element: 1 finite_below, 1 sigmoid, 2 lifted, 7 mul, 2 lift_back, 1 clamp, 2 where, 1 lt, 1 gt, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
+# Forward: 5 operations an element: 1 finite_below, 1 gate, 1 mul, 1 clamp_max, 1 tanh.
+# Gradient: 19 operations an element: 1 finite_below, 1 sigmoid, 2 lifted, 7 mul, 2 lift_back, 1 clamp_max, 1 where, 1 gt, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in silu_half_clamp_tanh_clamp.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -35,8 +35,9 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
-// Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-1, 1].
-// Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-1, 1].
+// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
+// Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-0.138406649, 0.761780143].
+// Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-0.138406649, 0.761780143].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
@@ -47,16 +48,17 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   const M finite_x = finite_below(x);
   const M after_silu = x_sigmoid(finite_x, finite_x);
   const M step2 = after_silu * M(0.5);
-  const M step3 = clamp(step2, M(-1), M(1));
+  const M step3 = clamp_max(step2, M(1));
   const M after_tanh = tanh(step3);
   return after_tanh;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Condition never holds: 0 if after_tanh > 1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
-// Condition never holds: 0 if after_tanh < -1 else 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-1, 1].
+// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if after_tanh > 1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
+// Condition never holds: 0 if after_tanh < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: step2 < -1 is after_silu < -2.
 // Kink at the input: step2 > 1 is after_silu > 2.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -68,8 +70,8 @@ ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float t_lifted = sigmoid(prescaled(finite_x));
   const float after_silu = finite_x * t_lifted * unscale(finite_x);
   const float step2 = after_silu * 0.5f;
-  const float step3 = clamp(step2, -1.0f, 1.0f);
-  return after_silu < -2.0f ? 0.0f : after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
+  const float step3 = clamp_max(step2, 1.0f);
+  return after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
 }
 
@@ -78,9 +80,9 @@ ANYWHERE double silu_half_clamp_tanh_clamp_backward(double grad, double x) {
   const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
   const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
   const double step2 = after_silu * 0.5;
-  const double step3 = clamp(step2, -1.0, 1.0);
-  return after_silu < -2.0 ? 0.0 : after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted +
-      finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  const double step3 = clamp_max(step2, 1.0);
+  return after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -124,7 +126,7 @@ namespace fusegen { namespace {
 ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
   const float after_silu = x_sigmoid_short(x);
   const float step2 = after_silu * 0.5f;
-  const float step3 = clamp(step2, -1.0f, 1.0f);
+  const float step3 = clamp_max(step2, 1.0f);
   const float after_tanh = tanh(step3);
   return after_tanh;
 }
@@ -133,7 +135,7 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
   const double finite_x = finite_below(x);
   const double after_silu = x_sigmoid(finite_x, finite_x);
   const double step2 = after_silu * 0.5;
-  const double step3 = clamp(step2, -1.0, 1.0);
+  const double step3 = clamp_max(step2, 1.0);
   const Promoted<double> after_tanh = tanh_of_two(step3);
   return after_tanh;
 }
@@ -147,9 +149,9 @@ ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
   const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
   const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
   const M step2 = after_silu * M(0.5);
-  const M step3 = clamp(step2, M(-1), M(1));
-  return after_silu < M(-2) ? M(0) : after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted +
-      finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  const M step3 = clamp_max(step2, M(1));
+  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  y = hardswish(x)
 #
-# Forward: 12 operations an element: 1 finite_below, 4 mul, 1 sigmoid, 1 lifted, 2 lift_back, 1 scaled, 1 relu6, 1 add.
-# Gradient: 25 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 7 mul, 3 lift_back, 1 scaled, 2 fma, 1 relu6, 1 add, 2 where, 1 le, 1 ge, 1 sigmoid_slope.
+# Forward: 12 operations an element: 1 finite_below, 4 mul, 1 sigmoid, 1 lifted, 2 lift_back, 1 scaled, 1 clamp_max, 1 add.
+# Gradient: 23 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 7 mul, 3 lift_back, 1 scaled, 2 fma, 1 clamp_max, 1 add, 1 where, 1 ge, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in silu_hardswish.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -35,6 +35,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = silu(x),  y = hardswish(x)
+// Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -42,20 +43,22 @@ ANYWHERE float silu_hardswish_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
   const float after_silu = after_silu_lifted * unscale(finite_x);
-  return scaled(after_silu_lifted * relu6(after_silu + 3.0f), 0.16666666f, 9.934108e-09f) * unscale(finite_x);
+  return scaled(after_silu_lifted * clamp_max(after_silu + 3.0f, 6.0f), 0.16666666f, 9.934108e-09f) *
+      unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_forward(double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
   const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-  return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
+  return double(after_silu_lifted * clamp_max(after_silu + 3.0, 6.0) * double_word(0.16666666666666666,
       9.25185853854297e-18)) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Dead lower bound: relu6(t2) is min(t2, 6), since t2 lies in [2.72146726, inf].
+// Condition never holds: 0 if t2 ≤ 0 else 0 if t2 ≥ 6 else grad_t4 · after_silu is 0 if t2 ≥ 6 else grad_t4 · after_silu, since t2 lies in [2.72146726, inf].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: t2 ≤ 0 is after_silu ≤ -3.
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -68,9 +71,8 @@ ANYWHERE float silu_hardswish_backward(float grad, float x) {
   const float after_silu_lifted = finite_x * t_lifted;
   const float after_silu = finite_x * t_lifted * unscale(finite_x);
   const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
-  return fma(grad_t4, relu6(after_silu + 3.0f), after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f : grad_t4 *
-      after_silu_lifted * unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) *
-      unscale(finite_x);
+  return fma(grad_t4, clamp_max(after_silu + 3.0f, 6.0f), after_silu >= 3.0f ? 0.0f : grad_t4 * after_silu_lifted *
+      unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_backward(double grad, double x) {
@@ -79,9 +81,9 @@ ANYWHERE double silu_hardswish_backward(double grad, double x) {
   const Promoted<double> after_silu_lifted = finite_x * t_lifted;
   const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
   const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-  return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
-      double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  return double((grad_t4 * clamp_max(after_silu + 3.0, 6.0) + (after_silu >= 3.0 ? 0.0 : double(grad_t4 *
+      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -125,7 +127,7 @@ ANYWHERE float silu_hardswish_forward(float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
   const float after_silu = float(after_silu_lifted) * unscale(finite_x);
-  return float(after_silu_lifted * relu6(after_silu + 3.0f) * double_word(0.16666667f, -4.967054e-09f)) *
+  return float(after_silu_lifted * clamp_max(after_silu + 3.0f, 6.0f) * double_word(0.16666667f, -4.967054e-09f)) *
       unscale(finite_x);
 }
 
@@ -133,7 +135,7 @@ ANYWHERE double silu_hardswish_forward(double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
   const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-  return double(after_silu_lifted * relu6(after_silu + 3.0) * double_word(0.16666666666666666,
+  return double(after_silu_lifted * clamp_max(after_silu + 3.0, 6.0) * double_word(0.16666666666666666,
       9.25185853854297e-18)) * unscale(finite_x);
 }
 
@@ -146,9 +148,9 @@ ANYWHERE float silu_hardswish_backward(float grad, float x) {
   const Promoted<float> after_silu_lifted = finite_x * t_lifted;
   const float after_silu = float(finite_x * t_lifted) * unscale(finite_x);
   const Promoted<float> grad_t4 = grad * double_word(0.16666667f, -4.967054e-09f);
-  return float((grad_t4 * relu6(after_silu + 3.0f) + (after_silu <= -3.0f ? 0.0f : after_silu >= 3.0f ? 0.0f :
-      float(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  return float((grad_t4 * clamp_max(after_silu + 3.0f, 6.0f) + (after_silu >= 3.0f ? 0.0f : float(grad_t4 *
+      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
 ANYWHERE double silu_hardswish_backward(double grad, double x) {
@@ -157,9 +159,9 @@ ANYWHERE double silu_hardswish_backward(double grad, double x) {
   const Promoted<double> after_silu_lifted = finite_x * t_lifted;
   const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
   const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-  return double((grad_t4 * relu6(after_silu + 3.0) + (after_silu <= -3.0 ? 0.0 : after_silu >= 3.0 ? 0.0 :
-      double(grad_t4 * after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  return double((grad_t4 * clamp_max(after_silu + 3.0, 6.0) + (after_silu >= 3.0 ? 0.0 : double(grad_t4 *
+      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

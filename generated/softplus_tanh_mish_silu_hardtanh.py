@@ -4,8 +4,8 @@
 #
 #   x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 #
-# Forward: 9 operations an element: 1 where, 1 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 1 mul, 1 narrow, 1 sigmoid, 1 saturate.
-# Gradient: 25 operations an element: 4 where, 2 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 1 sigmoid, 4 mul, 2 narrow, 1 le, 1 ge, 1 fma, 1 sigmoid_slope, 1 times_tanh_softplus_slope_of_two, 1 tanh_slope_of_two, 2 words, 1 gate_at_two.
+# Forward: 8 operations an element: 1 where, 1 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 1 mul, 1 narrow, 1 sigmoid.
+# Gradient: 19 operations an element: 2 where, 2 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 4 mul, 1 add, 1 sigmoid_of_two, 1 sigmoid_slope_of_two, 1 times_tanh_softplus_slope_of_two, 1 tanh_slope_of_two, 2 words, 1 gate_at_two.
 # Its evidence, once certified, lies beside it in softplus_tanh_mish_silu_hardtanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -28,13 +28,14 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/mish.cuh"
-#include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
 
 // x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
+// Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
+// Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -44,7 +45,7 @@ ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const Promoted<float> after_tanh = tanh_of_two(after_softplus);
   const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
   const float after_silu = float(after_mish) * sigmoid(after_mish);
-  return saturate(after_silu, -1.0f, 1.0f);
+  return after_silu;
 }
 
 ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
@@ -52,12 +53,14 @@ ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
   const Promoted<double> after_tanh = tanh_of_two(after_softplus);
   const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
-  return saturate(double(after_silu), -1.0, 1.0);
+  return after_silu;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
+// Condition never holds: 0 if after_silu ≥ 1 else grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · t4 + grad · after_mish · sigmoid_slope(after_mish), since after_silu lies in [-0.128919989, 0.609126568].
+// Condition never holds: 0 if after_silu ≤ -1 else grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · t4 + grad · after_mish · sigmoid_slope(after_mish), since after_silu lies in [-0.128919989, 0.609126568].
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
 // Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
@@ -69,10 +72,8 @@ ANYWHERE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Promoted<float> after_tanh = tanh_of_two(after_softplus);
   const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
-  const float t4 = sigmoid(after_mish);
-  const float after_silu = float(after_mish) * t4;
-  const Promoted<float> grad_after_softplus = (after_silu <= -1.0f ? 0.0f : after_silu >= 1.0f ? 0.0f : grad *
-      fma(float(after_mish), sigmoid_slope(after_mish), t4)) * times_tanh_softplus_slope_of_two(after_tanh) *
+  const Promoted<float> grad_after_softplus = grad * (sigmoid_of_two(after_mish) + after_mish *
+      sigmoid_slope_of_two(after_mish)) * times_tanh_softplus_slope_of_two(after_tanh) *
       tanh_slope_of_two(after_softplus);
   return x > 20.0f ? grad_after_softplus : double_word(x_sigmoid_at_two(grad_after_softplus, double_word(x, 0.0f)),
       0.0f);
@@ -82,11 +83,8 @@ ANYWHERE double softplus_tanh_mish_silu_hardtanh_backward(double grad, double x)
   const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
   const Promoted<double> after_tanh = tanh_of_two(after_softplus);
   const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
-  const Promoted<double> t4 = sigmoid(after_mish);
-  const Promoted<double> after_silu = after_mish * t4;
-  const Promoted<double> grad_after_softplus = (double(after_silu) <= -1.0 ? double_word(0.0, 0.0) :
-      double(after_silu) >= 1.0 ? double_word(0.0, 0.0) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) *
-      times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
+  const Promoted<double> grad_after_softplus = grad * (sigmoid(after_mish) + after_mish * sigmoid_slope(after_mish))
+      * times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
   return x > 20.0 ? grad_after_softplus : x_sigmoid_of_two(grad_after_softplus, double_word(x, 0.0));
 }
 
@@ -122,7 +120,6 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/mish.h"
-#include "cpu/selections.h"
 
 namespace fusegen { namespace {
 
@@ -135,7 +132,7 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
   const Promoted<M> after_tanh = tanh_of_two(after_softplus);
   const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
   const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
-  return saturate(M(after_silu), M(-1), M(1));
+  return after_silu;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -146,10 +143,7 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
   const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
   const Promoted<M> after_tanh = tanh_of_two(after_softplus);
   const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
-  const Promoted<M> t4 = sigmoid(after_mish);
-  const Promoted<M> after_silu = after_mish * t4;
-  const Promoted<M> grad_after_softplus = (M(after_silu) <= M(-1) ? double_word(M(0), M(0)) : M(after_silu) >= M(1)
-      ? double_word(M(0), M(0)) : grad * (t4 + after_mish * sigmoid_slope(after_mish))) *
+  const Promoted<M> grad_after_softplus = grad * (sigmoid(after_mish) + after_mish * sigmoid_slope(after_mish)) *
       times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
   const M otherwise = M(x_sigmoid_of_two(grad_after_softplus, double_word(x, M(0))));
   return x > M(20) ? M(grad_after_softplus) : otherwise;

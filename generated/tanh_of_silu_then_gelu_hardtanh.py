@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 #
-# Forward: 5 operations an element: 1 finite_below, 1 gate_of_two, 1 tanh_of_two, 1 times_ndtr_at_two, 1 saturate.
-# Gradient: 25 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid_of_two, 2 lifted, 5 mul, 2 lift_back, 1 tanh_of_two, 1 times_ndtr_at_two, 2 where, 1 le, 1 ge, 2 narrow, 1 product, 1 times_ndtr_slope, 1 tanh_slope_of_two, 1 fma, 1 sigmoid_slope.
+# Forward: 4 operations an element: 1 finite_below, 1 gate_of_two, 1 tanh_of_two, 1 times_ndtr_at_two.
+# Gradient: 20 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid_of_two, 2 lifted, 5 mul, 2 lift_back, 1 tanh_of_two, 2 narrow, 1 product, 1 times_ndtr_slope, 1 tanh_slope_of_two, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in tanh_of_silu_then_gelu_hardtanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -37,6 +37,8 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
+// Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
+// Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -46,7 +48,7 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
   const Promoted<float> after_tanh = tanh_of_two(after_silu);
   const float after_gelu = times_ndtr_at_two(after_tanh);
-  return saturate(after_gelu, -1.0f, 1.0f);
+  return after_gelu;
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
@@ -54,10 +56,12 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
   const Promoted<double> after_tanh = tanh_of_two(after_silu);
   const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  return saturate(double(after_gelu), -1.0, 1.0);
+  return after_gelu;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
+// Condition never holds: 0 if after_gelu ≥ 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
+// Condition never holds: 0 if after_gelu ≤ -1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
@@ -68,10 +72,8 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
   const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
   const Promoted<float> after_tanh = tanh_of_two(after_silu);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
-  return after_gelu <= -1.0f ? 0.0f : after_gelu >= 1.0f ? 0.0f : float(two_prod(grad, times_ndtr_slope(after_tanh))
-      * tanh_slope_of_two(after_silu) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), float(t_lifted))) *
-      unscale(finite_x);
+  return float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope_of_two(after_silu) * fma(finite_x,
+      sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
@@ -79,9 +81,7 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) 
   const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
   const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
   const Promoted<double> after_tanh = tanh_of_two(after_silu);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  return double(after_gelu) <= -1.0 ? 0.0 : double(after_gelu) >= 1.0 ? 0.0 : double(grad *
-      times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
+  return double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
@@ -129,7 +129,7 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
   const float after_tanh = float(tanh_of_two(after_silu));
   const float after_gelu = times_ndtr_near(after_tanh);
-  return saturate(after_gelu, -1.0f, 1.0f);
+  return after_gelu;
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
@@ -137,7 +137,7 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
   const Promoted<double> after_tanh = tanh_of_two(after_silu);
   const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  return saturate(double(after_gelu), -1.0, 1.0);
+  return after_gelu;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -149,9 +149,8 @@ ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
   const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
   const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
   const Promoted<M> after_tanh = tanh_of_two(after_silu);
-  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-  return M(after_gelu) <= M(-1) ? M(0) : M(after_gelu) >= M(1) ? M(0) : M(grad * times_ndtr_slope(after_tanh) *
-      tanh_slope(after_silu) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

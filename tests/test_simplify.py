@@ -46,6 +46,7 @@ COMPUTED: dict[str, Callable[..., Any]] = {
     "relu": lambda x: np.where(x < 0, ZERO, x),
     "relu6": lambda x: np.where(x < 0, ZERO, np.where(x > 6, np.float32(6), x)),
     "clamp": lambda x, low, high: COMPUTED["clamp_max"](COMPUTED["clamp_min"](x, low), high),
+    "saturate": lambda x, low, high: COMPUTED["clamp"](x, low, high),
     "clamp_min": lambda x, low: np.where(x < low, low, x),
     "clamp_max": lambda x, high: np.where(x > high, high, x),
     "minimum": lambda a, b: np.where((a < b) | np.isnan(a), a, b),
@@ -63,21 +64,26 @@ VALUES = [sign * value for value in SPECIAL for sign in (1.0, -1.0)] + [math.nan
 RNG = np.random.default_rng(7)
 FEWER = [*VALUES[:2], 1.0, -1.0, 6.0, 6.0000005, -7.5, math.inf, -math.inf, math.nan]  # of many names
 VALUES += [float(v) for v in RNG.standard_normal(12) * 10.0 ** RNG.integers(-30, 30, 12)]
-CONSTANTS = [v for v in VALUES if math.isfinite(v) and math.copysign(1, v) * (v == 0) >= 0]
-FIXED = {"zero_": 0.0, "six_": 6.0}
+BETWEEN = 1.49 * 2.0**-149  # no float32: it rounds down, and its half rounds up
+CONSTANTS = [v for v in (BETWEEN, *VALUES) if math.isfinite(v) and math.copysign(1, v) * (v == 0) >= 0]
+FIXED = {"zero_": 0.0, "six_": 6.0, "tiny_": 2.0**-100}
 RELATIONS: dict[str, Callable[[float, float], bool]] = {
     ">": lambda a, b: a > b, ">=": lambda a, b: a >= b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
 }  # fmt: skip
 
 
-def computed(term: Term, values: dict[str, Floats]) -> Floats:
+def computed(term: Term, values: dict[str, NDArray[np.float64]]) -> Floats:
     """The float32 value of a term, rounded after each operation."""
     match term:
         case Number(value):
             shape = next(iter(values.values())).shape
             return np.full(shape, np.float32(float(value)))
         case Name(name):
-            return values[name]
+            return values[name].astype(np.float32)
+        case Apply("div", (Name(name), Number(value))) if name.endswith(
+            "_"
+        ):  # the compiler divides numbers
+            return np.asarray(values[name] / float(value), np.float32)
         case Apply(op, args):
             found: Floats = np.asarray(COMPUTED[op](*(computed(arg, values) for arg in args)), np.float32)
             return found
@@ -90,7 +96,7 @@ def granted(fact: Fact, values: dict[str, float]) -> bool:
     return math.isnan(left) or math.isnan(right) or RELATIONS[fact.relation](left, right)
 
 
-def points(rule: Rule) -> dict[str, Floats]:
+def points(rule: Rule) -> dict[str, NDArray[np.float64]]:
     """Every combination of values at which the facts of a rule hold."""
     variables = names(rule.left)
     values = VALUES if len(variables) < 4 else FEWER
@@ -100,7 +106,7 @@ def points(rule: Rule) -> dict[str, Floats]:
         for row in itertools.product(*choices)
         if all(granted(fact, dict(zip(variables, row, strict=True))) for fact in rule.facts)
     ]
-    columns = np.array(rows, np.float32).T
+    columns = np.array(rows, np.float64).T
     return {name: np.ascontiguousarray(column) for name, column in zip(variables, columns, strict=True)}
 
 

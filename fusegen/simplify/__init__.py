@@ -6,13 +6,16 @@ data a spec happens to be tested on. A rule is used only if sympy proves it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from fusegen.errors import Undefined
-from fusegen.interval import REALS, Interval, point, square
-from fusegen.ops import OPS
+from fusegen.interval import REALS, Interval
 from fusegen.simplify.constants import folded
 from fusegen.simplify.infinities import RULE, unbounded
-from fusegen.simplify.rules import FIXED, RULES, Rule, matched, proved
-from fusegen.term import Apply, Let, Name, Number, Program, Rewrite, Term, needed, rebuild, substitute
+from fusegen.simplify.ranges import Ranges
+from fusegen.simplify.rules import EMPTY, FIXED, RULES, Rule, matched, proved
+from fusegen.term import Apply, Let, Name, Number, Program, Rewrite, Term, needed, rebuild, substitute, walk
 
 MAX_STEPS = 1000
 LEAST = {"log": 0, "log2": 0, "log1p": -1, "sqrt": 0, "rsqrt": 0}  # arguments that have a value
@@ -29,16 +32,19 @@ def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tu
         Undefined: a part has no real value, whatever the inputs are.
         NumberOutOfRange: a constant part has no finite value.
     """
-    run = _Run({name: assume.get(name, REALS) for name in (*program.inputs, *program.params)})
+    ranges = {name: assume.get(name, REALS) for name in (*program.inputs, *program.params)}
+    uses = Counter(part.name for term in program.terms for part in walk(term) if isinstance(part, Name))
+    run = _Run(ranges, uses)
     lets: list[Let] = []
     plain: dict[str, Term] = {}
     for let in program.lets:
         term = run.simplest(substitute(let.term, plain))
         if isinstance(term, Name | Number):
             plain[let.name] = term
+            run.rename(term)
         else:
             lets.append(Let(let.name, term))
-            run.ranges[let.name] = run.range(term)
+            run.name(let.name, term)
     results = tuple(run.simplest(substitute(result, plain)) for result in program.results)
     kept = needed(lets, results)
     return Program(program.inputs, program.params, kept, results), tuple(run.rewrites)
@@ -47,23 +53,23 @@ def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tu
 class _Run:
     """The ranges of the names so far, and the rewrites done."""
 
-    def __init__(self, ranges: dict[str, Interval]) -> None:
-        self.ranges = ranges
+    def __init__(self, ranges: dict[str, Interval], uses: Mapping[str, int]) -> None:
+        self.ranges = Ranges(ranges)
+        self.range = self.ranges.range
+        self.uses = uses
+        self.once: dict[str, Term] = {}
         self.rewrites: list[Rewrite] = []
 
-    def range(self, term: Term) -> Interval:
-        """An interval that holds every value of a term."""
-        match term:
-            case Number(value):
-                return point(value)
-            case Name(name):
-                return self.ranges[name]
-            case Apply("mul", (a, b)) if a == b:
-                return square(self.range(a))
-            case Apply(op, args):
-                return OPS[op].range(*(self.range(arg) for arg in args))
-            case _:
-                raise AssertionError("compose has replaced every call of a spec")
+    def name(self, step: str, term: Term) -> None:
+        """Give a term a name; what is used once is as good as written where it is used."""
+        self.ranges.name(step, term)
+        if self.uses[step] == 1:
+            self.once[step] = term
+
+    def rename(self, term: Name | Number) -> None:
+        """Let a step be another one, which may be used more often than its own name is."""
+        if isinstance(term, Name):
+            self.once.pop(term.name, None)
 
     def simplest(self, term: Term) -> Term:
         """The term after all rules, innermost parts first."""
@@ -75,7 +81,7 @@ class _Run:
         for rule in RULES:
             if len(self.rewrites) >= MAX_STEPS:
                 break
-            found = matched(rule.left, term, {})
+            found = matched(rule.left, term, {}, self.once if rule.looks_through else EMPTY)
             if found is None or not self.granted(rule, found) or not proved(rule):
                 continue
             after = substitute(rule.right, found)
@@ -99,4 +105,4 @@ class _Run:
         if not rule.facts:
             return ()
         subject = (FIXED | found)[rule.facts[0].left]
-        return subject, self.range(subject)
+        return () if isinstance(subject, Number) else (subject, self.range(subject))

@@ -8,10 +8,12 @@ bits, NaN and signed zero included, because a fact bounds the rounded values too
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import sympy
@@ -42,6 +44,8 @@ class Fact:
 
     def granted(self, symbols: dict[str, Any]) -> dict[str, Any]:
         """The symbols, with the left one written so that the order always holds."""
+        if self.relation == "=":
+            return {**symbols, self.left: symbols[self.right]}
         sign = 1 if self.relation in (">", ">=") else -1
         if self.relation in (">", "<"):
             distance = sympy.Symbol(f"from_{self.left}", positive=True)
@@ -52,12 +56,20 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants."""
+    """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants.
+
+    Attributes:
+        name: what a derivation calls it.
+        left, right: equal terms.
+        facts: what has to hold.
+        looks_through: whether `left` may match steps that are used once.
+    """
 
     name: str
     left: Term
     right: Term
     facts: tuple[Fact, ...] = ()
+    looks_through: bool = False
 
 
 def _of(op: str, *args: Term | int | Fraction) -> Apply:
@@ -71,6 +83,7 @@ def _where(*orders: str) -> tuple[Fact, ...]:
 
 _A, _B, _LOW, _HIGH, _P, _Q = (Name(name) for name in ("a", "b", "low", "high", "p", "q"))
 _C = Name("c_")  # matches a number only: a dropped operand must not be NaN
+_D = Name("d_")
 _HALF = Fraction(1, 2)
 
 RULES = (
@@ -78,6 +91,10 @@ RULES = (
     Rule("dead lower bound", _of("clamp", _A, _LOW, _HIGH), _of("clamp_max", _A, _HIGH),
          _where("a >= low")),
     Rule("dead upper bound", _of("clamp", _A, _LOW, _HIGH), _of("clamp_min", _A, _LOW),
+         _where("a <= high", "low <= high")),
+    Rule("dead lower bound", _of("saturate", _A, _LOW, _HIGH), _of("clamp_max", _A, _HIGH),
+         _where("a >= low")),
+    Rule("dead upper bound", _of("saturate", _A, _LOW, _HIGH), _of("clamp_min", _A, _LOW),
          _where("a <= high", "low <= high")),
     Rule("dead lower bound", _of("clamp_min", _A, _LOW), _A, _where("a >= low")),
     Rule("dead upper bound", _of("clamp_max", _A, _HIGH), _A, _where("a <= high")),
@@ -90,6 +107,23 @@ RULES = (
     Rule("dead upper bound", _of("relu6", _A), _of("relu", _A), _where("a <= six_")),
     Rule("dead relu", _of("relu", _A), _A, _where("a >= zero_")),
     Rule("dead abs", _of("abs", _A), _A, _where("a > zero_")),  # |-0.0| is +0.0
+    Rule("dead abs", _of("abs", _A), _of("neg", _A), _where("a < zero_")),
+    # of two bounds the tighter one, and a bound before a scale that rounds nothing
+    Rule("two upper bounds", _of("clamp_max", _of("clamp_max", _A, _C), _D), _of("clamp_max", _A, _D),
+         _where("d_ <= c_"), looks_through=True),
+    Rule("two upper bounds", _of("clamp_max", _of("clamp", _A, _LOW, _C), _D), _of("clamp", _A, _LOW, _D),
+         _where("d_ <= c_"), looks_through=True),
+    Rule("two lower bounds", _of("clamp_min", _of("clamp_min", _A, _C), _D), _of("clamp_min", _A, _D),
+         _where("d_ >= c_"), looks_through=True),
+    Rule("bound before the scale", _of("div", _of("clamp_max", _of("mul", _A, 2), _C), 2),
+         _of("clamp_max", _A, _of("div", _C, 2)), _where("a >= zero_", "c_ >= tiny_"), looks_through=True),
+    # a slope of what is never below 0, which keeps the sign of a zero
+    Rule("dead slope", _of("where", _of("gt", _A, 0), _A, _of("mul", _A, _C)), _A,
+         _where("a >= zero_", "c_ >= zero_")),
+    Rule("dead slope", _of("where", _of("gt", _A, 0), _A, _of("mul", _C, _A)), _A,
+         _where("a >= zero_", "c_ >= zero_")),
+    Rule("dead slope", _of("where", _of("ge", _A, 0), _A, _of("mul", _A, _C)), _A, _where("a >= zero_")),
+    Rule("dead slope", _of("where", _of("ge", _A, 0), _A, _of("mul", _C, _A)), _A, _where("a >= zero_")),
     # a condition that never holds; NaN makes it fail too
     Rule("condition never holds", _of("where", _of("lt", _A, _B), _P, _Q), _Q, _where("a >= b")),
     Rule("condition never holds", _of("where", _of("le", _A, _B), _P, _Q), _Q, _where("a > b")),
@@ -116,21 +150,32 @@ RULES = (
     Rule("power -2", _of("pow", _A, -2), _of("reciprocal", _of("square", _A))),
 )  # fmt: skip
 
-FIXED = {"zero_": Number(Fraction(0)), "six_": Number(Fraction(6))}
+EMPTY: Mapping[str, Term] = MappingProxyType({})
+FIXED = {"zero_": Number(Fraction(0)), "six_": Number(Fraction(6)), "tiny_": Number(Fraction(1, 2**100))}
 
 
-def matched(pattern: Term, term: Term, found: dict[str, Term]) -> dict[str, Term] | None:
-    """What the pattern's variables stand for in a term, or nothing where it does not match."""
+def matched(
+    pattern: Term, term: Term, found: dict[str, Term], steps: Mapping[str, Term] = EMPTY
+) -> dict[str, Term] | None:
+    """What the pattern's variables stand for in a term, or nothing where it does not match.
+
+    Args:
+        pattern: whose names are variables.
+        term: which may match.
+        found: the variables known so far.
+        steps: the names in the term that stand for what a pattern may look into.
+    """
     match pattern:
         case Name(name):
             if name.endswith("_") and not isinstance(term, Number):
                 return None
             return {**found, name: term} if found.get(name, term) == term else None
         case Apply(op, args):
+            term = steps.get(term.name, term) if isinstance(term, Name) else term
             if not isinstance(term, Apply) or term.op != op:
                 return None
             for part, value in zip(args, term.args, strict=True):
-                deeper = matched(part, value, found)
+                deeper = matched(part, value, found, steps)
                 if deeper is None:
                     return None
                 found = deeper
@@ -143,16 +188,26 @@ PROOFS: tuple[Callable[[Any], Any], ...] = (  # what may show that a difference 
     sympy.simplify,
     lambda difference: sympy.simplify(difference.rewrite(sympy.exp)),
     lambda difference: sympy.simplify(difference.rewrite(sympy.erf)),
+    lambda difference: sympy.simplify(difference.rewrite(sympy.Abs)),
 )
 
 
 @cache
 def proved(rule: Rule) -> bool:
     """Whether sympy finds both sides equal over the reals, wherever the rule's facts hold."""
+    return _equal(rule, rule.facts) or all(_equal(rule, facts) for facts in _cases(rule.facts))
+
+
+def _cases(facts: tuple[Fact, ...]) -> Iterator[tuple[Fact, ...]]:
+    """Facts in which >= is > or =, and <= is < or =."""
+    return product(*([replace(f, relation=r) for r in (f.relation[0], "=")] for f in facts))
+
+
+def _equal(rule: Rule, facts: tuple[Fact, ...]) -> bool:
     variables = dict.fromkeys((*names(rule.left), *names(rule.right)))
     symbols: dict[str, Any] = {name: sympy.Symbol(name, real=True) for name in variables}
-    symbols |= {name: sympy.Rational(n.value.numerator) for name, n in FIXED.items()}
-    for fact in rule.facts:
+    symbols |= {name: to_sympy(number, {}) for name, number in FIXED.items()}
+    for fact in facts:
         symbols = fact.granted(symbols)
     left, right = (_distributed(to_sympy(side, symbols)) for side in (rule.left, rule.right))
     return left == right or any(step(left - right) == 0 for step in PROOFS)
