@@ -26,7 +26,8 @@ from fusegen.method import (
     Variant,
     Verified,
 )
-from fusegen.ops import NESTED, WORDS
+from fusegen.ops import NESTED
+from fusegen.ops.kernels import WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fusegen.ir import Device, Kernel, Math, operations
-from fusegen.ops import LINKED
+from fusegen.ops.kernels import LINKED
 
 # the ones of any argument, by what they are functions of; tanh and erf are the math library's
 SHORT = {"gate": "gate_short", "times_ndtr": "times_ndtr_short", "tanh": "tanh", "erf": "erf"}

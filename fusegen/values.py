@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fusegen.ops import LINKED, NESTED, ROWS
+from fusegen.ops import NESTED, ROWS
+from fusegen.ops.kernels import LINKED
 
 Column = npt.NDArray[np.float64]  # a number for each point
 

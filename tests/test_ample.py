@@ -24,6 +24,7 @@ from fusegen.ir import Device
 from fusegen.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
 from fusegen.notes import LOST
 from fusegen.ops import ROWS
+from fusegen.ops.row import Words
 from fusegen.runtime_text import INCLUDE
 
 DIGITS = {"44": 2.0**-44, "39": 2.0**-39}  # what functions err by
@@ -241,7 +242,7 @@ def test_every_function_takes_it(tmp_path: Path) -> None:
         f"PlainDouble {kind}_{row.name}({''.join(f'PlainDouble {arg}, ' for arg in first)}{kind} {last}) "
         f"{{ return {row.function}({', '.join(row.args)}); }}"
         for row in rows
-        for kind, holds in (("PlainDouble", row.name != "line_of_two"), ("Both", row.wide))
+        for kind, holds in (("PlainDouble", row.name != "line_of_two"), ("Both", row.words is Words.DOUBLE))
         for *first, last in (row.args,)
         if holds
     ]

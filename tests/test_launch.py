@@ -15,7 +15,8 @@ from fusegen.ir import Call, Device, Kernel, Let, Math, Ref
 from fusegen.launch import Launch, LaunchClass, Table
 from fusegen.method import Arithmetic, AtDefaults, Method, Pass, Verified
 from fusegen.method import Table as Tabulated
-from fusegen.ops import LINKED, ROWS
+from fusegen.ops import ROWS
+from fusegen.ops.kernels import LINKED
 
 HEADERS = ROOT / "fusegen" / "runtime" / "include"
 ONE, TWO = Launch(None, 128, 1), Launch(None, 128, 2)

@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 
 from fusegen.interval import REALS, Interval, between, point
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
-from fusegen.ops import ATOM, CONSTANTS, FUNCTIONS, OPS, TRANSCENDENTAL, WORDS, Op, argument_count, called
+from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, TRANSCENDENTAL, argument_count, called
+from fusegen.ops.kernels import WORDS
+from fusegen.ops.row import ATOM, Op
 from fusegen.printers.cpp import TYPED, CppPrinter
 from fusegen.runtime_text import INCLUDE
 

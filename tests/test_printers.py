@@ -22,7 +22,8 @@ from fusegen.errors import Span
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held
 from fusegen.library import Library
 from fusegen.lower import lower
-from fusegen.ops import COMPARE, OPS
+from fusegen.ops import OPS
+from fusegen.ops.row import COMPARE
 from fusegen.parse import parse_spec
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import dump

@@ -19,7 +19,8 @@ from fusegen.ir import Device, Kernel, Math
 from fusegen.links import FROM, SHORT
 from fusegen.lower import lower
 from fusegen.lower.slack import LEAST, MAGNIFIED, MAGNIFIED_ANYWHERE, exact, scaled
-from fusegen.ops import LINKED, ROWS, TRANSCENDENTAL
+from fusegen.ops import ROWS, TRANSCENDENTAL
+from fusegen.ops.kernels import LINKED
 from fusegen.runtime_text import INCLUDE
 from fusegen.term import Let, Name, Number, Program, Term, call
 

@@ -10,7 +10,7 @@ from conftest import Workshop
 from test_lower import parsed
 
 from fusegen import build
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, Word
 from fusegen.lower import lower
 from fusegen.term import Let, Name, Number, Program, Term, call
 
@@ -235,10 +235,10 @@ def test_a_name_is_of_two_words_where_an_argument_wants_it() -> None:
     step = Let("u", parsed("x * y"))
     inside = Program(("x", "y"), (), (step,), (parsed("exp(u) + u", "u"),))
     made = lower("gate", inside, Device.CPU, Math.FLOAT, True)
-    assert [(let.wide, shown(let.value)) for let in made.lets] == [(True, "product(x, y)")]
+    assert [(let.word, shown(let.value)) for let in made.lets] == [(Word.DOUBLE, "product(x, y)")]
     outside = Program(("x", "y"), (), (step,), (parsed("u + u", "u"),))
     made = lower("gate", outside, Device.CPU, Math.FLOAT, True)
-    assert [(let.wide, shown(let.value)) for let in made.lets] == [(False, "mul(x, y)")]
+    assert [(let.word, shown(let.value)) for let in made.lets] == [(Word.SINGLE, "mul(x, y)")]
 
 
 def test_a_lifted_step_takes_a_name_that_is_free() -> None:

@@ -13,8 +13,10 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from textwrap import fill
 
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
-from fusegen.ops import ATOM, COMPARE, ROWS, SELECT, UNARY, WORDS, Op
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, held, operations
+from fusegen.ops import ROWS
+from fusegen.ops.kernels import WORDS
+from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
 
 GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
@@ -87,8 +89,9 @@ class CppPrinter:
         kernel, kind = self.kernel, self.kind
         arguments = [f"{kind} {self.variable(name)}" for name in (*kernel.inputs, *kernel.params)]
         values = [self.expr(result) for result in kernel.results]
+        types = {Word.SINGLE: kind, Word.DOUBLE: f"Promoted<{kind}>"}
         lines = [
-            f"  const {f'Promoted<{kind}>' if let.wide else kind} {name} = {self.expr(let.value)};"
+            f"  const {types[let.word]} {name} = {self.expr(let.value)};"
             for let, name in ((let, self.variable(let.name)) for let in kernel.lets)
         ]
         if len(values) == 1:
@@ -149,19 +152,24 @@ def definitions(kernels: Iterable[Kernel], open_: Iterable[Math]) -> tuple[str, 
 
 
 def alike(single: Kernel, double: Kernel) -> bool:
-    """Whether a kernel in float is the one in double with its numbers rounded."""
+    """Whether a kernel in float has the text of the one in double with its numbers rounded.
+
+    The types of values may differ: what gives a single word in float gives two in double.
+    """
 
     def rounded(expr: Expr) -> Expr:
         match expr:
             case Const(value):
                 return Const(held(value, Math.FLOAT))
-            case Call(op, args):
-                return Call(op, tuple(map(rounded, args)))
+            case Call(_, args):
+                return replace(expr, args=tuple(map(rounded, args)))
         return expr
 
     lets = tuple(replace(let, value=rounded(let.value)) for let in double.lets)
     results = tuple(map(rounded, double.results))
-    return repr(single) == repr(replace(double, math=Math.FLOAT, lets=lets, results=results))
+    both = single, replace(double, math=Math.FLOAT, lets=lets, results=results)
+    texts = {CppPrinter(kernel, generic=True).definition() for kernel in both}
+    return len(texts) == 1
 
 
 def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
@@ -176,7 +184,8 @@ def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
 def wide(kernel: Kernel) -> bool:
     """Whether a kernel computes in double-word arithmetic anywhere."""
     rows = (ROWS[op] for op in operations(kernel))
-    return any(row.wide or row.compensated or row.name in WORDS for row in rows)
+    in_words = (Words.DOUBLE, Words.AS_FIRST)
+    return any(row.words in in_words or row.name in WORDS for row in rows)
 
 
 def literal(value: float, kind: Math) -> str:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref
-from fusegen.ops import ROWS, SINGLES
+from fusegen.ir import Const, Expr, Kernel, Ref, Word
 from fusegen.values import Column, column, value
 
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
-ALWAYS_DOUBLE_WORD = frozenset(("words", "sum", "product"))  # whose results are double-word
-AS_GIVEN = frozenset(("add", "sub", "mul", "neg", "where", "lifted"))  # give what they take
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +72,12 @@ class Graph:
     """
 
     def __init__(self, kernel: Kernel) -> None:
-        self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else frozenset()
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
             self.known[Ref(name)] = self.add(Node("", (), name, double_word=False))
         for let in kernel.lets:
-            self.known[Ref(let.name)] = self.index(let.value)
+            self.known[Ref(let.name, let.word)] = self.index(let.value)
         self.results = tuple(map(self.index, kernel.results))
 
     def add(self, node: Node) -> int:
@@ -99,16 +95,8 @@ class Graph:
                     raise AssertionError(f"{name} comes later")
                 case _:
                     args = tuple(map(self.index, expr.args))
-                    self.known[expr] = self.add(
-                        Node(expr.op, args, "", self.gives_double_word(expr.op, args))
-                    )
+                    self.known[expr] = self.add(Node(expr.op, args, "", expr.word is Word.DOUBLE))
         return self.known[expr]
-
-    def gives_double_word(self, op: str, args: Sequence[int]) -> bool:
-        """Whether the result of an operation is a double-word value."""
-        if op in AS_GIVEN:
-            return any(self.nodes[arg].double_word for arg in args)
-        return op in ALWAYS_DOUBLE_WORD or (ROWS[op].wide and op not in self.singles)
 
     def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
         """What each node is at each point, within a range of numbers.

@@ -1,0 +1,104 @@
+"""What kernels compute with besides: double-word values, and what is too small for a number of one word.
+
+None stands in a formula, so that none has a real function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusegen import interval
+from fusegen.interval import INFINITY, REALS, between
+from fusegen.ops.row import Op, Words, always
+
+
+def _word(name: str, *args: str, range_: Any, **more: Any) -> Op:
+    return Op(name, args, _no_function, range_, written=False, **more)
+
+
+def _no_function(*_: Any) -> Any:
+    raise AssertionError("no formula holds it")
+
+
+WORDS = {row.name: row for row in (
+    _word("words", "hi", "lo", range_=interval.add, header="double_word", cpp="double_word",
+          words=Words.DOUBLE),
+    _word("product", "a", "b", range_=interval.multiply, header="double_word", cpp="two_prod",
+          words=Words.DOUBLE),
+    _word("sum", "a", "b", range_=interval.add, header="double_word", cpp="two_sum",
+          words=Words.DOUBLE),
+    _word("narrow", "x", range_=lambda a: a, words=Words.NARROWED),
+    _word("scaled", "x", "hi", "lo", range_=lambda x, hi, lo: interval.multiply(x, interval.add(hi, lo)),
+          header="double_word"),
+    _word("product_plus", "a", "b", "c", "d",
+          range_=lambda a, b, c, d: interval.add(interval.multiply(interval.multiply(a, b), c), d),
+          header="double_word"),
+    _word("lifted", "x", range_=lambda a: a, header="exponential", cpp="prescaled",
+          words=Words.AS_GIVEN),
+    _word("lift_back", "x", range_=always(0, 1), header="exponential", cpp="unscale",
+          words=Words.NARROWED),
+    _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          header="logistic", cpp="x_sigmoid", transcendental=True, fast=True, single=True,
+          words=Words.AS_FIRST),
+    # in singles only
+    _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
+          header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED),
+    _word("square_of_two", "x", range_=interval.square, words=Words.DOUBLE, header="double_word"),
+    _word("cube_of_two", "x", range_=lambda a: interval.multiply(interval.square(a), a),
+          words=Words.DOUBLE, header="double_word"),
+    # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
+    # second word may be larger than a rounding in float, whose exponential takes it as it is.
+    _word("line_of_two", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
+        interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
+          words=Words.DOUBLE, header="double_word"),
+    # 2^n in two factors: it may be subnormal, or more than half of the largest float
+    _word("exp_of_two", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
+          header="exponential", transcendental=True, fast=True, single=True),
+    _word("expm1_of_two", "x", range_=always(-1, INFINITY), words=Words.DOUBLE,
+          header="exponential", transcendental=True),
+    _word("ndtr_tail", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
+          header="normal", transcendental=True),
+    _word("erf_of_two", "x", range_=always(-1, 1),
+          words=Words.DOUBLE, header="normal", transcendental=True),
+    _word("tanh_of_two", "x", range_=always(-1, 1),
+          words=Words.DOUBLE, header="hyperbolic", transcendental=True),
+    # of an argument that an earlier function has rounded; what comes of an infinity has one word
+    _word("gate_of_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          words=Words.DOUBLE, header="logistic", cpp="x_sigmoid_of_two", transcendental=True, fast=True),
+    _word("times_tanh_softplus_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          words=Words.DOUBLE, header="mish", transcendental=True, fast=True),
+    _word("times_tanh_softplus_slope_of_two", "x", range_=always(-1, 2),
+          words=Words.DOUBLE, header="mish", transcendental=True, fast=True),
+    _word("times_ndtr_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          words=Words.DOUBLE, header="normal", transcendental=True, fast=True),
+    # the same in one word of two, in singles only
+    _word("gate_at_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          header="logistic", cpp="x_sigmoid_at_two", transcendental=True, fast=True, single=True,
+          words=Words.NARROWED),
+    _word("times_tanh_softplus_at_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          header="mish", transcendental=True, fast=True, single=True,
+          words=Words.NARROWED),
+    _word("times_tanh_softplus_slope_at_two", "x", range_=always(-1, 2),
+          header="mish", transcendental=True, fast=True, single=True,
+          words=Words.NARROWED),
+    _word("times_ndtr_at_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          header="normal", transcendental=True, fast=True, single=True,
+          words=Words.NARROWED),
+)}  # fmt: skip
+# The same of one word and in one, in links only.
+LINKED = {row.name: row for row in (
+    _word("capped", "x", "most", range_=interval.minimum,
+          header="exponential", cpp="clamp_max_or_bound", transcendental=True),
+    _word("gate_short", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          header="logistic", cpp="x_sigmoid_short", transcendental=True),
+    _word("gate_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          header="logistic", cpp="x_sigmoid_near", transcendental=True),
+    _word("sigmoid_near", "x", range_=always(0, 1), header="logistic", transcendental=True),
+    _word("times_tanh_softplus_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          header="mish", transcendental=True),
+    _word("times_ndtr_short", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          header="normal", transcendental=True),
+    _word("times_ndtr_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
+          header="normal", transcendental=True),
+)}  # fmt: skip
+WORDS |= LINKED
