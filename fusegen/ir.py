@@ -49,6 +49,13 @@ class Word(Enum):
     DOUBLE = "double-word"
 
 
+class Body(Enum):
+    """The body of a function, where the types of its arguments do not say which: a template argument."""
+
+    DOUBLE_WORD = "double-word arithmetic, and a double-word value"
+    SINGLE_WORD = "single-word arithmetic in float"
+
+
 @dataclass(frozen=True, slots=True)
 class Const:
     """A number that the math type holds exactly."""
@@ -67,11 +74,12 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation of `ops.ROWS` applied to its arguments, and the type of its value."""
+    """An operation of `ops.ROWS` applied to its arguments, the type of its value, and the body it names."""
 
     op: str
     args: tuple[Expr, ...]
     word: Word = Word.SINGLE
+    body: Body | None = None
 
 
 Expr = Const | Ref | Call
@@ -128,4 +136,9 @@ def expressions(kernel: Kernel) -> tuple[Expr, ...]:
 
 def operations(kernel: Kernel) -> tuple[str, ...]:
     """The names of all operations of a kernel, in the order written, with repetition."""
-    return tuple(e.op for x in expressions(kernel) for e in parts(x) if isinstance(e, Call))
+    return tuple(call.op for call in calls(kernel))
+
+
+def calls(kernel: Kernel) -> tuple[Call, ...]:
+    """The operations of a kernel with their arguments, in the order written, with repetition."""
+    return tuple(e for x in expressions(kernel) for e in parts(x) if isinstance(e, Call))

@@ -151,14 +151,13 @@ VALUES: dict[str, Callable[..., float]] = {
     "words": lambda hi, lo: hi + lo, "sum": lambda a, b: a + b, "product": lambda a, b: a * b,
     "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo), "capped": min,
     "product_plus": lambda a, b, c, d: a * b * c + d,
-    "line_of_two": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
+    "linear": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
     "lifted": lambda x: x + 37 if x < -64 else x, "lift_back": lambda x: math.exp(-37) if x < -64 else 1.0,
     "gate": lambda x, t: x * _logistic(t), "gate_slope": lambda a, b, t: _logistic(t) + a * b * _slope(t),
     "ndtr_tail": lambda x: _ndtr(-abs(x)),
 }
 # fmt: on
 VALUES |= {op.name: getattr(math, op.libm) for op in ROWS.values() if op.libm and op.name not in VALUES}
-VALUES |= {f"{name}_of_two": VALUES[name] for name in ("exp", "expm1", "erf", "tanh", "square", "cube")}
 VALUES |= {name: VALUES[of] for name, of in NESTED.items()}
 VALUES |= dict.fromkeys(("gate_short", "gate_near"), lambda x: x * _logistic(x))
 VALUES |= {name: VALUES[name.rsplit("_", 1)[0]] for name in LINKED if name not in VALUES}

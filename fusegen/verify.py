@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from fusegen import typed
 from fusegen.ir import Call, Const, Expr, Kernel, Ref, Word, expressions, held, parts
 from fusegen.ops import ROWS
+from fusegen.ops.row import Words
 
 
 def broken_law(kernel: Kernel) -> str | None:
@@ -27,10 +28,11 @@ def _reads(expr: Expr) -> set[str]:
 
 
 def _types_are_those_of_rows(kernel: Kernel) -> bool:
-    return all(
-        call.word is typed.given(ROWS[call.op], call.args, kernel.device, kernel.math)
-        for call in _calls(kernel)
-    )
+    return all(call.word is typed.given(call, kernel.device, kernel.math) for call in _calls(kernel))
+
+
+def _takes_its_arguments(call: Call) -> bool:
+    return ROWS[call.op].words is not Words.SINGLE or not typed.takes_double(call)
 
 
 def _names_have_one_type(kernel: Kernel) -> bool:
@@ -83,7 +85,9 @@ LAWS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (
      lambda k: all(len(c.args) == len(ROWS[c.op].args) for c in _calls(k))),
     ("every name has the type of its value wherever it is read", _names_have_one_type),
     ("what takes single words only is given no double-word value",
-     lambda k: all(typed.takes(ROWS[c.op], c.args) for c in _calls(k))),
+     lambda k: all(map(_takes_its_arguments, _calls(k)))),
+    ("a call names a body that its operation has",
+     lambda k: all(c.body is None or c.body in ROWS[c.op].bodies for c in _calls(k))),
     ("every operation has the type that its row gives it", _types_are_those_of_rows),
     ("no constant is NaN", lambda k: all(e.value == e.value for e in _all(k) if isinstance(e, Const))),
     ("the math type holds every constant exactly", _held_exactly),

@@ -103,7 +103,7 @@ ANYWHERE float mish_tanh_forward(float x) {
 ANYWHERE double mish_tanh_forward(double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return tanh_of_two(after_mish);
+  return tanh(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.

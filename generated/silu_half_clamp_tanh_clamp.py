@@ -134,7 +134,7 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
   const double after_silu = x_sigmoid(finite_x, finite_x);
   const double step2 = after_silu * 0.5;
   const double step3 = clamp(step2, -1.0, 1.0);
-  const Promoted<double> after_tanh = tanh_of_two(step3);
+  const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(step3);
   return after_tanh;
 }
 

@@ -20,7 +20,7 @@ from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
 from kernels import extensions as extensions
 
 from fusegen import build, emit
-from fusegen.ir import Device
+from fusegen.ir import Body, Device
 from fusegen.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
 from fusegen.notes import LOST
 from fusegen.ops import ROWS
@@ -235,19 +235,20 @@ def test_a_result_of_float_is_at_most_one_neighbour_off(
 
 
 def test_every_function_takes_it(tmp_path: Path) -> None:
-    rows = [
-        row for row in ROWS.values() if row.header and not row.libm and not row.name.endswith(SINGLE_ALONE)
-    ]
+    rows = [row for row in ROWS.values() if row.header and not row.name.endswith(SINGLE_ALONE)]
+    own = [row for row in rows if row.header != "double_word"]
+    calls = [(row, "PlainDouble", "") for row in rows if not row.libm and row.name != "linear"]
+    calls += [(row, "Both", "") for row in own if row.words in (Words.DOUBLE, Words.AS_GIVEN)]
+    calls += [(ROWS["linear"], "Both", "")]
+    calls += [(row, "PlainDouble", "<DOUBLE_WORD>") for row in own if Body.DOUBLE_WORD in row.bodies]
     taken = [
-        f"PlainDouble {kind}_{row.name}({''.join(f'PlainDouble {arg}, ' for arg in first)}{kind} {last}) "
-        f"{{ return {row.function}({', '.join(row.args)}); }}"
-        for row in rows
-        for kind, holds in (("PlainDouble", row.name != "line_of_two"), ("Both", row.words is Words.DOUBLE))
+        f"PlainDouble of_{k}({''.join(f'PlainDouble {arg}, ' for arg in first)}{kind} {last}) "
+        f"{{ return {row.function}{body}({', '.join(row.args)}); }}"
+        for k, (row, kind, body) in enumerate(calls)
         for *first, last in (row.args,)
-        if holds
     ]
     assert len(taken) > 60
-    families = sorted({row.header for row in rows} - {"double_word"})
+    families = sorted({row.header for row in own if not row.libm})
     text = [
         *head("44"),
         *(f'#include "cuda/{name}.cuh"' for name in families),

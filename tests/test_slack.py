@@ -66,7 +66,7 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     (
         (SILU, Let("v", call("tanh", U))),
         gelu(V),
-        "u = gate_of_two(x, x); v = narrow(tanh_of_two(u)); times_ndtr_near(v)",
+        "u = gate_of_two(x, x); v = narrow(tanh(u)); times_ndtr_near(v)",
     ),
     # a factor that is no function's takes some of what may be spent
     (
@@ -76,12 +76,12 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     ),
     # a single function, and one of arithmetic, stays as accurate as it is
     ((), silu(X), "gate(x, x)"),
-    ((times("0.1", "x"),), call("erf", V), f"v = mul(x, {TENTH}); erf_of_two(v)"),
+    ((times("0.1", "x"),), call("erf", V), f"v = mul(x, {TENTH}); erf(v)"),
     # up to where little is magnified, and further
     ((SILU, times("4")), silu(V), "u = gate_short(x); v = mul(u, 4.0); gate_near(v)"),
     ((SILU, times("5")), silu(V), "u = gate_of_two(x, x); v = mul(u, 5.0); gate_of_two(v, v)"),
     ((SILU, times("-1")), silu(V), "u = gate_of_two(x, x); v = mul(u, -1.0); gate_of_two(v, v)"),
-    ((TANH, times("5")), call("sigmoid", V), "u = tanh_of_two(x); v = mul(u, 5.0); sigmoid(v)"),
+    ((TANH, times("5")), call("sigmoid", V), "u = tanh<DOUBLE_WORD>(x); v = mul(u, 5.0); sigmoid(v)"),
     # of two inputs
     (
         (Let("u", call("gate", X, Y)), HALF),
@@ -92,15 +92,15 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     (
         (SILU, Let("v", parsed("u - 0.1", "u"))),
         call("tanh", V),
-        f"u = gate_of_two(x, x); v = sub(u, {TENTH}); tanh_of_two(v)",
+        f"u = gate_of_two(x, x); v = sub(u, {TENTH}); tanh(v)",
     ),
     # so does a sum, and a product of two that err may err by as much as both
     (
         (SILU, HALF),
         silu(V) + call("tanh", V),
-        "u = gate_of_two(x, x); v = mul(u, 0.5); add(gate_of_two(v, v), tanh_of_two(v))",
+        "u = gate_of_two(x, x); v = mul(u, 0.5); add(gate_of_two(v, v), tanh(v))",
     ),
-    ((TANH,), U * call("sigmoid", U), "u = tanh_of_two(x); mul(u, sigmoid(u))"),
+    ((TANH,), U * call("sigmoid", U), "u = tanh<DOUBLE_WORD>(x); mul(u, sigmoid(u))"),
 ]
 
 
@@ -120,7 +120,7 @@ SETTLED: list[tuple[tuple[Let, ...], Term, str]] = [
     ((), call("times_tanh_softplus", X), "times_tanh_softplus(x)"),
     # of two, and of products, float's own are kept
     ((), call("gate", X, Y), "gate(x, y)"),
-    ((), X * call("tanh", Y), "mul(x, tanh_of_two(y))"),
+    ((), X * call("tanh", Y), "mul(x, tanh<DOUBLE_WORD>(y))"),
     # what is next to 0 need not be its tangent
     (
         (times("0.7", "x"),),

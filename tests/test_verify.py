@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.verify import LAWS, broken_law
 
 X, ONE = Ref("x"), Const(1.0)
@@ -51,6 +51,14 @@ BROKEN: list[tuple[str, Kernel]] = [
     ("every name has the type of its value wherever it is read", giving(Ref("x", Word.DOUBLE))),
     ("what takes single words only is given no double-word value", giving(Call("sqrt", (TWO,)))),
     ("what takes single words only is given no double-word value", giving(Call("lt", (X, TWO)))),
+    (
+        "a call names a body that its operation has",
+        giving(Call("sqrt", (X,), Word.DOUBLE, Body.DOUBLE_WORD)),
+    ),
+    (
+        "every operation has the type that its row gives it",
+        giving(Call("tanh", (X,), body=Body.DOUBLE_WORD)),
+    ),
     ("every operation has the type that its row gives it", giving(Call("words", (X, ONE)))),
     ("every operation has the type that its row gives it", giving(Call("neg", (TWO,)))),
     ("every operation has the type that its row gives it", giving(Call("narrow", (TWO,), Word.DOUBLE))),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusegen.emit.kernels import emitted
-from fusegen.ir import Device, Kernel, operations
+from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.links import linked
 from fusegen.method import Pass
 from fusegen.notes import noteworthy, told
 from fusegen.ops import SINGLES
 from fusegen.pipeline import Compiled
-from fusegen.printers.cpp import wide
+from fusegen.printers.cpp import double_word
 
 DOUBLE_WORD = "Double-word arithmetic (hi + lo), rounded once."
 LINKED = "Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little."
@@ -28,8 +28,8 @@ def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
 
 def arithmetic(kernel: Kernel) -> Iterator[str]:
     """The remarks on the arithmetic of a kernel."""
-    if wide(kernel):
-        on_cuda = kernel.device is Device.CUDA
+    if double_word(kernel):
+        on_cuda = (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT)
         single = not SINGLES.isdisjoint(operations(kernel))
         yield LINKED if linked(kernel) else ARGUMENTS if on_cuda and single else DOUBLE_WORD
     if kernel.device is Device.CPU and "scaled" in operations(kernel):  # nothing else is scaled there

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from fusegen import typed
-from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, held
 from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
 
@@ -18,9 +18,9 @@ class Border:
         """Take the names of what is the same for every element."""
         self.params, self.device, self.math = params, device, kind
 
-    def call(self, op: str, *args: Expr) -> Call:
+    def call(self, op: str, *args: Expr, body: Body | None = None) -> Call:
         """A call of an operation, with its type."""
-        return typed.call(op, args, self.device, self.math)
+        return typed.call(op, args, self.device, self.math, body)
 
     def let(self, let: Named) -> Let:
         """A named value."""

@@ -16,27 +16,25 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, Word, held, parts
-from fusegen.lower.border import Border
-from fusegen.lower.patterns import erring, gate_and_slope, names_wanted, odd_cubic, unlifted
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, held, parts
+from fusegen.lower.patterns import ERRING, erring, names_wanted, odd_cubic, unlifted
+from fusegen.lower.single import SingleWord, is_double
 from fusegen.lower.slack import Slack
 from fusegen.lower.tangent import LOST, tangent
-from fusegen.ops import DOUBLED, PRODUCTS, ROWS, SINGLES, TRANSCENDENTAL
+from fusegen.ops import DOUBLED, PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.ops.row import Words
 from fusegen.term import Apply, Name, Number, Program, Term, applied, unused
 from fusegen.term import Let as Named
 
 EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
-OF_TWO = {op: f"{op}_of_two" for op in ("erf", "tanh", "expm1", "square", "cube")}
 IN_DOUBLE = ("times_ndtr",)  # whose second word double computes: not in float on CUDA
 OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 MOST_ERRING = 2  # factors of a product in one word that err by units
-LEAST = 2.0**-140  # of a second word that is worth its place
 BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
 WHOLE, SHORT = 1, 1 / 2  # a number's first word, and one that is taken off a sum exactly
 
 
-class Precise(Border):
+class Precise(SingleWord):
     """Terms to expressions of single-word and double-word types."""
 
     def __init__(self, program: Program, device: Device, kind: Math, settled: bool = False) -> None:
@@ -52,7 +50,7 @@ class Precise(Border):
         self.wanted = names_wanted(lets, results) - self.slack.names
         self.types: dict[str, Word] = {}  # of the steps so far
         used = applied((*(let.term for let in lets), *results))
-        self.one_word = self.singles and not used.isdisjoint(SINGLES)
+        self.one_word = self.singles and not used.isdisjoint(ERRING)
 
     def let(self, let: Named) -> Let:
         """A named value, in two words where it is one or where an argument wants it so."""
@@ -87,11 +85,6 @@ class Precise(Border):
             sides[k] = Ref(free, sides[k].word)
         return tuple(lets), self.call("where", holds, *sides)
 
-    def single(self, term: Term) -> Expr:
-        """The expression of a term in a single word."""
-        value = self.expr(term)
-        return self.call("narrow", value) if is_double(value) else value
-
     def expr(self, term: Term, wanted: bool = False) -> Expr:
         """The expression of a term; what stores it adds its words up.
 
@@ -112,7 +105,7 @@ class Precise(Border):
                 return self.arithmetic(term.op, a, b, wanted)
             case Apply("square" | "cube" as op, (a,)):
                 value = self.expr(a, wanted or (isinstance(a, Apply) and a.op in OWN))
-                return self.call(OF_TWO[op] if is_double(value) or wanted else op, value)
+                return self.doubled(op, value) if wanted else self.call(op, value)
             case Apply("where", (Apply() as condition, a, b)):
                 return self.choice(condition, a, b)
             case Apply():
@@ -145,66 +138,11 @@ class Precise(Border):
             return self.call(op, left, right)
         return self.call(EXACT.get(op, "sum"), left, self.call("neg", right) if op == "sub" else right)
 
-    def in_one_word(self, op: str, a: Term, b: Term) -> Expr:
-        """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
-        match op, a, b:
-            case "add", _, _ if found := gate_and_slope(a, b):
-                return self.gate_slope(*found)
-            case "mul", Number(value), other:
-                return self.scaled(other, value)
-            case "mul", other, Number(value):
-                return self.scaled(other, value)
-            case "add", c, Apply("mul", (x, y)):
-                return self.fma(x, y, c)
-            case "add", Apply("mul", (x, y)), c:
-                return self.fma(x, y, c)
-            case "sub", c, Apply("mul", (x, y)):
-                return self.fma(-x, y, c)
-        return self.call(op, self.single(a), self.single(b))
-
-    def gate_slope(self, by: Term, t: Term) -> Expr:
-        """The sigmoid of t and, times a product that is taken exactly, its slope."""
-        match by:
-            case Apply("mul", (a, b)):
-                factors = self.single(a), self.single(b)
-            case _:
-                factors = self.single(by), Const(1.0)
-        return self.call("gate_slope", *factors, self.expr(t, True))
-
-    def fma(self, a: Term, b: Term, c: Term) -> Expr:
-        """The sum of a product and c, which rounds once; of a number c what it rounds to is added last."""
-        factors: tuple[Term, ...] = (a, b)
-        match a, b:
-            case Number(value), Apply("mul", (Number(other), rest)):
-                return self.fma(Number(value * other), rest, c)
-            case (Apply("mul", (x, y)), z) | (z, Apply("mul", (x, y))):
-                factors = (x, y, z)
-            case (Apply("square", (x,)), z) | (z, Apply("square", (x,))):
-                factors = (x, x, z)
-        op = "fma" if len(factors) == 2 else "product_plus"
-        values = tuple(map(self.single, factors))
-        match self.number(c.value) if isinstance(c, Number) else None:
-            case Call("words", (hi, lo)):
-                return self.call("add", self.call(op, *values, lo), hi)
-        return self.call(op, *values, self.single(c))
-
-    def scaled(self, term: Term, by: Fraction) -> Expr:
-        """A term times a number that is taken exactly."""
-        match term:
-            case Apply("mul", (Number(other), rest)):
-                return self.scaled(rest, by * other)
-        value, whole = self.single(term), self.number(by)
-        if isinstance(whole, Const):
-            return self.call("mul", value, whole)
-        # cut, so that the rest has its sign: what it multiplies may be infinite, or a zero
-        hi = held(float(by) * (1 - 2.0**-24), self.math)
-        return self.call("scaled", value, Const(hi), Const(held(float(by - Fraction(hi)), self.math)))
-
     def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
         """The words of slope x + bend x^3, both of one sign, as x times a line in x^2."""
         line = (*self.cut(bend, WHOLE), *self.cut(slope, SHORT))
-        square = self.call("square_of_two", self.expr(x, True))
-        return self.call("mul", self.expr(x, True), self.call("line_of_two", *map(Const, line), square))
+        square = self.doubled("square", self.expr(x, True))
+        return self.call("mul", self.expr(x, True), self.call("linear", *map(Const, line), square))
 
     def cut(self, value: Fraction, share: float) -> tuple[float, float]:
         """A number in two words, the first of which takes a share of a word's bits."""
@@ -212,16 +150,6 @@ class Precise(Border):
         mantissa, exponent = math.frexp(value)
         hi = math.ldexp(int(math.ldexp(mantissa, bits)), exponent - bits)
         return hi, held(float(value - Fraction(hi)), self.math)
-
-    def number(self, value: Fraction) -> Expr:
-        """A number in as many words as it takes, two at most; one where it is infinite."""
-        hi = self.rounded(value)
-        if math.isinf(hi):
-            return Const(hi)
-        lo = held(float(value - Fraction(hi)), self.math)
-        if abs(lo) < LEAST:
-            return Const(hi)
-        return self.call("words", Const(hi), Const(lo))
 
     def choice(self, condition: Apply, a: Term, b: Term) -> Expr:
         """A choice; both sides are of two words if one is."""
@@ -240,16 +168,26 @@ class Precise(Border):
             case Apply("gate", (a, t)):
                 return self.call("gate", self.single(a), self.expr(t, True))
             case Apply("exp", (a,)):
-                value = self.expr(a, True)
-                of_two = is_double(value) or self.singles or self.on_cpu
-                return self.call("exp_of_two" if of_two else "exp", value)
-            case Apply("expm1" as op, (a,)) if self.on_cpu:
-                return self.called(OF_TWO[op], a)
+                return self.exponential(self.expr(a, True))
+            case Apply("expm1", (a,)) if self.on_cpu:
+                return self.doubled("expm1", self.expr(a, True))
             case Apply("erf" | "tanh" as op, (a,)) if self.on_cpu or wanted:
-                return self.called(OF_TWO[op], a)
+                return self.doubled(op, self.expr(a, True))
             case Apply(op, (a,)) if op == "lifted" or ROWS[op].words is Words.DOUBLE:
                 return self.called(op, a)
         return self.call(term.op, *map(self.single, term.args))
+
+    def exponential(self, value: Expr) -> Expr:
+        """An exponential, which is the math library's on CUDA only in double, of a single word."""
+        if self.on_cpu:
+            return self.doubled("exp", value)
+        own = self.singles and not is_double(value)
+        return self.call("exp", value, body=Body.SINGLE_WORD if own else None)
+
+    def doubled(self, op: str, *args: Expr) -> Expr:
+        """An operation that gives a double-word value, of single words, too."""
+        value = self.call(op, *args)
+        return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
 
     def nested(self, op: str, args: Sequence[Term], wanted: bool) -> Expr | None:
         """A function in two words, or of what an earlier one has rounded; nothing where it is neither."""
@@ -268,8 +206,3 @@ class Precise(Border):
         if not any(map(is_double, parts)):
             return parts
         return tuple(part if is_double(part) else self.call("words", part, Const(0.0)) for part in parts)
-
-
-def is_double(value: Expr) -> bool:
-    """Whether a value is of two words."""
-    return value.word is Word.DOUBLE

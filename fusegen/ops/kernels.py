@@ -43,25 +43,13 @@ WORDS = {row.name: row for row in (
     # in singles only
     _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
           header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED),
-    _word("square_of_two", "x", range_=interval.square, words=Words.DOUBLE, header="double_word"),
-    _word("cube_of_two", "x", range_=lambda a: interval.multiply(interval.square(a), a),
-          words=Words.DOUBLE, header="double_word"),
     # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
     # second word may be larger than a rounding in float, whose exponential takes it as it is.
-    _word("line_of_two", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
+    _word("linear", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
         interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
           words=Words.DOUBLE, header="double_word"),
-    # 2^n in two factors: it may be subnormal, or more than half of the largest float
-    _word("exp_of_two", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
-          header="exponential", transcendental=True, fast=True, single=True),
-    _word("expm1_of_two", "x", range_=always(-1, INFINITY), words=Words.DOUBLE,
-          header="exponential", transcendental=True),
     _word("ndtr_tail", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
           header="normal", transcendental=True),
-    _word("erf_of_two", "x", range_=always(-1, 1),
-          words=Words.DOUBLE, header="normal", transcendental=True),
-    _word("tanh_of_two", "x", range_=always(-1, 1),
-          words=Words.DOUBLE, header="hyperbolic", transcendental=True),
     # of an argument that an earlier function has rounded; what comes of an infinity has one word
     _word("gate_of_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           words=Words.DOUBLE, header="logistic", cpp="x_sigmoid_of_two", transcendental=True, fast=True),

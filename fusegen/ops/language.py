@@ -8,9 +8,11 @@ import sympy
 
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, Interval, between
+from fusegen.ir import Body
 from fusegen.ops.row import COMPARE, PRODUCT, SELECT, SUM, UNARY, Op, Words, X, always
 
 ZERO, SIX = between(0, 0), between(6, 6)
+WIDENED = (Body.DOUBLE_WORD,)  # the bodies of a function whose double-word form takes single words, too
 
 
 def _where(_: Interval, a: Interval, b: Interval) -> Interval:
@@ -72,9 +74,10 @@ LANGUAGE = (
     Op("abs", X, sympy.Abs, interval.absolute, libm="fabs", notation="|{0}|"),
     Op("sign", X, sympy.sign, always(-1, 1), header="selections"),
     # arithmetic
-    Op("square", X, lambda x: x**2, interval.square, notation="{0}²", header="selections"),
+    Op("square", X, lambda x: x**2, interval.square, notation="{0}²", header="selections",
+       words=Words.AS_GIVEN, bodies=WIDENED),
     Op("cube", X, lambda x: x**3, lambda a: interval.multiply(interval.square(a), a),
-       notation="{0}³", header="selections"),
+       notation="{0}³", header="selections", words=Words.AS_GIVEN, bodies=WIDENED),
     Op("reciprocal", X, lambda x: 1 / x, lambda a: interval.divide(between(1, 1), a),
        notation="1 / {0}", header="selections"),
     Op("sqrt", X, sympy.sqrt, _sqrt, libm="sqrt", notation="√{0}"),
@@ -82,11 +85,11 @@ LANGUAGE = (
        notation="1 / √{0}", header="selections"),
     Op("pow", ("x", "exponent"), sympy.Pow, lambda *_: REALS, libm="pow", transcendental=True),
     # the math library
-    Op("exp", X, sympy.exp, always(0, INFINITY), libm="exp",
-       header="exponential", transcendental=True, fast=True),
+    Op("exp", X, sympy.exp, always(0, INFINITY), libm="exp", header="exponential", transcendental=True,
+       fast=True, single=True, words=Words.AS_GIVEN, bodies=(Body.DOUBLE_WORD, Body.SINGLE_WORD)),
     Op("exp2", X, lambda x: 2**x, always(0, INFINITY), libm="exp2", transcendental=True),
-    Op("expm1", X, lambda x: sympy.exp(x) - 1, always(-1, INFINITY), libm="expm1",
-       header="exponential", transcendental=True, fast=True),
+    Op("expm1", X, lambda x: sympy.exp(x) - 1, always(-1, INFINITY), libm="expm1", header="exponential",
+       transcendental=True, fast=True, words=Words.AS_GIVEN, bodies=WIDENED),
     Op("log", X, sympy.log, always(-INFINITY, INFINITY), libm="log",
        header="logarithm", transcendental=True),
     Op("log2", X, lambda x: sympy.log(x, 2), always(-INFINITY, INFINITY), libm="log2", transcendental=True),
@@ -94,8 +97,10 @@ LANGUAGE = (
        header="logarithm", transcendental=True),
     Op("sin", X, sympy.sin, always(-2, 2), libm="sin", header="trigonometric", transcendental=True),
     Op("cos", X, sympy.cos, always(-2, 2), libm="cos", header="trigonometric", transcendental=True),
-    Op("tanh", X, sympy.tanh, always(-1, 1), libm="tanh", header="hyperbolic", transcendental=True),
-    Op("erf", X, sympy.erf, always(-1, 1), libm="erf", header="normal", transcendental=True),
+    Op("tanh", X, sympy.tanh, always(-1, 1), libm="tanh", header="hyperbolic", transcendental=True,
+       words=Words.AS_GIVEN, bodies=WIDENED),
+    Op("erf", X, sympy.erf, always(-1, 1), libm="erf", header="normal", transcendental=True,
+       words=Words.AS_GIVEN, bodies=WIDENED),
     Op("erfc", X, sympy.erfc, always(0, 2), libm="erfc", header="normal", transcendental=True, fast=True),
     Op("ndtr", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, always(0, 1), notation="Φ({0})",
        words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True),

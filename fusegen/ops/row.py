@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from fusegen.interval import Interval, between
+from fusegen.ir import Body
 
 SELECT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(6)  # how tightly a spelling binds, loosest first
 X = ("x",)  # the argument of most functions
@@ -44,6 +45,7 @@ class Op:
         transcendental: whether it is none of arithmetic, comparisons and square roots.
         fast: whether its fast form on CUDA, for 16-bit results, errs by more than the math library.
         single: whether floats on CUDA take a function of their own, whose value is a single word.
+        bodies: that a call may name.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Op:
     transcendental: bool = False
     fast: bool = False
     single: bool = False
+    bodies: tuple[Body, ...] = ()
 
     @property
     def function(self) -> str:

@@ -13,10 +13,11 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from textwrap import fill
 
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, held, operations
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, calls, held, operations
 from fusegen.ops import ROWS
 from fusegen.ops.kernels import WORDS
 from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
+from fusegen.typed import takes_double
 
 GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
@@ -70,7 +71,8 @@ class CppPrinter:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT
         arguments = ", ".join(map(self.expr, expr.args))
-        return f"{self.function(op)}({arguments})", ATOM
+        body = f"<{expr.body.name}>" if expr.body else ""
+        return f"{self.function(op)}{body}({arguments})", ATOM
 
     def variable(self, name: str) -> str:
         """The C++ name of a variable: one that the kernel calls gets a letter that no spec's names have."""
@@ -173,19 +175,26 @@ def alike(single: Kernel, double: Kernel) -> bool:
 
 
 def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """The families of headers that define what kernels of a device call, sorted."""
-    rows = [ROWS[name] for kernel in kernels for name in operations(kernel)]
-    libm = {row.header for row in rows if row.libm}
-    own = {row.header for row in rows if not row.libm}
-    on_cpu = any(kernel.device is Device.CPU for kernel in kernels)
-    return tuple(sorted((own | libm if on_cpu else own) - {""}))
+    """The families of headers that define what kernels of a device call, sorted.
+
+    On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
+    """
+    found = {
+        ROWS[call.op].header
+        for kernel in kernels
+        for call in calls(kernel)
+        if kernel.device is Device.CPU or not ROWS[call.op].libm or call.body or takes_double(call)
+    }
+    return tuple(sorted(found - {""}))
 
 
-def wide(kernel: Kernel) -> bool:
+def double_word(kernel: Kernel) -> bool:
     """Whether a kernel computes in double-word arithmetic anywhere."""
-    rows = (ROWS[op] for op in operations(kernel))
     in_words = (Words.DOUBLE, Words.AS_FIRST)
-    return any(row.words in in_words or row.name in WORDS for row in rows)
+    return any(
+        call.body or call.word is Word.DOUBLE or call.op in WORDS or ROWS[call.op].words in in_words
+        for call in calls(kernel)
+    )
 
 
 def literal(value: float, kind: Math) -> str:

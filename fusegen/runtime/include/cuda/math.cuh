@@ -6,7 +6,10 @@
 namespace fusegen {
 namespace {
 
+using std::erf;
 using std::exp;
+using std::expm1;
+using std::tanh;
 
 // What a function gives of floats, in single-word or double-word arithmetic: a single word.
 template <typename X>

@@ -53,10 +53,6 @@ ANYWHERE PlainDouble exp_dw(PlainDouble x, PlainDouble) {
   return exp(x);
 }
 
-ANYWHERE PlainDouble exp_of_two(PlainDouble x) { return exp(x); }
-
-ANYWHERE PlainDouble expm1_of_two(PlainDouble x) { return expm1(x); }
-
 // 1 / x, of an x from 2^-1000 to 2^1000: the hardware's, of 20 bits, refined
 ANYWHERE PlainDouble reciprocal_approx(PlainDouble x) {
 #ifdef __CUDACC__
@@ -79,8 +75,6 @@ ANYWHERE PlainDouble tanh(PlainDouble x) {
   const ScaledExp e = twice(x);
   return ::copysign(e.less() * reciprocal_approx(1.0 + e.whole()).v, x.v);
 }
-
-ANYWHERE PlainDouble tanh_of_two(PlainDouble x) { return tanh(x); }
 
 // tanh'(x)
 ANYWHERE PlainDouble tanh_slope(PlainDouble x) {
@@ -164,10 +158,14 @@ ANYWHERE PlainDouble prescaled(PlainDouble x) { return x; }
 
 ANYWHERE PlainDouble unscale(PlainDouble) { return 1.0; }
 
-// Of an argument in double-word arithmetic: of its first word.
-ANYWHERE PlainDouble exp_of_two(DoubleWord<PlainDouble> t) { return exp_of_two(t.hi); }
-ANYWHERE PlainDouble expm1_of_two(DoubleWord<PlainDouble> t) { return expm1_of_two(t.hi); }
-ANYWHERE PlainDouble tanh_of_two(DoubleWord<PlainDouble> t) { return tanh_of_two(t.hi); }
+// In double-word arithmetic: of the first word.
+template <Body>
+ANYWHERE PlainDouble tanh(PlainDouble x) {
+  return tanh(x);
+}
+ANYWHERE PlainDouble exp(DoubleWord<PlainDouble> t) { return exp(t.hi); }
+ANYWHERE PlainDouble expm1(DoubleWord<PlainDouble> t) { return expm1(t.hi); }
+ANYWHERE PlainDouble tanh(DoubleWord<PlainDouble> t) { return tanh(t.hi); }
 ANYWHERE PlainDouble tanh_slope(DoubleWord<PlainDouble> t) { return tanh_slope(t.hi); }
 ANYWHERE PlainDouble softplus(DoubleWord<PlainDouble> t) { return softplus(t.hi); }
 ANYWHERE PlainDouble ndtr_tail(DoubleWord<PlainDouble> t) { return ndtr_tail(t.hi); }

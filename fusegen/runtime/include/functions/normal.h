@@ -30,8 +30,8 @@ ANYWHERE Promoted<X> ndtr_tail(X x) {
   return bell * double_word(hi, M(y - hi));
 }
 
-template <typename X>
-ANYWHERE Promoted<X> erf_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> erf(X x) {
   using M = Scalar<X>;
   const M v = M(x), s = v * v;
   if constexpr (sizeof(M) == 8) return erf(v);
@@ -43,6 +43,11 @@ ANYWHERE Promoted<X> erf_of_two(X x) {
   const Promoted<X> tail = ndtr_tail(most * double_word(M(1.4142135381698608), M(2.4203234e-08)));
   const Promoted<X> far = one_plus(-(tail + tail));
   return s < M(0.64) ? near : x < M(0) ? -far : far;
+}
+
+template <typename M>
+ANYWHERE DoubleWord<M> erf(DoubleWord<M> x) {
+  return erf<DOUBLE_WORD>(x);
 }
 
 // Φ(x)

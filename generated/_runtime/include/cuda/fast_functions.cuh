@@ -81,10 +81,6 @@ ANYWHERE FastFloat sigmoid_slope(FastFloat x) {
   return e * r * r;
 }
 
-ANYWHERE FastFloat erf_of_two(FastFloat x) { return erff(x.v); }
-
-ANYWHERE FastFloat tanh_of_two(FastFloat x) { return tanhf(x.v); }
-
 ANYWHERE FastFloat tanh_of_exp(FastFloat x) {
   return tanhf(exp4_approx(0.7213475204444817f * (x.v > 10.0f ? 10.0f : x.v)));
 }
@@ -139,7 +135,19 @@ ANYWHERE FastFloat times_tanh_softplus_slope(FastFloat x) {
 
 ANYWHERE FastFloat pow(FastFloat x, FastFloat exponent) { return powf(x.v, exponent.v); }
 
-// Of an argument in double-word arithmetic: a single word is enough.
+// In double-word arithmetic: a single word is enough.
+template <Body>
+ANYWHERE FastFloat exp(FastFloat x) {
+  return exp(x);
+}
+template <Body>
+ANYWHERE FastFloat tanh(FastFloat x) {
+  return tanh(x);
+}
+template <Body>
+ANYWHERE FastFloat erf(FastFloat x) {
+  return erf(x);
+}
 ANYWHERE FastFloat sigmoid_of_two(FastFloat x) { return sigmoid(x); }
 ANYWHERE FastFloat sigmoid_slope_of_two(FastFloat x) { return sigmoid_slope(x); }
 ANYWHERE FastFloat tanh_slope_of_two(FastFloat x) { return tanh_slope(x); }
