@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fusegen.ir import Call, Expr, Kernel, Math, Ref, calls, operations
+from fusegen.ir import Body, Call, Expr, Kernel, Math, Ref, Word, calls, operations
 from fusegen.launch import LaunchClass
 from fusegen.method import (
     Arithmetic,
@@ -25,9 +25,20 @@ from fusegen.method import (
     Variant,
     Verified,
 )
-from fusegen.ops import NESTED
+from fusegen.ops import PRODUCTS, ROWS
 from fusegen.ops.kernels import WORDS
-from fusegen.slots import ERFS, IN_ONE_WORD, OF_DOUBLE, ONE_AS_TWO, SHARED, SLOTS, SPECIAL, WAIT, WIDENED
+from fusegen.slots import (
+    ERFS,
+    IN_ONE_WORD,
+    OF_DOUBLE,
+    ONE_AS_TWO,
+    SECOND_WORD,
+    SHARED,
+    SLOTS,
+    SPECIAL,
+    WAIT,
+    WIDENED,
+)
 from fusegen.typed import widened
 
 
@@ -89,7 +100,14 @@ def _instructions(call: Call, arithmetic: Arithmetic) -> int:
     single, fast = SLOTS.get(call.op, (1, 1))
     if arithmetic is FAST:
         return fast
-    return WIDENED.get(call.op, single) if widened(call) else single
+    if widened(call):
+        return WIDENED.get(call.op, single)
+    return single + SECOND_WORD if _is_chained(call) else single
+
+
+def _is_chained(call: Call) -> bool:
+    """Whether a product takes a value that an earlier function has rounded."""
+    return call.op in PRODUCTS and call.args[0].word is Word.DOUBLE
 
 
 def slots_in_one_word(kernel: Kernel) -> int:
@@ -198,7 +216,10 @@ def pieced(kernel: Kernel, reads: int) -> bool:
         kernel: what is computed, on CUDA.
         reads: the tensors that such a kernel reads: one, and the incoming gradient.
     """
-    nested = not NESTED.keys().isdisjoint(operations(kernel))
+    chained = any(map(_is_chained, calls(kernel)))
+    nested = chained or any(
+        call.body is Body.DOUBLE_WORD and ROWS[call.op].single for call in calls(kernel)
+    )
     most = 0.9 * BUDGET * 4 * (reads + 1)
     return alone(kernel, reads) and not kernel.params and (nested or slots(kernel, Arithmetic.FLOAT) > most)
 

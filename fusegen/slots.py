@@ -6,8 +6,6 @@ beside what these tables make of them. Of sin and cos only the path of ordinary 
 
 from __future__ import annotations
 
-from fusegen.ops import NESTED
-
 # instructions in float, and where 16 bits are kept of a result by the cheaper functions; 1 unless listed
 SLOTS: dict[str, tuple[int, int]] = {
     "relu": (2, 2), "relu6": (3, 3), "clamp": (4, 4), "saturate": (4, 4), "clamp_min": (2, 2),
@@ -28,15 +26,14 @@ SLOTS: dict[str, tuple[int, int]] = {
     "words": (2, 0), "narrow": (1, 0), "product": (2, 1), "sum": (6, 1), "scaled": (2, 1),
     "product_plus": (5, 1), "linear": (8, 1),
     "lifted": (2, 0), "lift_back": (3, 0),
-    "gate_of_two": (44, 7), "sigmoid_of_two": (36, 7), "sigmoid_slope_of_two": (40, 7),
-    "tanh_slope_of_two": (42, 8), "times_ndtr_of_two": (62, 16),
-    "times_tanh_softplus_of_two": (45, 14), "times_tanh_softplus_slope_of_two": (56, 23),
-    "gate_at_two": (28, 7), "times_ndtr_at_two": (48, 16),
-    "times_tanh_softplus_at_two": (33, 14), "times_tanh_softplus_slope_at_two": (35, 23),
 }  # fmt: skip
 
 # the same in float of what gives a double-word value (`typed.widened`)
-WIDENED = {"erf": 30, "tanh": 60, "square": 6, "cube": 7}
+WIDENED = {
+    "erf": 30, "tanh": 60, "square": 6, "cube": 7, "gate": 44, "sigmoid": 36, "sigmoid_slope": 40,
+    "tanh_slope": 42, "times_ndtr": 62, "times_tanh_softplus": 45, "times_tanh_softplus_slope": 56,
+}  # fmt: skip
+SECOND_WORD = 2  # more, of a product that takes a double-word argument and gives a single word
 
 # how many of them are the chip's own functions (MUFU), in the cheaper form
 SPECIAL: dict[str, int] = {
@@ -48,7 +45,6 @@ SPECIAL: dict[str, int] = {
     "times_ndtr_slope": 3, "tanh_softplus": 2, "tanh_softplus_slope": 2,
     "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
 }  # fmt: skip
-SPECIAL |= {name: SPECIAL[of] for name, of in NESTED.items()}
 ERFS = {name for name in SLOTS if name.startswith(("erf", "ndtr", "times_ndtr"))}
 WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
 # In one word of double: what functions of one argument share, and what each takes beside that. An operation
@@ -57,9 +53,8 @@ SHARED = {"exp": 34, "logistic": 40, "tanh": 44, "tail": 90, "softplus": 88, "tu
 IN_ONE_WORD = {
     "exp": ("exp", 0), "expm1": ("exp", 4),
     "sigmoid": ("logistic", 0), "sigmoid_slope": ("logistic", 4), "gate": ("logistic", 2),
-    "gate_of_two": ("logistic", 2), "tanh": ("tanh", 8),
-    "tanh_slope": ("tanh", 6), "ndtr_tail": ("tail", 0), "erfc": ("tail", 8), "times_ndtr": ("tail", 8),
-    "times_ndtr_of_two": ("tail", 8), "times_ndtr_slope": ("tail", 14), "softplus": ("softplus", 0),
+    "tanh": ("tanh", 8), "tanh_slope": ("tanh", 6), "ndtr_tail": ("tail", 0), "erfc": ("tail", 8),
+    "times_ndtr": ("tail", 8), "times_ndtr_slope": ("tail", 14), "softplus": ("softplus", 0),
     "sin": ("turn", 0), "cos": ("turn", 0),
 }  # fmt: skip
 OF_DOUBLE = 2

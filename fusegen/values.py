@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fusegen.ops import NESTED, ROWS
+from fusegen.ops import ROWS
 from fusegen.ops.kernels import LINKED
 
 Column = npt.NDArray[np.float64]  # a number for each point
@@ -158,7 +158,6 @@ VALUES: dict[str, Callable[..., float]] = {
 }
 # fmt: on
 VALUES |= {op.name: getattr(math, op.libm) for op in ROWS.values() if op.libm and op.name not in VALUES}
-VALUES |= {name: VALUES[of] for name, of in NESTED.items()}
 VALUES |= dict.fromkeys(("gate_short", "gate_near"), lambda x: x * _logistic(x))
 VALUES |= {name: VALUES[name.rsplit("_", 1)[0]] for name in LINKED if name not in VALUES}
 

@@ -50,7 +50,7 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
   const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr(after_leaky_relu);
   return sigmoid(after_gelu);
 }
 
@@ -74,7 +74,7 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double after_relu = relu(finite_x);
   const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr(after_leaky_relu);
   const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
       times_ndtr_slope(after_leaky_relu);
   return finite_x <= 0.0 ? double_word(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu
@@ -131,7 +131,7 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
   const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr(after_leaky_relu);
   return sigmoid(after_gelu);
 }
 
@@ -143,7 +143,7 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float after_relu = relu(finite_x);
   const Promoted<float> after_leaky_relu = after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
       double_word(0.01f, 2.2351741e-10f);
-  const Promoted<float> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<float> after_gelu = times_ndtr(after_leaky_relu);
   const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
       times_ndtr_slope(after_leaky_relu);
   return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
@@ -155,7 +155,7 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double after_relu = relu(finite_x);
   const Promoted<double> after_leaky_relu = after_relu > 0.0 ? double_word(after_relu, 0.0) : after_relu *
       double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_leaky_relu);
+  const Promoted<double> after_gelu = times_ndtr(after_leaky_relu);
   const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) *
       times_ndtr_slope(after_leaky_relu);
   return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *

@@ -51,7 +51,7 @@ SPECIAL = {
     "erfc": ((math.inf, 0.0), (-math.inf, 2.0), (27.5, 0.0), (-28.0, 2.0)),
     "times_ndtr": ((-0.0, -0.0), (math.inf, math.inf), (-1e300, -0.0)),
 }
-SINGLE_ALONE = ("_at_two", "_near", "_short", "gate_slope", "capped")  # of which double has none
+SINGLE_ALONE = ("_near", "_short", "gate_slope", "capped")  # of which double has none
 TWO = "inputs: {x: {}, y: {}}\nformula: "
 THREE = "inputs: {x: {}, y: {}, z: {}}\nformula: "
 CHAINED = f"{TWO}silu(gelu(x) * y)"

@@ -66,7 +66,7 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     (
         (SILU, Let("v", call("tanh", U))),
         gelu(V),
-        "u = gate_of_two(x, x); v = narrow(tanh(u)); times_ndtr_near(v)",
+        "u = gate<DOUBLE_WORD>(x, x); v = narrow(tanh(u)); times_ndtr_near(v)",
     ),
     # a factor that is no function's takes some of what may be spent
     (
@@ -79,26 +79,26 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     ((times("0.1", "x"),), call("erf", V), f"v = mul(x, {TENTH}); erf(v)"),
     # up to where little is magnified, and further
     ((SILU, times("4")), silu(V), "u = gate_short(x); v = mul(u, 4.0); gate_near(v)"),
-    ((SILU, times("5")), silu(V), "u = gate_of_two(x, x); v = mul(u, 5.0); gate_of_two(v, v)"),
-    ((SILU, times("-1")), silu(V), "u = gate_of_two(x, x); v = mul(u, -1.0); gate_of_two(v, v)"),
+    ((SILU, times("5")), silu(V), "u = gate<DOUBLE_WORD>(x, x); v = mul(u, 5.0); gate(v, v)"),
+    ((SILU, times("-1")), silu(V), "u = gate<DOUBLE_WORD>(x, x); v = mul(u, -1.0); gate(v, v)"),
     ((TANH, times("5")), call("sigmoid", V), "u = tanh<DOUBLE_WORD>(x); v = mul(u, 5.0); sigmoid(v)"),
     # of two inputs
     (
         (Let("u", call("gate", X, Y)), HALF),
         silu(V),
-        "u = gate_of_two(x, y); v = mul(u, 0.5); gate_of_two(v, v)",
+        "u = gate<DOUBLE_WORD>(x, y); v = mul(u, 0.5); gate(v, v)",
     ),
     # what is taken off a rounded value magnifies what it errs by
     (
         (SILU, Let("v", parsed("u - 0.1", "u"))),
         call("tanh", V),
-        f"u = gate_of_two(x, x); v = sub(u, {TENTH}); tanh(v)",
+        f"u = gate<DOUBLE_WORD>(x, x); v = sub(u, {TENTH}); tanh(v)",
     ),
     # so does a sum, and a product of two that err may err by as much as both
     (
         (SILU, HALF),
         silu(V) + call("tanh", V),
-        "u = gate_of_two(x, x); v = mul(u, 0.5); add(gate_of_two(v, v), tanh(v))",
+        "u = gate<DOUBLE_WORD>(x, x); v = mul(u, 0.5); add(gate(v, v), tanh(v))",
     ),
     ((TANH,), U * call("sigmoid", U), "u = tanh<DOUBLE_WORD>(x); mul(u, sigmoid(u))"),
 ]

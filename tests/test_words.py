@@ -67,7 +67,7 @@ FORMS = {
     ),
     # a second one with an argument of its own as a whole, which has its own lift
     "softplus(x) * (y * sigmoid(y))": (
-        "mul(narrow(gate_of_two(mul(softplus(lifted(x)), y), words(y, 0.0))), lift_back(x))"
+        "mul(narrow(gate(mul(softplus(lifted(x)), y), words(y, 0.0))), lift_back(x))"
     ),
     "x * exp(x) + y": "add(mul(narrow(mul(x, exp<DOUBLE_WORD>(lifted(x)))), lift_back(x)), y)",
     "exp(x) / y": "mul(div(narrow(exp<DOUBLE_WORD>(lifted(x))), y), lift_back(x))",
@@ -187,22 +187,22 @@ FEW = "sub(x, words(0.699999988079071, 1.1920929132713809e-08))"
 # good as that; on CUDA in float one comes out
 OF_EARLIER: dict[tuple[Device, Term], str] = {
     (Device.CPU, mish(mish(X))): "times_tanh_softplus_near(times_tanh_softplus(x))",
-    (Device.CUDA, mish(mish(X))): "times_tanh_softplus_at_two(times_tanh_softplus_of_two(x))",
-    (Device.CPU, mish(SHIFTED)): f"times_tanh_softplus_of_two({FEW})",
-    (Device.CUDA, mish(SHIFTED)): f"times_tanh_softplus_at_two({FEW})",
-    (Device.CPU, call("times_ndtr", mish(X))): "times_ndtr_of_two(times_tanh_softplus_of_two(x))",
-    (Device.CUDA, call("times_ndtr", mish(X))): "times_ndtr_at_two(times_tanh_softplus_of_two(x))",
+    (Device.CUDA, mish(mish(X))): "times_tanh_softplus(times_tanh_softplus<DOUBLE_WORD>(x))",
+    (Device.CPU, mish(SHIFTED)): f"times_tanh_softplus({FEW})",
+    (Device.CUDA, mish(SHIFTED)): f"times_tanh_softplus({FEW})",
+    (Device.CPU, call("times_ndtr", mish(X))): "times_ndtr(times_tanh_softplus<DOUBLE_WORD>(x))",
+    (Device.CUDA, call("times_ndtr", mish(X))): "times_ndtr(times_tanh_softplus<DOUBLE_WORD>(x))",
     (Device.CPU, mish(call("times_ndtr", X))): "times_tanh_softplus_near(times_ndtr_short(x))",
     (
         Device.CUDA,
         mish(call("times_ndtr", X)),
     ): "times_tanh_softplus(times_ndtr(x))",  # it would take double
-    (Device.CPU, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate_of_two(x, x))",
-    (Device.CUDA, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate_of_two(x, x))",
+    (Device.CPU, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate<DOUBLE_WORD>(x, x))",
+    (Device.CUDA, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate<DOUBLE_WORD>(x, x))",
     (Device.CUDA, mish(X) * mish(Y)): "mul(times_tanh_softplus(x), times_tanh_softplus(y))",
     # of more than two that err by units, all but the last have two words
     (Device.CUDA, mish(X) * mish(Y) * call("tanh_slope", X)): (
-        "mul(mul(times_tanh_softplus_of_two(x), times_tanh_softplus_of_two(y)), tanh_slope(x))"
+        "mul(mul(times_tanh_softplus<DOUBLE_WORD>(x), times_tanh_softplus<DOUBLE_WORD>(y)), tanh_slope(x))"
     ),
 }
 

@@ -21,7 +21,7 @@ from fusegen.lower.patterns import ERRING, erring, names_wanted, odd_cubic, unli
 from fusegen.lower.single import SingleWord, is_double
 from fusegen.lower.slack import Slack
 from fusegen.lower.tangent import LOST, tangent
-from fusegen.ops import DOUBLED, PRODUCTS, ROWS, TRANSCENDENTAL
+from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.ops.row import Words
 from fusegen.term import Apply, Name, Number, Program, Term, applied, unused
 from fusegen.term import Let as Named
@@ -161,8 +161,6 @@ class Precise(SingleWord):
         match term:
             case Apply(op, (a, *_)) if not wanted and (link := self.slack.link(term)):
                 return self.call(link, self.single(self.slack.given(link, a)))
-            case Apply(op, (a,)) if wanted and self.singles and op in DOUBLED:
-                return self.called(f"{op}_of_two", a)
             case Apply(op, args) if op in PRODUCTS and (found := self.nested(op, args, wanted)):
                 return found
             case Apply("gate", (a, t)):
@@ -174,7 +172,8 @@ class Precise(SingleWord):
             case Apply("erf" | "tanh" as op, (a,)) if self.on_cpu or wanted:
                 return self.doubled(op, self.expr(a, True))
             case Apply(op, (a,)) if op == "lifted" or ROWS[op].words is Words.DOUBLE:
-                return self.called(op, a)
+                body = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
+                return self.doubled(op, self.expr(a, True)) if body else self.called(op, a)
         return self.call(term.op, *map(self.single, term.args))
 
     def exponential(self, value: Expr) -> Expr:
@@ -194,8 +193,8 @@ class Precise(SingleWord):
         parts = [self.expr(arg, True) for arg in args]
         rounded = is_double(parts[0])
         if (wanted and op not in IN_DOUBLE) if self.singles else (wanted or rounded):
-            return self.call(f"{op}_of_two", *self.alike(*parts))
-        return self.call(f"{op}_at_two", *self.alike(*parts)) if rounded else None
+            return self.doubled(op, *self.alike(*parts))
+        return self.call(op, *self.alike(*parts)) if rounded else None
 
     def called(self, op: str, argument: Term) -> Call:
         """A function of an argument that may be of two words."""

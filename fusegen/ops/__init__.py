@@ -13,28 +13,19 @@ Source: PyTorch documentation of torch and torch.nn.functional; ATen's BinaryOps
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from fusegen.errors import counted
 from fusegen.ops.forms import FORMS
 from fusegen.ops.kernels import WORDS
 from fusegen.ops.language import LANGUAGE
-from fusegen.ops.row import Op
+from fusegen.ops.row import Op, Words
 from fusegen.term import Apply, Term, walk
 
 OPS = {row.name: row for row in (*LANGUAGE, *FORMS)}
-# Functions of what an earlier one has rounded, by what they are functions of. The first take two words as
-# they are, and single ones give one; of the others there are rows for two words in, and two or one out.
-DOUBLED = ("sigmoid", "sigmoid_slope", "tanh_slope")
-PRODUCTS = ("gate", "times_tanh_softplus", "times_tanh_softplus_slope", "times_ndtr")
-NESTED = {f"{name}_of_two": name for name in (*DOUBLED, *PRODUCTS)}
-NESTED |= {f"{name}_at_two": name for name in PRODUCTS}
-WORDS |= {
-    f"{name}_of_two": replace(OPS[name], name=f"{name}_of_two", written=False, single=False)
-    for name in DOUBLED
-}
 ROWS = OPS | WORDS
 TRANSCENDENTAL = frozenset(row.name for row in ROWS.values() if row.transcendental)
+# products that give what their first argument is: a double-word value of what an earlier function rounded
+PRODUCTS = tuple(row.name for row in ROWS.values() if row.words is Words.AS_FIRST)
 SINGLES = frozenset(row.name for row in ROWS.values() if row.single)
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",

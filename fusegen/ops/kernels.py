@@ -9,7 +9,7 @@ from typing import Any
 
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, between
-from fusegen.ops.row import Op, Words, always
+from fusegen.ops.row import WIDENED, Op, Words, always
 
 
 def _word(name: str, *args: str, range_: Any, **more: Any) -> Op:
@@ -39,7 +39,7 @@ WORDS = {row.name: row for row in (
           words=Words.NARROWED),
     _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           header="logistic", cpp="x_sigmoid", transcendental=True, fast=True, single=True,
-          words=Words.AS_FIRST),
+          words=Words.AS_FIRST, bodies=WIDENED),
     # in singles only
     _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
           header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED),
@@ -50,28 +50,6 @@ WORDS = {row.name: row for row in (
           words=Words.DOUBLE, header="double_word"),
     _word("ndtr_tail", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
           header="normal", transcendental=True),
-    # of an argument that an earlier function has rounded; what comes of an infinity has one word
-    _word("gate_of_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
-          words=Words.DOUBLE, header="logistic", cpp="x_sigmoid_of_two", transcendental=True, fast=True),
-    _word("times_tanh_softplus_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          words=Words.DOUBLE, header="mish", transcendental=True, fast=True),
-    _word("times_tanh_softplus_slope_of_two", "x", range_=always(-1, 2),
-          words=Words.DOUBLE, header="mish", transcendental=True, fast=True),
-    _word("times_ndtr_of_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          words=Words.DOUBLE, header="normal", transcendental=True, fast=True),
-    # the same in one word of two, in singles only
-    _word("gate_at_two", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
-          header="logistic", cpp="x_sigmoid_at_two", transcendental=True, fast=True, single=True,
-          words=Words.NARROWED),
-    _word("times_tanh_softplus_at_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          header="mish", transcendental=True, fast=True, single=True,
-          words=Words.NARROWED),
-    _word("times_tanh_softplus_slope_at_two", "x", range_=always(-1, 2),
-          header="mish", transcendental=True, fast=True, single=True,
-          words=Words.NARROWED),
-    _word("times_ndtr_at_two", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          header="normal", transcendental=True, fast=True, single=True,
-          words=Words.NARROWED),
 )}  # fmt: skip
 # The same of one word and in one, in links only.
 LINKED = {row.name: row for row in (

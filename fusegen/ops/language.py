@@ -9,10 +9,9 @@ import sympy
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, Interval, between
 from fusegen.ir import Body
-from fusegen.ops.row import COMPARE, PRODUCT, SELECT, SUM, UNARY, Op, Words, X, always
+from fusegen.ops.row import COMPARE, PRODUCT, SELECT, SUM, UNARY, WIDENED, Op, Words, X, always
 
 ZERO, SIX = between(0, 0), between(6, 6)
-WIDENED = (Body.DOUBLE_WORD,)  # the bodies of a function whose double-word form takes single words, too
 
 
 def _where(_: Interval, a: Interval, b: Interval) -> Interval:
@@ -105,7 +104,7 @@ LANGUAGE = (
     Op("ndtr", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, always(0, 1), notation="Φ({0})",
        words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True),
     Op("sigmoid", X, lambda x: 1 / (1 + sympy.exp(-x)), always(0, 1), words=Words.DOUBLE,
-       header="logistic", transcendental=True, fast=True, single=True),
+       header="logistic", transcendental=True, fast=True, single=True, bodies=WIDENED),
     Op("softplus", X, lambda x: sympy.log(1 + sympy.exp(x)), always(0, INFINITY), words=Words.DOUBLE,
        header="logistic", transcendental=True, fast=True, single=True),
 )

@@ -12,6 +12,7 @@ from fusegen.ir import Body
 
 SELECT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(6)  # how tightly a spelling binds, loosest first
 X = ("x",)  # the argument of most functions
+WIDENED = (Body.DOUBLE_WORD,)  # bodies: a double-word value of single words, too
 
 
 class Words(Enum):

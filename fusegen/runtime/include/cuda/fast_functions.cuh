@@ -147,17 +147,34 @@ template <Body>
 ANYWHERE FastFloat erf(FastFloat x) {
   return erf(x);
 }
-ANYWHERE FastFloat sigmoid_of_two(FastFloat x) { return sigmoid(x); }
-ANYWHERE FastFloat sigmoid_slope_of_two(FastFloat x) { return sigmoid_slope(x); }
-ANYWHERE FastFloat tanh_slope_of_two(FastFloat x) { return tanh_slope(x); }
-ANYWHERE FastFloat x_sigmoid_of_two(FastFloat x, FastFloat t) { return x_sigmoid(x, t); }
-ANYWHERE FastFloat times_tanh_softplus_of_two(FastFloat x) { return times_tanh_softplus(x); }
-ANYWHERE FastFloat times_tanh_softplus_slope_of_two(FastFloat x) { return times_tanh_softplus_slope(x); }
-ANYWHERE FastFloat times_ndtr_of_two(FastFloat x) { return times_ndtr(x); }
-ANYWHERE FastFloat x_sigmoid_at_two(FastFloat x, FastFloat t) { return x_sigmoid(x, t); }
-ANYWHERE FastFloat times_tanh_softplus_at_two(FastFloat x) { return times_tanh_softplus(x); }
-ANYWHERE FastFloat times_tanh_softplus_slope_at_two(FastFloat x) { return times_tanh_softplus_slope(x); }
-ANYWHERE FastFloat times_ndtr_at_two(FastFloat x) { return times_ndtr(x); }
+template <Body>
+ANYWHERE FastFloat sigmoid(FastFloat x) {
+  return sigmoid(x);
+}
+template <Body>
+ANYWHERE FastFloat sigmoid_slope(FastFloat x) {
+  return sigmoid_slope(x);
+}
+template <Body>
+ANYWHERE FastFloat tanh_slope(FastFloat x) {
+  return tanh_slope(x);
+}
+template <Body>
+ANYWHERE FastFloat x_sigmoid(FastFloat x, FastFloat t) {
+  return x_sigmoid(x, t);
+}
+template <Body>
+ANYWHERE FastFloat times_tanh_softplus(FastFloat x) {
+  return times_tanh_softplus(x);
+}
+template <Body>
+ANYWHERE FastFloat times_tanh_softplus_slope(FastFloat x) {
+  return times_tanh_softplus_slope(x);
+}
+template <Body>
+ANYWHERE FastFloat times_ndtr(FastFloat x) {
+  return times_ndtr(x);
+}
 
 }  // namespace fast_float
 }  // namespace

@@ -42,6 +42,16 @@ ANYWHERE M divide_to_single(DoubleWord<M> a, DoubleWord<M> d) {
   return fma(fma(-q, d.lo, fma(-q, d.hi, a.hi) + a.lo), r, q);
 }
 
+// a b + c
+template <typename M>
+ANYWHERE M fma_to_single(M a, M b, M c) {
+  return fma(a, b, c);
+}
+template <typename M>
+ANYWHERE M fma_to_single(DoubleWord<M> a, M b, M c) {
+  return fma(a.hi, b, fma(a.lo, b, c));
+}
+
 // a b + c in double-word arithmetic, of an a b no larger than c.
 template <typename M>
 ANYWHERE DoubleWord<M> fma_dw(M a, M b, M c) {

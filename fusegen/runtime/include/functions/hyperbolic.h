@@ -30,12 +30,16 @@ ANYWHERE DoubleWord<M> tanh(DoubleWord<M> x) {
 }
 
 // tanh'(x)
-template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> tanh_slope(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = neg_abs(x) * M(2), e = exp_dw(prescaled(t));
   const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));
   return e * r * r * unscale(t);
+}
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> tanh_slope(X x) {
+  return tanh_slope<DOUBLE_WORD>(x);
 }
 
 // x - tanh(x)
@@ -69,15 +73,6 @@ ANYWHERE GenericFor<X, Promoted<X>> tanh_of_exp_slope(X x) {
   const Promoted<X> t = exp_dw(x > M(10) ? X(M(10)) : x), e = exp_dw(t * M(-2));
   const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));
   return t * e * (r * r);
-}
-
-// tanh'(x)
-template <typename X>
-ANYWHERE Promoted<X> tanh_slope_of_two(X x) {
-  using M = Scalar<X>;
-  const Promoted<X> t = neg_abs(x) * M(2), e = exp_dw(prescaled(t));
-  const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));
-  return e * r * r * unscale(t);
 }
 
 }  // namespace

@@ -80,14 +80,17 @@ ANYWHERE GenericFor<X, Promoted<X>> times_ndtr_slope(X x) {
   return x < M(0) ? (tail + near) * unscale(t) : one_plus(-tail) + near;
 }
 
-// x Φ(x)
-template <typename X>
-ANYWHERE Promoted<X> times_ndtr_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_ndtr(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = two_prod(x, x) * M(-0.5), tail = ndtr_tail(x);
   const Promoted<X> part = x * tail, y = x > M(0) ? x - part : part * unscale(t);
   const M above = y.hi == y.hi ? y.hi : M(x), hi = x > M(0) ? above : y.hi;
   return double_word(hi, y.lo == y.lo ? y.lo : M(0));
+}
+template <typename M>
+ANYWHERE GenericFor<M, DoubleWord<M>> times_ndtr(DoubleWord<M> x) {
+  return times_ndtr<DOUBLE_WORD>(x);
 }
 
 }  // namespace
