@@ -54,6 +54,7 @@ class Body(Enum):
 
     DOUBLE_WORD = "double-word arithmetic, and a double-word value"
     SINGLE_WORD = "single-word arithmetic in float"
+    NEAR = "the same, of arguments from a little below 0 on"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fusegen.ops import ROWS
-from fusegen.ops.kernels import LINKED
 
 Column = npt.NDArray[np.float64]  # a number for each point
 
@@ -149,7 +148,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "rounded": lambda x: x,
     # words
     "words": lambda hi, lo: hi + lo, "sum": lambda a, b: a + b, "product": lambda a, b: a * b,
-    "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo), "capped": min,
+    "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo),
     "product_plus": lambda a, b, c, d: a * b * c + d,
     "linear": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
     "lifted": lambda x: x + 37 if x < -64 else x, "lift_back": lambda x: math.exp(-37) if x < -64 else 1.0,
@@ -158,8 +157,6 @@ VALUES: dict[str, Callable[..., float]] = {
 }
 # fmt: on
 VALUES |= {op.name: getattr(math, op.libm) for op in ROWS.values() if op.libm and op.name not in VALUES}
-VALUES |= dict.fromkeys(("gate_short", "gate_near"), lambda x: x * _logistic(x))
-VALUES |= {name: VALUES[name.rsplit("_", 1)[0]] for name in LINKED if name not in VALUES}
 
 
 def _chosen(condition: npt.ArrayLike, a: Column, b: Column) -> Column:

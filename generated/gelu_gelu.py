@@ -103,8 +103,8 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_gelu_forward(float x) {
-  const float after_gelu = times_ndtr_short(x);
-  return times_ndtr_near(after_gelu);
+  const float after_gelu = times_ndtr<SINGLE_WORD>(x);
+  return times_ndtr<NEAR>(after_gelu);
 }
 
 ANYWHERE double gelu_gelu_forward(double x) {

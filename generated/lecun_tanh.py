@@ -87,7 +87,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = 1.7159 · tanh(2 / 3 · x)
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // Near zero, the linear term, since low words would underflow.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.

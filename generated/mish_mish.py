@@ -95,7 +95,7 @@ namespace fusegen { namespace {
 ANYWHERE float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus_near(after_mish);
+  return times_tanh_softplus<NEAR>(after_mish);
 }
 
 ANYWHERE double mish_mish_forward(double x) {

@@ -123,8 +123,8 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const float after_leaky_relu = float(after_relu > 0.0f ? double_word(after_relu, 0.0f) : after_relu *
       double_word(0.01f, 2.2351741e-10f));
-  const float after_gelu = times_ndtr_near(after_leaky_relu);
-  return sigmoid_near(after_gelu);
+  const float after_gelu = times_ndtr<NEAR>(after_leaky_relu);
+  return sigmoid<NEAR>(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {

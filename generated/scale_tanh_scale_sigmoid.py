@@ -100,7 +100,7 @@ ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
   const float step1 = x * 2.0f;
   const float after_tanh = tanh(step1);
   const float step3 = after_tanh * 0.5f;
-  return sigmoid_near(step3);
+  return sigmoid<NEAR>(step3);
 }
 
 ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
@@ -111,7 +111,7 @@ ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {

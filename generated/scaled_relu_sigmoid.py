@@ -105,7 +105,7 @@ ANYWHERE M scaled_relu_sigmoid_forward(M x) {
 ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
   const float after_relu = relu(x);
   const float step2 = after_relu * 2.0f;
-  return sigmoid_near(step2);
+  return sigmoid<NEAR>(step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.

@@ -120,7 +120,7 @@ ANYWHERE double serf_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));

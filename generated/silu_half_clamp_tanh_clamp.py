@@ -122,7 +122,7 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
-  const float after_silu = x_sigmoid_short(x);
+  const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
   const float step3 = clamp(step2, -1.0f, 1.0f);
   const float after_tanh = tanh(step3);

@@ -113,9 +113,9 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_scale_silu_forward(float x) {
-  const float after_silu = x_sigmoid_short(x);
+  const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
-  return x_sigmoid_near(step2);
+  return x_sigmoid<NEAR>(step2, step2);
 }
 
 ANYWHERE double silu_scale_silu_forward(double x) {

@@ -126,7 +126,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
@@ -138,7 +138,7 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {

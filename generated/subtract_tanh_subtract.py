@@ -79,7 +79,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_forward(M x) {

@@ -74,7 +74,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = tanh(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
 template <typename M>

@@ -115,7 +115,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
@@ -127,7 +127,7 @@ ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {

@@ -128,7 +128,7 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
   const float after_tanh = float(tanh(after_silu));
-  const float after_gelu = times_ndtr_near(after_tanh);
+  const float after_gelu = times_ndtr<NEAR>(after_tanh);
   return saturate(after_gelu, -1.0f, 1.0f);
 }
 
@@ -141,7 +141,7 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {

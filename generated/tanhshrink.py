@@ -84,7 +84,7 @@ ANYWHERE M tanhshrink_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {

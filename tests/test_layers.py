@@ -19,9 +19,7 @@ from conftest import ROOT
 GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, CLI = range(1, 12)
 FLOORS = {
     "errors": 0,
-    **dict.fromkeys(
-        ("spec", "term", "ops", "links", "slots", "typed", "gradients", "aten", "signatures"), GROUND
-    ),
+    **dict.fromkeys(("spec", "term", "ops", "slots", "typed", "gradients", "aten", "signatures"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
     **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),

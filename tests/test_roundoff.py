@@ -13,7 +13,7 @@ from fusegen.budget import FLOAT_ENOUGH
 from fusegen.build import compiled_file
 from fusegen.emit.kernel import singles
 from fusegen.facts import Roundoff
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref
 from fusegen.method import Grid, Pass, Piecewise
 from fusegen.pieces import centres, fits
 from fusegen.pipeline import Compiled
@@ -67,7 +67,7 @@ ERRS: dict[str, tuple[Expr, float, str]] = {
         1.5,
         "mul",
     ),  # the first is magnified from one power of two to
-    "a function": (call("sigmoid_near", X), 1.4, "sigmoid_near"),
+    "a function": (Call("sigmoid", (X,), body=Body.NEAR), 1.4, "sigmoid"),
     "a better one": (call("tanh", X), 0.8, "tanh"),
     "what a function takes is magnified": (call("tanh", call("mul", X, A)), 1.5, "tanh"),
     "two words, when they are stored": (call("softplus", X), 1.0, "softplus"),

@@ -186,13 +186,13 @@ FEW = "sub(x, words(0.699999988079071, 1.1920929132713809e-08))"
 # what an earlier function, or arithmetic, has rounded is taken in two words, but on the CPU where one is as
 # good as that; on CUDA in float one comes out
 OF_EARLIER: dict[tuple[Device, Term], str] = {
-    (Device.CPU, mish(mish(X))): "times_tanh_softplus_near(times_tanh_softplus(x))",
+    (Device.CPU, mish(mish(X))): "times_tanh_softplus<NEAR>(times_tanh_softplus(x))",
     (Device.CUDA, mish(mish(X))): "times_tanh_softplus(times_tanh_softplus<DOUBLE_WORD>(x))",
     (Device.CPU, mish(SHIFTED)): f"times_tanh_softplus({FEW})",
     (Device.CUDA, mish(SHIFTED)): f"times_tanh_softplus({FEW})",
     (Device.CPU, call("times_ndtr", mish(X))): "times_ndtr(times_tanh_softplus<DOUBLE_WORD>(x))",
     (Device.CUDA, call("times_ndtr", mish(X))): "times_ndtr(times_tanh_softplus<DOUBLE_WORD>(x))",
-    (Device.CPU, mish(call("times_ndtr", X))): "times_tanh_softplus_near(times_ndtr_short(x))",
+    (Device.CPU, mish(call("times_ndtr", X))): "times_tanh_softplus<NEAR>(times_ndtr<SINGLE_WORD>(x))",
     (
         Device.CUDA,
         mish(call("times_ndtr", X)),

@@ -159,8 +159,9 @@ class Precise(SingleWord):
     def function(self, term: Apply, wanted: bool) -> Expr:
         """A function: some take two words, and some of these give two."""
         match term:
-            case Apply(op, (a, *_)) if not wanted and (link := self.slack.link(term)):
-                return self.call(link, self.single(self.slack.given(link, a)))
+            case Apply(op, args) if not wanted and self.slack.is_linked(term):
+                body = self.slack.body(term)
+                return self.call(op, *(self.single(self.slack.given(body, a)) for a in args), body=body)
             case Apply(op, args) if op in PRODUCTS and (found := self.nested(op, args, wanted)):
                 return found
             case Apply("gate", (a, t)):
@@ -172,8 +173,8 @@ class Precise(SingleWord):
             case Apply("erf" | "tanh" as op, (a,)) if self.on_cpu or wanted:
                 return self.doubled(op, self.expr(a, True))
             case Apply(op, (a,)) if op == "lifted" or ROWS[op].words is Words.DOUBLE:
-                body = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
-                return self.doubled(op, self.expr(a, True)) if body else self.called(op, a)
+                doubled = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
+                return self.doubled(op, self.expr(a, True)) if doubled else self.called(op, a)
         return self.call(term.op, *map(self.single, term.args))
 
     def exponential(self, value: Expr) -> Expr:

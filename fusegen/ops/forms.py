@@ -8,7 +8,8 @@ import sympy
 
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, between
-from fusegen.ops.row import WIDENED, Op, Words, X, always
+from fusegen.ir import Body
+from fusegen.ops.row import CHAINED, WIDENED, Op, Words, X, always
 
 
 def _mish_slope(x: Any) -> Any:
@@ -47,12 +48,13 @@ FORMS = (
     # products with a tail that may be too small for a float
     Op("times_tanh_softplus", X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
        lambda a: interval.multiply(a, between(0, 1)), written=False, notation="{0} tanh(softplus({0}))",
-       header="mish", transcendental=True, fast=True, single=True, bodies=WIDENED, words=Words.AS_FIRST),
+       header="mish", transcendental=True, fast=True, single=True, words=Words.AS_FIRST,
+       bodies=(*WIDENED, Body.NEAR)),
     Op("times_tanh_softplus_slope", X, _mish_slope, always(-1, 2), written=False,
        header="mish", transcendental=True, fast=True, single=True, bodies=WIDENED, words=Words.AS_FIRST),
     Op("times_ndtr", X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
        lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False,
-       header="normal", transcendental=True, fast=True, single=True, bodies=WIDENED, words=Words.AS_FIRST),
+       header="normal", transcendental=True, fast=True, single=True, bodies=CHAINED, words=Words.AS_FIRST),
     Op("times_ndtr_slope", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), always(-1, 2), written=False,
        words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True),

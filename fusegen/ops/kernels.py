@@ -9,7 +9,7 @@ from typing import Any
 
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, between
-from fusegen.ops.row import WIDENED, Op, Words, always
+from fusegen.ops.row import CHAINED, Op, Words, always
 
 
 def _word(name: str, *args: str, range_: Any, **more: Any) -> Op:
@@ -39,7 +39,7 @@ WORDS = {row.name: row for row in (
           words=Words.NARROWED),
     _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           header="logistic", cpp="x_sigmoid", transcendental=True, fast=True, single=True,
-          words=Words.AS_FIRST, bodies=WIDENED),
+          words=Words.AS_FIRST, bodies=CHAINED),
     # in singles only
     _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
           header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED),
@@ -51,20 +51,3 @@ WORDS = {row.name: row for row in (
     _word("ndtr_tail", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
           header="normal", transcendental=True),
 )}  # fmt: skip
-# The same of one word and in one, in links only.
-LINKED = {row.name: row for row in (
-    _word("capped", "x", "most", range_=interval.minimum,
-          header="exponential", cpp="clamp_max_or_bound", transcendental=True),
-    _word("gate_short", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          header="logistic", cpp="x_sigmoid_short", transcendental=True),
-    _word("gate_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          header="logistic", cpp="x_sigmoid_near", transcendental=True),
-    _word("sigmoid_near", "x", range_=always(0, 1), header="logistic", transcendental=True),
-    _word("times_tanh_softplus_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          header="mish", transcendental=True),
-    _word("times_ndtr_short", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          header="normal", transcendental=True),
-    _word("times_ndtr_near", "x", range_=lambda a: interval.multiply(a, between(0, 1)),
-          header="normal", transcendental=True),
-)}  # fmt: skip
-WORDS |= LINKED

@@ -104,7 +104,7 @@ LANGUAGE = (
     Op("ndtr", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, always(0, 1), notation="Φ({0})",
        words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True),
     Op("sigmoid", X, lambda x: 1 / (1 + sympy.exp(-x)), always(0, 1), words=Words.DOUBLE,
-       header="logistic", transcendental=True, fast=True, single=True, bodies=WIDENED),
+       header="logistic", transcendental=True, fast=True, single=True, bodies=(*WIDENED, Body.NEAR)),
     Op("softplus", X, lambda x: sympy.log(1 + sympy.exp(x)), always(0, INFINITY), words=Words.DOUBLE,
        header="logistic", transcendental=True, fast=True, single=True),
 )

@@ -12,7 +12,9 @@ from fusegen.ir import Body
 
 SELECT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(6)  # how tightly a spelling binds, loosest first
 X = ("x",)  # the argument of most functions
-WIDENED = (Body.DOUBLE_WORD,)  # bodies: a double-word value of single words, too
+# bodies: a double-word value of single words, too; and in chains on the CPU single-word arithmetic
+WIDENED = (Body.DOUBLE_WORD,)
+CHAINED = tuple(Body)
 
 
 class Words(Enum):

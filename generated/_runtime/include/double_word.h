@@ -20,7 +20,7 @@ struct DoubleWord {
 };
 
 // The body of a function that a kernel calls, where the types of the arguments do not say which: f<DOUBLE_WORD>(x).
-enum Body { DOUBLE_WORD, SINGLE_WORD };
+enum Body { DOUBLE_WORD, SINGLE_WORD, NEAR };
 // R, in the overload whose body is OWN.
 template <Body BODY, Body OWN, typename R>
 using ForBody = std::enable_if_t<BODY == OWN, R>;
