@@ -29,6 +29,7 @@ from fusegen.ops import PRODUCTS, ROWS
 from fusegen.ops.kernels import WORDS
 from fusegen.slots import (
     ERFS,
+    EXACT,
     IN_ONE_WORD,
     OF_DOUBLE,
     ONE_AS_TWO,
@@ -101,7 +102,7 @@ def _instructions(call: Call, arithmetic: Arithmetic) -> int:
     if arithmetic is FAST:
         return fast
     if widened(call):
-        return WIDENED.get(call.op, single)
+        return (EXACT if call.body else WIDENED).get(call.op, WIDENED.get(call.op, single))
     return single + SECOND_WORD if _is_chained(call) else single
 
 

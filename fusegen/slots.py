@@ -23,7 +23,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "times_tanh_softplus": (31, 14), "times_tanh_softplus_slope": (33, 23),
     "times_ndtr": (46, 16), "times_ndtr_slope": (43, 20), "gate": (26, 7), "gate_slope": (35, 9),
     "finite_below": (2, 2), "finite_above": (2, 2), "rounded": (3, 3), "by_width": (0, 0),
-    "words": (2, 0), "narrow": (1, 0), "product": (2, 1), "sum": (6, 1), "scaled": (2, 1),
+    "words": (2, 0), "narrow": (1, 0), "scaled": (2, 1),
     "product_plus": (5, 1), "linear": (8, 1),
     "lifted": (2, 0), "lift_back": (3, 0),
 }  # fmt: skip
@@ -33,6 +33,7 @@ WIDENED = {
     "erf": 30, "tanh": 60, "square": 6, "cube": 7, "gate": 44, "sigmoid": 36, "sigmoid_slope": 40,
     "tanh_slope": 42, "times_ndtr": 62, "times_tanh_softplus": 45, "times_tanh_softplus_slope": 56,
 }  # fmt: skip
+EXACT = {"add": 6, "mul": 2}  # of single words, as a double-word value
 SECOND_WORD = 2  # more, of a product that takes a double-word argument and gives a single word
 
 # how many of them are the chip's own functions (MUFU), in the cheaper form

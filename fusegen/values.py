@@ -147,7 +147,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "by_width": lambda narrow, wide: wide,
     "rounded": lambda x: x,
     # words
-    "words": lambda hi, lo: hi + lo, "sum": lambda a, b: a + b, "product": lambda a, b: a * b,
+    "words": lambda hi, lo: hi + lo,
     "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo),
     "product_plus": lambda a, b, c, d: a * b * c + d,
     "linear": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
@@ -168,7 +168,7 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative},
     **{"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal},
     **{"eq": np.equal, "ne": np.not_equal, "abs": np.abs, "sqrt": np.sqrt, "square": np.square},
-    **{"words": np.add, "sum": np.add, "product": np.multiply, "quotient": np.divide},
+    **{"words": np.add, "quotient": np.divide},
     "where": lambda condition, a, b: _chosen(condition != 0, a, b),
     "fma": lambda a, b, c: a * b + c,
     "narrow": lambda x: x,

@@ -11,7 +11,7 @@ from conftest import ROOT, Workshop
 from fusegen import build, launch
 from fusegen.cost import cost, slots, slots_in_one_word
 from fusegen.errors import BadLaunches
-from fusegen.ir import Call, Device, Kernel, Let, Math, Ref
+from fusegen.ir import Body, Call, Device, Kernel, Let, Math, Ref, Word
 from fusegen.launch import Launch, LaunchClass, Table
 from fusegen.method import Arithmetic, AtDefaults, Method, Pass, Verified
 from fusegen.method import Table as Tabulated
@@ -217,7 +217,7 @@ X, Y = Ref("x"), Ref("y")
     ("result", "expected"),
     [
         (Call("mul", (X, Y)), 2),
-        (Call("product", (X, Y)), 2),
+        (Call("mul", (X, Y), Word.DOUBLE, Body.DOUBLE_WORD), 2),
         (Call("sigmoid", (X,)), 40),
         (Call("mul", (Call("sigmoid", (X,)), Call("sigmoid_slope", (Call("lifted", (X,)),)))), 40 + 4 + 2),
         (Call("mul", (Call("sigmoid", (X,)), Call("sigmoid", (Y,)))), 2 * 40 + 2),

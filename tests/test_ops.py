@@ -207,7 +207,7 @@ def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
             [
                 *(
                     f'#include "cpu/{name}.h"'
-                    for name in sorted({row.header for row in OPS.values()} - {""})
+                    for name in sorted({row.header for row in OPS.values()} - {"", "double_word"})
                 ),
                 "namespace fusegen {",
                 "namespace {",
@@ -329,7 +329,7 @@ def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, 
 
 @ROWS
 def test_a_row_has_one_spelling(row: Op) -> None:
-    spellings = [bool(row.infix), bool(row.libm), bool(row.header) and not row.libm]
+    spellings = [bool(row.infix), bool(row.libm), bool(row.header) and not (row.libm or row.infix)]
     expected = 0 if row.name in ("where", "pi", "e", *TYPED) else 1  # the printer knows them
     assert sum(spellings) == expected
 

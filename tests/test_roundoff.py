@@ -13,7 +13,7 @@ from fusegen.budget import FLOAT_ENOUGH
 from fusegen.build import compiled_file
 from fusegen.emit.kernel import singles
 from fusegen.facts import Roundoff
-from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.method import Grid, Pass, Piecewise
 from fusegen.pieces import centres, fits
 from fusegen.pipeline import Compiled
@@ -58,7 +58,7 @@ EXACT = {
     "by a power of two": call("div", call("neg", X), Const(0.5)),
     "1": call("tanh", call("maximum", X, Const(20.0))),
     "what it takes": call("gate", call("clamp", X, Const(80.0), Const(90.0)), Const(90.0)),
-    "words": call("narrow", call("sum", call("relu", X), Const(0.0))),
+    "words": call("narrow", Call("add", (call("relu", X), Const(0.0)), Word.DOUBLE, Body.DOUBLE_WORD)),
 }
 ERRS: dict[str, tuple[Expr, float, str]] = {
     "a rounding": (call("mul", X, A), 0.5, "mul"),

@@ -26,7 +26,6 @@ from fusegen.ops.row import Words
 from fusegen.term import Apply, Name, Number, Program, Term, applied, unused
 from fusegen.term import Let as Named
 
-EXACT = {"add": "sum", "mul": "product"}  # what gives the same of single words in two
 IN_DOUBLE = ("times_ndtr",)  # whose second word double computes: not in float on CUDA
 OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
 MOST_ERRING = 2  # factors of a product in one word that err by units
@@ -136,7 +135,9 @@ class Precise(SingleWord):
         left, right = (self.expr(part, wanted or (whole and isinstance(part, Number))) for part in (a, b))
         if not wanted or is_double(left) or is_double(right):
             return self.call(op, left, right)
-        return self.call(EXACT.get(op, "sum"), left, self.call("neg", right) if op == "sub" else right)
+        if op == "sub":
+            return self.doubled("add", left, self.call("neg", right))
+        return self.doubled(op, left, right)
 
     def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
         """The words of slope x + bend x^3, both of one sign, as x times a line in x^2."""

@@ -23,10 +23,6 @@ def _no_function(*_: Any) -> Any:
 WORDS = {row.name: row for row in (
     _word("words", "hi", "lo", range_=interval.add, header="double_word", cpp="double_word",
           words=Words.DOUBLE),
-    _word("product", "a", "b", range_=interval.multiply, header="double_word", cpp="two_prod",
-          words=Words.DOUBLE),
-    _word("sum", "a", "b", range_=interval.add, header="double_word", cpp="two_sum",
-          words=Words.DOUBLE),
     _word("narrow", "x", range_=lambda a: a, words=Words.NARROWED),
     _word("scaled", "x", "hi", "lo", range_=lambda x, hi, lo: interval.multiply(x, interval.add(hi, lo)),
           header="double_word"),

@@ -37,9 +37,11 @@ def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args:
 # fmt: off
 LANGUAGE = (
     # symbols: name, C++ symbol, strength, real function, range
-    _symbol("add", "+", SUM, lambda a, b: a + b, interval.add, words=Words.AS_GIVEN),
+    _symbol("add", "+", SUM, lambda a, b: a + b, interval.add, words=Words.AS_GIVEN,
+            header="double_word", cpp="two_sum", bodies=WIDENED),
     _symbol("sub", "-", SUM, lambda a, b: a - b, interval.subtract, words=Words.AS_GIVEN),
-    _symbol("mul", "*", PRODUCT, lambda a, b: a * b, interval.multiply, words=Words.AS_GIVEN),
+    _symbol("mul", "*", PRODUCT, lambda a, b: a * b, interval.multiply, words=Words.AS_GIVEN,
+            header="double_word", cpp="two_prod", bodies=WIDENED),
     _symbol("div", "/", PRODUCT, lambda a, b: a / b, interval.divide),
     _symbol("neg", "-", UNARY, lambda a: -a, interval.negate, "a", words=Words.AS_GIVEN),
     _symbol("lt", "<", COMPARE, sympy.Lt, always(0, 1), boolean=True),

@@ -40,7 +40,7 @@ class Op:
         strength: how tightly that symbol binds.
         libm: its name in the C math library.
         header: the family of headers that defines it, `cpu/HEADER.h` and `cuda/HEADER.cuh`.
-        cpp: its name there, where that is another.
+        cpp: its name there, where that is another; of a symbol, that of its exact double-word body.
         notation: how mathematics writes it, `{0}` being the first argument.
         written: whether a formula may name it; the others come from symbols or from the compiler.
         boolean: whether its value is a condition.

@@ -64,14 +64,14 @@ class CppPrinter:
         match expr.args:
             case (operand,) if op.infix:
                 return op.infix + self.expr(operand, ATOM), op.strength
-            case (left, right) if op.infix:
+            case (left, right) if op.infix and not expr.body:
                 text = f"{self.expr(left, op.strength)} {op.infix} {self.expr(right, op.strength + 1)}"
                 return text, op.strength
             case (condition, chosen, other) if op.strength == SELECT:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT
         arguments = ", ".join(map(self.expr, expr.args))
-        body = f"<{expr.body.name}>" if expr.body else ""
+        body = f"<{expr.body.name}>" if expr.body and not op.infix else ""
         return f"{self.function(op)}{body}({arguments})", ATOM
 
     def variable(self, name: str) -> str:
@@ -179,13 +179,16 @@ def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
 
     On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
     """
-    found = {
-        ROWS[call.op].header
-        for kernel in kernels
-        for call in calls(kernel)
-        if kernel.device is Device.CPU or not ROWS[call.op].libm or call.body or takes_double(call)
-    }
+    found = {ROWS[call.op].header for kernel in kernels for call in calls(kernel) if _is_ours(call, kernel)}
     return tuple(sorted(found - {""}))
+
+
+def _is_ours(call: Call, kernel: Kernel) -> bool:
+    """Whether a header defines what a call takes."""
+    row = ROWS[call.op]
+    if call.body or row.infix:
+        return call.body is not None
+    return not row.libm or kernel.device is Device.CPU or takes_double(call)
 
 
 def double_word(kernel: Kernel) -> bool:

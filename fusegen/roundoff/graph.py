@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fusegen.ir import Const, Expr, Kernel, Ref, Word
+from fusegen.ir import Body, Call, Const, Expr, Kernel, Ref, Word
 from fusegen.values import Column, column, value
 
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
@@ -56,6 +56,7 @@ class Node:
     args: tuple[int, ...]
     leaf: float | str
     double_word: bool  # whether its result is a double-word value
+    exact: bool = False  # a sum or a product of single words, as one
 
     @property
     def is_number(self) -> bool:
@@ -95,7 +96,9 @@ class Graph:
                     raise AssertionError(f"{name} comes later")
                 case _:
                     args = tuple(map(self.index, expr.args))
-                    self.known[expr] = self.add(Node(expr.op, args, "", expr.word is Word.DOUBLE))
+                    self.known[expr] = self.add(
+                        Node(expr.op, args, "", expr.word is Word.DOUBLE, _is_exact(expr))
+                    )
         return self.known[expr]
 
     def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
@@ -116,3 +119,8 @@ class Graph:
             else:
                 found.append(within(np.full(points, value(node.op, ()))))
         return found
+
+
+def _is_exact(call: Call) -> bool:
+    """Whether an operation is a sum or a product of single words as a double-word value."""
+    return call.op in ("add", "mul") and call.body is Body.DOUBLE_WORD
