@@ -1,11 +1,11 @@
 """The kernel IR: typed lets over immutable scalar expressions, one kernel per device and math type.
 
-    Expr   = Const | Ref | Call
+    Expr   = Const | Ref | Call, each of a single-word or a double-word type
     Let    = name := Expr
     Kernel = inputs, parameters, lets in order, results
 
 Below `lower` this is all there is: constants are floats of the math type, every operation is a row of
-`ops.ROWS`, and each rounds once, in the order written here, unless it gives two words.
+`ops.ROWS`, and each rounds once, in the order written here, unless its type is double-word.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 
 class Math(Enum):
@@ -41,26 +42,45 @@ class Device(Enum):
     CPU = "cpu"
 
 
+class Word(Enum):
+    """The type of a value: a number of the math type, or an unevaluated sum of two, hi + lo."""
+
+    SINGLE = "single-word"
+    DOUBLE = "double-word"
+
+
+class Body(Enum):
+    """The body of a function, where the types of its arguments do not say which: a template argument."""
+
+    DOUBLE_WORD = "double-word arithmetic, and a double-word value"
+    SINGLE_WORD = "single-word arithmetic in float"
+    NEAR = "the same, of arguments from a little below 0 on"
+
+
 @dataclass(frozen=True, slots=True)
 class Const:
     """A number that the math type holds exactly."""
 
     value: float
+    word: ClassVar[Word] = Word.SINGLE
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The value of an input, a parameter or an earlier let."""
+    """The value of an input, a parameter or an earlier let, and its type."""
 
     name: str
+    word: Word = Word.SINGLE
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation of `ops.ROWS` applied to its arguments."""
+    """An operation of `ops.ROWS` applied to its arguments, the type of its value, and the body it names."""
 
     op: str
     args: tuple[Expr, ...]
+    word: Word = Word.SINGLE
+    body: Body | None = None
 
 
 Expr = Const | Ref | Call
@@ -68,11 +88,15 @@ Expr = Const | Ref | Call
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A named intermediate value, of one word or two."""
+    """A named intermediate value."""
 
     name: str
     value: Expr
-    wide: bool = False
+
+    @property
+    def word(self) -> Word:
+        """The type of its value."""
+        return self.value.word
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +137,9 @@ def expressions(kernel: Kernel) -> tuple[Expr, ...]:
 
 def operations(kernel: Kernel) -> tuple[str, ...]:
     """The names of all operations of a kernel, in the order written, with repetition."""
-    return tuple(e.op for x in expressions(kernel) for e in parts(x) if isinstance(e, Call))
+    return tuple(call.op for call in calls(kernel))
+
+
+def calls(kernel: Kernel) -> tuple[Call, ...]:
+    """The operations of a kernel with their arguments, in the order written, with repetition."""
+    return tuple(e for x in expressions(kernel) for e in parts(x) if isinstance(e, Call))

@@ -15,7 +15,7 @@ from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
 from fusegen.facts import Estimate, Facts
-from fusegen.ir import Device, Kernel, Math, operations
+from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
@@ -158,7 +158,7 @@ class _Pass:
             cost.verification_hides(single, self.in_double, arithmetic),
             cost.compute_bound(single, arithmetic),
             not TRANSCENDENTAL.isdisjoint(operations(on_cpu)),
-            operations(short) != operations(on_cpu),
+            _arithmetic(short) != _arithmetic(on_cpu),
         )
         return dict(zip(IN_16_BITS, values, strict=True))
 
@@ -168,6 +168,11 @@ class _Pass:
             return ()
         kernels = (self.kernel(Device.CUDA, Variant(kind)) for kind in maths(self.of.spec.dtypes))
         return tuple(filter(None, map(masked, kernels)))
+
+
+def _arithmetic(kernel: Kernel) -> list[tuple[str, Word, Body | None]]:
+    """The operations of a kernel, with their types and bodies."""
+    return [(call.op, call.word, call.body) for call in calls(kernel)]
 
 
 def _nowhere(_: Point) -> bool:

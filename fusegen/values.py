@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fusegen.ops import LINKED, NESTED, ROWS
+from fusegen.ops import ROWS
 
 Column = npt.NDArray[np.float64]  # a number for each point
 
@@ -147,20 +147,16 @@ VALUES: dict[str, Callable[..., float]] = {
     "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "by_width": lambda narrow, wide: wide,
     "rounded": lambda x: x, "detach": lambda x: x,
     # words
-    "words": lambda hi, lo: hi + lo, "sum": lambda a, b: a + b, "product": lambda a, b: a * b,
-    "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo), "capped": min,
+    "words": lambda hi, lo: hi + lo,
+    "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo),
     "product_plus": lambda a, b, c, d: a * b * c + d,
-    "line_of_two": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
+    "linear": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
     "lifted": lambda x: x + 37 if x < -64 else x, "lift_back": lambda x: math.exp(-37) if x < -64 else 1.0,
     "gate": lambda x, t: x * _logistic(t), "gate_slope": lambda a, b, t: _logistic(t) + a * b * _slope(t),
     "ndtr_tail": lambda x: _ndtr(-abs(x)),
 }
 # fmt: on
 VALUES |= {op.name: getattr(math, op.libm) for op in ROWS.values() if op.libm and op.name not in VALUES}
-VALUES |= {f"{name}_of_two": VALUES[name] for name in ("exp", "expm1", "erf", "tanh", "square", "cube")}
-VALUES |= {name: VALUES[of] for name, of in NESTED.items()}
-VALUES |= dict.fromkeys(("gate_short", "gate_near"), lambda x: x * _logistic(x))
-VALUES |= {name: VALUES[name.rsplit("_", 1)[0]] for name in LINKED if name not in VALUES}
 
 
 def _chosen(condition: npt.ArrayLike, a: Column, b: Column) -> Column:
@@ -172,7 +168,7 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative},
     **{"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal},
     **{"eq": np.equal, "ne": np.not_equal, "abs": np.abs, "sqrt": np.sqrt, "square": np.square},
-    **{"words": np.add, "sum": np.add, "product": np.multiply, "quotient": np.divide},
+    **{"words": np.add, "quotient": np.divide},
     "where": lambda condition, a, b: _chosen(condition != 0, a, b),
     "fma": lambda a, b, c: a * b + c,
     "narrow": lambda x: x,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fusegen.ir import Call, Const, Expr, Kernel, Ref, expressions, held, parts
+from fusegen import typed
+from fusegen.ir import Call, Const, Expr, Kernel, Ref, Word, expressions, held, parts
 from fusegen.ops import ROWS
+from fusegen.ops.row import Words
 
 
 def broken_law(kernel: Kernel) -> str | None:
@@ -23,6 +25,20 @@ def _calls(kernel: Kernel) -> Iterator[Call]:
 
 def _reads(expr: Expr) -> set[str]:
     return {part.name for part in parts(expr) if isinstance(part, Ref)}
+
+
+def _types_are_those_of_rows(kernel: Kernel) -> bool:
+    return all(call.word is typed.given(call, kernel.device, kernel.math) for call in _calls(kernel))
+
+
+def _takes_its_arguments(call: Call) -> bool:
+    return ROWS[call.op].words is not Words.SINGLE or not typed.takes_double(call)
+
+
+def _names_have_one_type(kernel: Kernel) -> bool:
+    words = dict.fromkeys((*kernel.inputs, *kernel.params), Word.SINGLE)
+    words |= {let.name: let.word for let in kernel.lets}
+    return all(part.word is words[part.name] for part in _all(kernel) if isinstance(part, Ref))
 
 
 def _names_are_distinct(kernel: Kernel) -> bool:
@@ -67,6 +83,12 @@ LAWS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (
     ("every operation is a row of ops.ROWS", lambda k: all(c.op in ROWS for c in _calls(k))),
     ("every operation has its number of arguments",
      lambda k: all(len(c.args) == len(ROWS[c.op].args) for c in _calls(k))),
+    ("every name has the type of its value wherever it is read", _names_have_one_type),
+    ("what takes single words only is given no double-word value",
+     lambda k: all(map(_takes_its_arguments, _calls(k)))),
+    ("a call names a body that its operation has",
+     lambda k: all(c.body is None or c.body in ROWS[c.op].bodies for c in _calls(k))),
+    ("every operation has the type that its row gives it", _types_are_those_of_rows),
     ("no constant is NaN", lambda k: all(e.value == e.value for e in _all(k) if isinstance(e, Const))),
     ("the math type holds every constant exactly", _held_exactly),
     ("a condition stands in a where, and nowhere else", _conditions_stand_in_where),

@@ -5,7 +5,7 @@
 #   y = x if x > 0 else alpha · expm1(x)
 #
 # Forward: 4 operations an element: 1 where, 1 gt, 1 mul, 1 expm1.
-# Gradient: 8 operations an element: 1 where, 1 gt, 3 mul, 1 exp_of_two, 1 lifted, 1 lift_back.
+# Gradient: 8 operations an element: 1 where, 1 gt, 3 mul, 1 exp, 1 lifted, 1 lift_back.
 # Its evidence, once certified, lies beside it in elu.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -56,7 +56,7 @@ ANYWHERE M elu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_backward(M grad, M x, M alpha) {
-  return x > M(0.0f) ? grad : grad * alpha * exp_of_two(prescaled(x)) * unscale(x);
+  return x > M(0.0f) ? grad : grad * alpha * exp<SINGLE_WORD>(prescaled(x)) * unscale(x);
 }
 
 ANYWHERE double elu_backward(double grad, double x, double alpha) {
@@ -108,7 +108,7 @@ struct Scalars {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_forward(M x, M alpha) {
-  const M otherwise = M(alpha * expm1_of_two(x));
+  const M otherwise = M(alpha * expm1<DOUBLE_WORD>(x));
   return x > M(0) ? x : otherwise;
 }
 
@@ -117,7 +117,7 @@ ANYWHERE M elu_forward(M x, M alpha) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M elu_backward(M grad, M x, M alpha) {
-  return x > M(0) ? grad : M(grad * alpha * exp_of_two(prescaled(x))) * unscale(x);
+  return x > M(0) ? grad : M(grad * alpha * exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);
 }
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {

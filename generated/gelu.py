@@ -90,7 +90,7 @@ ANYWHERE M gelu_forward(M x) {
 }
 
 ANYWHERE float gelu_forward_short(float x) {
-  return times_ndtr_short(x);
+  return times_ndtr<SINGLE_WORD>(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.

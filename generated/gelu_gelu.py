@@ -45,8 +45,8 @@ ANYWHERE float gelu_gelu_forward(float x) {
 
 ANYWHERE double gelu_gelu_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-  return times_ndtr_of_two(after_gelu);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
+  return times_ndtr(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -62,7 +62,7 @@ ANYWHERE float gelu_gelu_backward(float grad, float x) {
 
 ANYWHERE double gelu_gelu_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
@@ -103,14 +103,14 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_gelu_forward(float x) {
-  const float after_gelu = times_ndtr_short(x);
-  return times_ndtr_near(after_gelu);
+  const float after_gelu = times_ndtr<SINGLE_WORD>(x);
+  return times_ndtr<NEAR>(after_gelu);
 }
 
 ANYWHERE double gelu_gelu_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(finite_x);
-  return times_ndtr_of_two(after_gelu);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
+  return times_ndtr(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -119,7 +119,7 @@ ANYWHERE double gelu_gelu_forward(double x) {
 template <typename M>
 ANYWHERE M gelu_gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> after_gelu = times_ndtr_of_two(finite_x);
+  const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 

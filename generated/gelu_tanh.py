@@ -4,8 +4,8 @@
 #
 #   y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 #
-# Forward: 5 operations an element: 1 finite_below, 1 mul, 1 line_of_two, 1 square_of_two, 1 gate.
-# Gradient: 9 operations an element: 1 clamp_max, 1 clamp_min, 2 mul, 1 line_of_two, 1 square_of_two, 1 gate_slope, 1 add, 1 product_plus.
+# Forward: 5 operations an element: 1 finite_below, 1 mul, 1 linear, 1 square, 1 gate.
+# Gradient: 9 operations an element: 1 clamp_max, 1 clamp_min, 2 mul, 1 linear, 1 square, 1 gate_slope, 1 add, 1 product_plus.
 # Its evidence, once certified, lies beside it in gelu_tanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -39,15 +39,15 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const Promoted<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
-      square_of_two(finite_x));
+  const Promoted<float> t = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square<DOUBLE_WORD>(finite_x));
   return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double gelu_tanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
-      1.426396435433791e-08, square_of_two(finite_x));
+  const Promoted<double> t = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
+      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
   return x_sigmoid(finite_x, t);
 }
 
@@ -61,16 +61,16 @@ ANYWHERE double gelu_tanh_forward(double x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
-  const Promoted<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
-      square_of_two(finite_x));
+  const Promoted<float> t4 = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square<DOUBLE_WORD>(finite_x));
   return grad * x_sigmoid_slope(finite_x, product_plus(finite_x, finite_x, 0.21406445f, -4.534068e-08f) +
       1.5957692f, t4);
 }
 
 ANYWHERE double gelu_tanh_backward(double grad, double x) {
   const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Promoted<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19,
-      1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+  const Promoted<double> t4 = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
+      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
   return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 +
       double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0
       * square(finite_x)))))) * unscale(t4);
@@ -113,15 +113,15 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_tanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const Promoted<float> t = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
-      square_of_two(finite_x));
+  const Promoted<float> t = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square<DOUBLE_WORD>(finite_x));
   return x_sigmoid(finite_x, t);
 }
 
 ANYWHERE double gelu_tanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> t = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
-      1.426396435433791e-08, square_of_two(finite_x));
+  const Promoted<double> t = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
+      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
   return x_sigmoid(finite_x, t);
 }
 
@@ -130,8 +130,8 @@ ANYWHERE double gelu_tanh_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
-  const Promoted<float> t4 = finite_x * line_of_two(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
-      square_of_two(finite_x));
+  const Promoted<float> t4 = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
+      square<DOUBLE_WORD>(finite_x));
   return float(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957692f +
       double_word(1.5957692f, -4.534068e-08f) * (double_word(0.044715f, 1.5461444e-09f) * (3.0f *
       square(finite_x)))))) * unscale(t4);
@@ -139,8 +139,8 @@ ANYWHERE float gelu_tanh_backward(float grad, float x) {
 
 ANYWHERE double gelu_tanh_backward(double grad, double x) {
   const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Promoted<double> t4 = finite_x * line_of_two(0.07135481627260025, -6.175149918155315e-19,
-      1.5957691073417664, 1.426396435433791e-08, square_of_two(finite_x));
+  const Promoted<double> t4 = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
+      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
   return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 +
       double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0
       * square(finite_x)))))) * unscale(t4);

@@ -92,7 +92,7 @@ ANYWHERE M hardtanh_mish_forward(M x) {
 
 ANYWHERE float hardtanh_mish_forward_short(float x) {
   const float after_hardtanh = saturate(x, -1.0f, 1.0f);
-  return times_tanh_softplus_near(after_hardtanh);
+  return times_tanh_softplus<NEAR>(after_hardtanh);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.

@@ -92,14 +92,14 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
 ANYWHERE float lecun_tanh_forward(float x) {
-  const float otherwise = float(double_word(1.7159f, 5.569458e-08f) * tanh_of_two(double_word(0.6666667f,
-      -1.9868216e-08f) * x));
+  const float otherwise = float(double_word(1.7159f, 5.569458e-08f) * tanh(double_word(0.6666667f, -1.9868216e-08f)
+      * x));
   return fabs(x) < 7.888609e-31f ? scaled(x, 1.1439333f, 3.712972e-08f) : otherwise;
 }
 
 ANYWHERE double lecun_tanh_forward(double x) {
-  const double otherwise = double(double_word(1.7159, 1.9184653865522706e-17) *
-      tanh_of_two(double_word(0.6666666666666666, 3.700743415417188e-17) * x));
+  const double otherwise = double(double_word(1.7159, 1.9184653865522706e-17) * tanh(double_word(0.6666666666666666,
+      3.700743415417188e-17) * x));
   return fabs(x) < 1.155324400553491e-274 ? scaled(x, 1.1439332651495933, 6.818374007420876e-08) : otherwise;
 }
 

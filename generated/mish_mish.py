@@ -4,8 +4,8 @@
 #
 #   x = mish(x),  y = mish(x)
 #
-# Forward: 3 operations an element: 1 finite_below, 1 times_tanh_softplus_of_two, 1 times_tanh_softplus_at_two.
-# Gradient: 6 operations an element: 1 finite_below, 1 times_tanh_softplus_of_two, 2 mul, 1 times_tanh_softplus_slope_at_two, 1 times_tanh_softplus_slope.
+# Forward: 3 operations an element: 1 finite_below, 2 times_tanh_softplus.
+# Gradient: 6 operations an element: 1 finite_below, 1 times_tanh_softplus, 2 mul, 2 times_tanh_softplus_slope.
 # Its evidence, once certified, lies beside it in mish_mish.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -37,16 +37,11 @@ namespace fusegen { namespace {
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-ANYWHERE float mish_mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
-  return times_tanh_softplus_at_two(after_mish);
-}
-
-ANYWHERE double mish_mish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return times_tanh_softplus_of_two(after_mish);
+template <typename M>
+ANYWHERE M mish_mish_forward(M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
+  return times_tanh_softplus(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -54,16 +49,11 @@ ANYWHERE double mish_mish_forward(double x) {
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-ANYWHERE float mish_mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * times_tanh_softplus_slope_at_two(after_mish) * times_tanh_softplus_slope(finite_x);
-}
-
-ANYWHERE double mish_mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
+template <typename M>
+ANYWHERE M mish_mish_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
+  return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -105,13 +95,13 @@ namespace fusegen { namespace {
 ANYWHERE float mish_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_mish = times_tanh_softplus(finite_x);
-  return times_tanh_softplus_near(after_mish);
+  return times_tanh_softplus<NEAR>(after_mish);
 }
 
 ANYWHERE double mish_mish_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(finite_x);
-  return times_tanh_softplus_of_two(after_mish);
+  const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
+  return times_tanh_softplus(after_mish);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -120,8 +110,8 @@ ANYWHERE double mish_mish_forward(double x) {
 template <typename M>
 ANYWHERE M mish_mish_backward(M grad, M x) {
   const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(finite_x);
-  return grad * times_tanh_softplus_slope_of_two(after_mish) * times_tanh_softplus_slope(finite_x);
+  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
+  return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

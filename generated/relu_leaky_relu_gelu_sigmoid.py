@@ -48,7 +48,7 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
 }
 
@@ -70,7 +70,7 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double finite_x = finite_above(x);
   const double after_relu = relu(finite_x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
   return finite_x <= 0.0 ? double_word(0.0, 0.0) : after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu
       * double_word(0.01, -2.0816681711721684e-19);
@@ -116,13 +116,13 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
-  const float after_gelu = times_ndtr_near(after_relu);
-  return sigmoid_near(after_gelu);
+  const float after_gelu = times_ndtr<NEAR>(after_relu);
+  return sigmoid<NEAR>(after_gelu);
 }
 
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
 }
 
@@ -132,7 +132,7 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float finite_x = finite_above(x);
   const float after_relu = relu(finite_x);
-  const Promoted<float> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<float> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
   return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
       double_word(0.01f, 2.2351741e-10f));
@@ -141,7 +141,7 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double finite_x = finite_above(x);
   const double after_relu = relu(finite_x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_relu);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
   return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
       double_word(0.01, -2.0816681711721684e-19));

@@ -5,7 +5,7 @@
 #   y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 #
 # Forward: 8 operations an element: 2 mul, 3 words, 1 where, 1 gt, 1 expm1.
-# Gradient: 13 operations an element: 4 mul, 3 words, 1 where, 1 gt, 1 narrow, 1 exp_of_two, 1 lifted, 1 lift_back.
+# Gradient: 13 operations an element: 4 mul, 3 words, 1 where, 1 gt, 1 narrow, 1 exp, 1 lifted, 1 lift_back.
 # Its evidence, once certified, lies beside it in selu.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -54,7 +54,7 @@ template <typename M>
 ANYWHERE M selu_backward(M grad, M x) {
   const Promoted<M> grad_t3 = grad * double_word(M(1.050701f), M(-3.4792652e-08f));
   return x > M(0.0f) ? grad_t3 : double_word(M(grad_t3 * double_word(M(1.6732632f), M(5.0177558e-08f)) *
-      exp_of_two(prescaled(x))) * unscale(x), M(0.0f));
+      exp<SINGLE_WORD>(prescaled(x))) * unscale(x), M(0.0f));
 }
 
 ANYWHERE double selu_backward(double grad, double x) {
@@ -100,12 +100,12 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float selu_forward(float x) {
   return double_word(1.050701f, -3.4792652e-08f) * (x > 0.0f ? double_word(x, 0.0f) : double_word(1.6732632f,
-      5.0177558e-08f) * expm1_of_two(x));
+      5.0177558e-08f) * expm1<DOUBLE_WORD>(x));
 }
 
 ANYWHERE double selu_forward(double x) {
   return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
-      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1_of_two(x));
+      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1<DOUBLE_WORD>(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -113,15 +113,15 @@ ANYWHERE double selu_forward(double x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float selu_backward(float grad, float x) {
   const Promoted<float> grad_t3 = grad * double_word(1.050701f, -3.4792652e-08f);
-  const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp_of_two(prescaled(x))) *
-      unscale(x);
+  const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp<DOUBLE_WORD>(prescaled(x)))
+      * unscale(x);
   return x > 0.0f ? float(grad_t3) : otherwise;
 }
 
 ANYWHERE double selu_backward(double grad, double x) {
   const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
   const double otherwise = double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
-      exp_of_two(prescaled(x))) * unscale(x);
+      exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);
   return x > 0.0 ? double(grad_t3) : otherwise;
 }
 

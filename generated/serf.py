@@ -116,7 +116,7 @@ ANYWHERE float serf_forward(float x) {
 
 ANYWHERE double serf_forward(double x) {
   const double finite_x = finite_below(x);
-  return double(finite_x * erf_of_two(softplus(prescaled(finite_x)))) * unscale(finite_x);
+  return double(finite_x * erf(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -125,14 +125,14 @@ ANYWHERE double serf_forward(double x) {
 ANYWHERE float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Promoted<float> t_lifted = softplus(prescaled(finite_x));
-  return float(grad * (erf_of_two(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_lifted)
-      * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+  return float(grad * (erf(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_lifted) *
+      sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_backward(double grad, double x) {
   const double finite_x = finite_above(finite_below(x));
   const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-  return double(grad * (erf_of_two(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+  return double(grad * (erf(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 

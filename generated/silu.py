@@ -98,7 +98,7 @@ ANYWHERE M silu_forward(M x) {
 }
 
 ANYWHERE float silu_forward_short(float x) {
-  return x_sigmoid_short(x);
+  return x_sigmoid<SINGLE_WORD>(x, x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.

@@ -124,7 +124,7 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
-  const float after_silu = x_sigmoid_short(x);
+  const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
   const float step3 = clamp_max(step2, 1.0f);
   const float after_tanh = tanh(step3);
@@ -136,7 +136,7 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
   const double after_silu = x_sigmoid(finite_x, finite_x);
   const double step2 = after_silu * 0.5;
   const double step3 = clamp_max(step2, 1.0);
-  const Promoted<double> after_tanh = tanh_of_two(step3);
+  const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(step3);
   return after_tanh;
 }
 

@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  x = x · 0.5,  y = silu(x)
 #
-# Forward: 4 operations an element: 1 finite_below, 1 gate_of_two, 1 mul, 1 gate_at_two.
-# Gradient: 22 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid_of_two, 2 lifted, 9 mul, 2 narrow, 3 lift_back, 1 gate_slope, 1 fma, 1 sigmoid_slope.
+# Forward: 4 operations an element: 1 finite_below, 2 gate, 1 mul.
+# Gradient: 22 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 9 mul, 2 narrow, 3 lift_back, 1 gate_slope, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in silu_scale_silu.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -38,18 +38,12 @@ namespace fusegen { namespace {
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-ANYWHERE float silu_scale_silu_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<float> step2 = after_silu * 0.5f;
-  return x_sigmoid_at_two(step2, step2);
-}
-
-ANYWHERE double silu_scale_silu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<double> step2 = after_silu * 0.5;
-  return x_sigmoid_of_two(step2, step2);
+template <typename M>
+ANYWHERE M silu_scale_silu_forward(M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
+  const Promoted<M> step2 = after_silu * M(0.5);
+  return x_sigmoid(step2, step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -61,7 +55,7 @@ ANYWHERE double silu_scale_silu_forward(double x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_scale_silu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
+  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
   const float after_silu_lifted = finite_x * float(t_lifted);
   const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
   const float step2_lifted = after_silu_lifted * 0.5f;
@@ -119,16 +113,16 @@ namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_scale_silu_forward(float x) {
-  const float after_silu = x_sigmoid_short(x);
+  const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
-  return x_sigmoid_near(step2);
+  return x_sigmoid<NEAR>(step2, step2);
 }
 
 ANYWHERE double silu_scale_silu_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
+  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
   const Promoted<double> step2 = after_silu * 0.5;
-  return x_sigmoid_of_two(step2, step2);
+  return x_sigmoid(step2, step2);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.

@@ -4,8 +4,8 @@
 #
 #   x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 #
-# Forward: 8 operations an element: 1 where, 1 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 1 mul, 1 narrow, 1 sigmoid.
-# Gradient: 19 operations an element: 2 where, 2 gt, 1 softplus, 1 tanh_of_two, 1 times_tanh_softplus_of_two, 4 mul, 1 add, 1 sigmoid_of_two, 1 sigmoid_slope_of_two, 1 times_tanh_softplus_slope_of_two, 1 tanh_slope_of_two, 2 words, 1 gate_at_two.
+# Forward: 8 operations an element: 1 where, 1 gt, 1 softplus, 1 tanh, 1 times_tanh_softplus, 1 mul, 1 narrow, 1 sigmoid.
+# Gradient: 19 operations an element: 2 where, 2 gt, 1 softplus, 1 tanh, 1 times_tanh_softplus, 4 mul, 1 add, 1 sigmoid, 1 sigmoid_slope, 1 times_tanh_softplus_slope, 1 tanh_slope, 2 words, 1 gate.
 # Its evidence, once certified, lies beside it in softplus_tanh_mish_silu_hardtanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -42,16 +42,16 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
-  const Promoted<float> after_tanh = tanh_of_two(after_softplus);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
+  const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_tanh);
   const float after_silu = float(after_mish) * sigmoid(after_mish);
   return after_silu;
 }
 
 ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
   const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
-  const Promoted<double> after_tanh = tanh_of_two(after_softplus);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<double> after_tanh = tanh(after_softplus);
+  const Promoted<double> after_mish = times_tanh_softplus(after_tanh);
   const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
   return after_silu;
 }
@@ -70,22 +70,21 @@ ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
-  const Promoted<float> after_tanh = tanh_of_two(after_softplus);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_tanh);
-  const Promoted<float> grad_after_softplus = grad * (sigmoid_of_two(after_mish) + after_mish *
-      sigmoid_slope_of_two(after_mish)) * times_tanh_softplus_slope_of_two(after_tanh) *
-      tanh_slope_of_two(after_softplus);
-  return x > 20.0f ? grad_after_softplus : double_word(x_sigmoid_at_two(grad_after_softplus, double_word(x, 0.0f)),
-      0.0f);
+  const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
+  const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_tanh);
+  const Promoted<float> grad_after_softplus = grad * (sigmoid<DOUBLE_WORD>(after_mish) + after_mish *
+      sigmoid_slope<DOUBLE_WORD>(after_mish)) * times_tanh_softplus_slope<DOUBLE_WORD>(after_tanh) *
+      tanh_slope<DOUBLE_WORD>(after_softplus);
+  return x > 20.0f ? grad_after_softplus : double_word(x_sigmoid(grad_after_softplus, double_word(x, 0.0f)), 0.0f);
 }
 
 ANYWHERE double softplus_tanh_mish_silu_hardtanh_backward(double grad, double x) {
   const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
-  const Promoted<double> after_tanh = tanh_of_two(after_softplus);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<double> after_tanh = tanh(after_softplus);
+  const Promoted<double> after_mish = times_tanh_softplus(after_tanh);
   const Promoted<double> grad_after_softplus = grad * (sigmoid(after_mish) + after_mish * sigmoid_slope(after_mish))
-      * times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
-  return x > 20.0 ? grad_after_softplus : x_sigmoid_of_two(grad_after_softplus, double_word(x, 0.0));
+      * times_tanh_softplus_slope(after_tanh) * tanh_slope(after_softplus);
+  return x > 20.0 ? grad_after_softplus : x_sigmoid(grad_after_softplus, double_word(x, 0.0));
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -129,8 +128,8 @@ namespace fusegen { namespace {
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
   const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
-  const Promoted<M> after_tanh = tanh_of_two(after_softplus);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<M> after_tanh = tanh(after_softplus);
+  const Promoted<M> after_mish = times_tanh_softplus(after_tanh);
   const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
   return after_silu;
 }
@@ -141,11 +140,11 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
   const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
-  const Promoted<M> after_tanh = tanh_of_two(after_softplus);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_tanh);
+  const Promoted<M> after_tanh = tanh(after_softplus);
+  const Promoted<M> after_mish = times_tanh_softplus(after_tanh);
   const Promoted<M> grad_after_softplus = grad * (sigmoid(after_mish) + after_mish * sigmoid_slope(after_mish)) *
-      times_tanh_softplus_slope_of_two(after_tanh) * tanh_slope(after_softplus);
-  const M otherwise = M(x_sigmoid_of_two(grad_after_softplus, double_word(x, M(0))));
+      times_tanh_softplus_slope(after_tanh) * tanh_slope(after_softplus);
+  const M otherwise = M(x_sigmoid(grad_after_softplus, double_word(x, M(0))));
   return x > M(20) ? M(grad_after_softplus) : otherwise;
 }
 

@@ -4,8 +4,8 @@
 #
 #   x = x - 0.7,  y = mish(x)
 #
-# Forward: 4 operations an element: 1 finite_below, 1 sub, 1 words, 1 times_tanh_softplus_at_two.
-# Gradient: 5 operations an element: 1 finite_below, 1 sub, 1 words, 1 mul, 1 times_tanh_softplus_slope_at_two.
+# Forward: 4 operations an element: 1 finite_below, 1 sub, 1 words, 1 times_tanh_softplus.
+# Gradient: 5 operations an element: 1 finite_below, 1 sub, 1 words, 1 mul, 1 times_tanh_softplus_slope.
 # Its evidence, once certified, lies beside it in subtract_mish.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -41,13 +41,13 @@ namespace fusegen { namespace {
 ANYWHERE float subtract_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return times_tanh_softplus_at_two(step1);
+  return times_tanh_softplus(step1);
 }
 
 ANYWHERE double subtract_mish_forward(double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return times_tanh_softplus_of_two(step1);
+  return times_tanh_softplus(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -58,13 +58,13 @@ ANYWHERE double subtract_mish_forward(double x) {
 ANYWHERE float subtract_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return grad * times_tanh_softplus_slope_at_two(step1);
+  return grad * times_tanh_softplus_slope(step1);
 }
 
 ANYWHERE double subtract_mish_backward(double grad, double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return grad * times_tanh_softplus_slope_of_two(step1);
+  return grad * times_tanh_softplus_slope(step1);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -107,13 +107,13 @@ namespace fusegen { namespace {
 ANYWHERE float subtract_mish_forward(float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return times_tanh_softplus_of_two(step1);
+  return times_tanh_softplus(step1);
 }
 
 ANYWHERE double subtract_mish_forward(double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return times_tanh_softplus_of_two(step1);
+  return times_tanh_softplus(step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -122,13 +122,13 @@ ANYWHERE double subtract_mish_forward(double x) {
 ANYWHERE float subtract_mish_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return grad * times_tanh_softplus_slope_of_two(step1);
+  return grad * times_tanh_softplus_slope(step1);
 }
 
 ANYWHERE double subtract_mish_backward(double grad, double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return grad * times_tanh_softplus_slope_of_two(step1);
+  return grad * times_tanh_softplus_slope(step1);
 }
 
 struct Forward : Elementwise<1, 1> {

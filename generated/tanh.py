@@ -79,7 +79,7 @@ namespace fusegen { namespace {
 // verified results use the single-word functions.
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
-  return tanh_of_two(x);
+  return tanh<DOUBLE_WORD>(x);
 }
 
 ANYWHERE float tanh_forward_short(float x) {

@@ -4,8 +4,8 @@
 #
 #   x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 #
-# Forward: 6 operations an element: 1 tanh_of_two, 1 times_ndtr_at_two, 1 times_tanh_softplus_of_two, 1 mul, 1 sigmoid_of_two, 1 sigmoid.
-# Gradient: 17 operations an element: 1 tanh_of_two, 1 times_ndtr_at_two, 1 times_tanh_softplus_of_two, 1 sigmoid_of_two, 7 mul, 2 sigmoid_slope_of_two, 1 add, 1 times_tanh_softplus_slope_of_two, 1 times_ndtr_slope, 1 tanh_slope.
+# Forward: 6 operations an element: 1 tanh, 1 times_ndtr, 1 times_tanh_softplus, 1 mul, 2 sigmoid.
+# Gradient: 17 operations an element: 1 tanh, 1 times_ndtr, 1 times_tanh_softplus, 1 sigmoid, 7 mul, 2 sigmoid_slope, 1 add, 1 times_tanh_softplus_slope, 1 times_ndtr_slope, 1 tanh_slope.
 # Its evidence, once certified, lies beside it in tanh_gelu_mish_silu_sigmoid.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -37,17 +37,17 @@ namespace fusegen { namespace {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
-  const Promoted<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<float> after_silu = after_mish * sigmoid_of_two(after_mish);
+  const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
+  const float after_gelu = times_ndtr(after_tanh);
+  const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_gelu);
+  const Promoted<float> after_silu = after_mish * sigmoid<DOUBLE_WORD>(after_mish);
   return sigmoid(after_silu);
 }
 
 ANYWHERE double tanh_gelu_mish_silu_sigmoid_forward(double x) {
-  const Promoted<double> after_tanh = tanh_of_two(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(x);
+  const Promoted<double> after_gelu = times_ndtr(after_tanh);
+  const Promoted<double> after_mish = times_tanh_softplus(after_gelu);
   const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
   return sigmoid(after_silu);
 }
@@ -59,23 +59,23 @@ ANYWHERE double tanh_gelu_mish_silu_sigmoid_forward(double x) {
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
-  const Promoted<float> after_tanh = tanh_of_two(x);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
-  const Promoted<float> after_mish = times_tanh_softplus_of_two(after_gelu);
-  const Promoted<float> t = sigmoid_of_two(after_mish);
+  const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
+  const float after_gelu = times_ndtr(after_tanh);
+  const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_gelu);
+  const Promoted<float> t = sigmoid<DOUBLE_WORD>(after_mish);
   const Promoted<float> after_silu = after_mish * t;
-  return grad * sigmoid_slope_of_two(after_silu) * (t + after_mish * sigmoid_slope_of_two(after_mish)) *
-      times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+  return grad * sigmoid_slope<DOUBLE_WORD>(after_silu) * (t + after_mish * sigmoid_slope<DOUBLE_WORD>(after_mish)) *
+      times_tanh_softplus_slope<DOUBLE_WORD>(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 ANYWHERE double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
-  const Promoted<double> after_tanh = tanh_of_two(x);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<double> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(x);
+  const Promoted<double> after_gelu = times_ndtr(after_tanh);
+  const Promoted<double> after_mish = times_tanh_softplus(after_gelu);
   const Promoted<double> t = sigmoid(after_mish);
   const Promoted<double> after_silu = after_mish * t;
   return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
-      times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+      times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -119,9 +119,9 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
-  const Promoted<M> after_tanh = tanh_of_two(x);
-  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
+  const Promoted<M> after_gelu = times_ndtr(after_tanh);
+  const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
   const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
   return sigmoid(after_silu);
 }
@@ -131,13 +131,13 @@ ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
-  const Promoted<M> after_tanh = tanh_of_two(x);
-  const Promoted<M> after_gelu = times_ndtr_of_two(after_tanh);
-  const Promoted<M> after_mish = times_tanh_softplus_of_two(after_gelu);
+  const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
+  const Promoted<M> after_gelu = times_ndtr(after_tanh);
+  const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
   const Promoted<M> t = sigmoid(after_mish);
   const Promoted<M> after_silu = after_mish * t;
   return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
-      times_tanh_softplus_slope_of_two(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+      times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {

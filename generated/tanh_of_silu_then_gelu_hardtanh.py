@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 #
-# Forward: 4 operations an element: 1 finite_below, 1 gate_of_two, 1 tanh_of_two, 1 times_ndtr_at_two.
-# Gradient: 20 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid_of_two, 2 lifted, 5 mul, 2 lift_back, 1 tanh_of_two, 2 narrow, 1 product, 1 times_ndtr_slope, 1 tanh_slope_of_two, 1 fma, 1 sigmoid_slope.
+# Forward: 4 operations an element: 1 finite_below, 1 gate, 1 tanh, 1 times_ndtr.
+# Gradient: 20 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 6 mul, 2 lift_back, 1 tanh, 2 narrow, 1 times_ndtr_slope, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in tanh_of_silu_then_gelu_hardtanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -45,17 +45,17 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<float> after_tanh = tanh_of_two(after_silu);
-  const float after_gelu = times_ndtr_at_two(after_tanh);
+  const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
+  const Promoted<float> after_tanh = tanh(after_silu);
+  const float after_gelu = times_ndtr(after_tanh);
   return after_gelu;
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<double> after_tanh = tanh_of_two(after_silu);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  const Promoted<double> after_gelu = times_ndtr(after_tanh);
   return after_gelu;
 }
 
@@ -69,10 +69,10 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t_lifted = sigmoid_of_two(prescaled(finite_x));
+  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
   const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<float> after_tanh = tanh_of_two(after_silu);
-  return float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope_of_two(after_silu) * fma(finite_x,
+  const Promoted<float> after_tanh = tanh(after_silu);
+  return float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
 }
 
@@ -80,7 +80,7 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) 
   const double finite_x = finite_above(finite_below(x));
   const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
   const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<double> after_tanh = tanh_of_two(after_silu);
+  const Promoted<double> after_tanh = tanh(after_silu);
   return double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
@@ -126,17 +126,17 @@ namespace fusegen { namespace {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
-  const Promoted<float> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const float after_tanh = float(tanh_of_two(after_silu));
-  const float after_gelu = times_ndtr_near(after_tanh);
+  const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
+  const float after_tanh = float(tanh(after_silu));
+  const float after_gelu = times_ndtr<NEAR>(after_tanh);
   return after_gelu;
 }
 
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid_of_two(finite_x, finite_x);
-  const Promoted<double> after_tanh = tanh_of_two(after_silu);
-  const Promoted<double> after_gelu = times_ndtr_of_two(after_tanh);
+  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  const Promoted<double> after_gelu = times_ndtr(after_tanh);
   return after_gelu;
 }
 
@@ -148,7 +148,7 @@ ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
   const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
   const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> after_tanh = tanh_of_two(after_silu);
+  const Promoted<M> after_tanh = tanh(after_silu);
   return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }

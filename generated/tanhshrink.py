@@ -5,7 +5,7 @@
 #   y = x - tanh(x)
 #
 # Forward: 1 operation an element: 1 tanh_shrink.
-# Gradient: 3 operations an element: 1 mul, 1 square_of_two, 1 tanh_of_two.
+# Gradient: 3 operations an element: 1 mul, 1 square, 1 tanh.
 # Its evidence, once certified, lies beside it in tanhshrink.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -27,8 +27,8 @@ CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
-#include "double_word.h"
 #include "cuda/hyperbolic.cuh"
+#include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
 
@@ -43,7 +43,7 @@ ANYWHERE M tanhshrink_forward(M x) {
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {
-  return grad * square_of_two(tanh_of_two(x));
+  return grad * square(tanh<DOUBLE_WORD>(x));
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -71,8 +71,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/verified.h"
 #include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/hyperbolic.h"
+#include "cpu/selections.h"
 
 namespace fusegen { namespace {
 
@@ -88,7 +88,7 @@ ANYWHERE M tanhshrink_forward(M x) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {
-  return grad * square_of_two(tanh_of_two(x));
+  return grad * square(tanh<DOUBLE_WORD>(x));
 }
 
 struct Forward : Elementwise<1, 1> {

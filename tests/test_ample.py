@@ -20,10 +20,11 @@ from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
 from kernels import extensions as extensions
 
 from fusegen import build, emit
-from fusegen.ir import Device
+from fusegen.ir import Body, Device
 from fusegen.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
 from fusegen.notes import LOST
 from fusegen.ops import ROWS
+from fusegen.ops.row import Words
 from fusegen.runtime_text import INCLUDE
 
 DIGITS = {"44": 2.0**-44, "39": 2.0**-39}  # what functions err by
@@ -50,7 +51,7 @@ SPECIAL = {
     "erfc": ((math.inf, 0.0), (-math.inf, 2.0), (27.5, 0.0), (-28.0, 2.0)),
     "times_ndtr": ((-0.0, -0.0), (math.inf, math.inf), (-1e300, -0.0)),
 }
-SINGLE_ALONE = ("_at_two", "_near", "_short", "gate_slope", "capped")  # of which double has none
+SINGLE_ALONE = "gate_slope"  # of which double has none
 TWO = "inputs: {x: {}, y: {}}\nformula: "
 THREE = "inputs: {x: {}, y: {}, z: {}}\nformula: "
 CHAINED = f"{TWO}silu(gelu(x) * y)"
@@ -234,19 +235,20 @@ def test_a_result_of_float_is_at_most_one_neighbour_off(
 
 
 def test_every_function_takes_it(tmp_path: Path) -> None:
-    rows = [
-        row for row in ROWS.values() if row.header and not row.libm and not row.name.endswith(SINGLE_ALONE)
-    ]
+    rows = [row for row in ROWS.values() if row.header and row.name != SINGLE_ALONE]
+    own = [row for row in rows if row.header != "double_word"]
+    calls = [(row, "PlainDouble", "") for row in rows if not row.libm and row.name != "linear"]
+    calls += [(row, "Both", "") for row in own if row.words in (Words.DOUBLE, Words.AS_GIVEN)]
+    calls += [(ROWS["linear"], "Both", "")]
+    calls += [(row, "PlainDouble", "<DOUBLE_WORD>") for row in own if Body.DOUBLE_WORD in row.bodies]
     taken = [
-        f"PlainDouble {kind}_{row.name}({''.join(f'PlainDouble {arg}, ' for arg in first)}{kind} {last}) "
-        f"{{ return {row.function}({', '.join(row.args)}); }}"
-        for row in rows
-        for kind, holds in (("PlainDouble", row.name != "line_of_two"), ("Both", row.wide))
+        f"PlainDouble of_{k}({''.join(f'PlainDouble {arg}, ' for arg in first)}{kind} {last}) "
+        f"{{ return {row.function}{body}({', '.join(row.args)}); }}"
+        for k, (row, kind, body) in enumerate(calls)
         for *first, last in (row.args,)
-        if holds
     ]
     assert len(taken) > 60
-    families = sorted({row.header for row in rows} - {"double_word"})
+    families = sorted({row.header for row in own if not row.libm})
     text = [
         *head("44"),
         *(f'#include "cuda/{name}.cuh"' for name in families),

@@ -14,7 +14,6 @@ from kernels import extensions as extensions
 
 from fusegen.build import compiled_file, module, sources
 from fusegen.certify import portrait
-from fusegen.cost import SLOTS
 from fusegen.errors import NoPicture, Span
 from fusegen.explain import FORMATS, Explanation, explained, written
 from fusegen.explain.writing import EXPECTED, OF_DOUBLE
@@ -23,6 +22,7 @@ from fusegen.notes import GRIDS, LOST, TABLE, VERIFIED
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import latex
+from fusegen.slots import SLOTS
 from fusegen.term import Name, call
 
 pytestmark = pytest.mark.usefixtures("exact_eager")

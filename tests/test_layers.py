@@ -19,7 +19,7 @@ from conftest import ROOT
 GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, CLI = range(1, 12)
 FLOORS = {
     "errors": 0,
-    **dict.fromkeys(("spec", "term", "ops", "links", "gradients", "aten", "signatures"), GROUND),
+    **dict.fromkeys(("spec", "term", "ops", "slots", "typed", "gradients", "aten", "signatures"), GROUND),
     **dict.fromkeys(("arguments", "constructor", "sizes"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
@@ -71,7 +71,7 @@ DOORS = {
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},
     "matplotlib": {"bench.plots", "certify.portrait"},
-    "sympy": {"ops", "simplify.constants", "simplify.rules"},
+    "sympy": {"ops.forms", "ops.language", "simplify.constants", "simplify.rules"},
     "mpmath": {"reals", "reals.enclosures", "reals.functions"},
 }
 PACKAGE = ROOT / "fusegen"

@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,15 +20,16 @@ from hypothesis import strategies as st
 
 from fusegen import term
 from fusegen.errors import Span
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, held
 from fusegen.library import Library
 from fusegen.lower import lower
-from fusegen.ops import COMPARE, OPS
+from fusegen.ops import OPS
+from fusegen.ops.row import COMPARE
 from fusegen.parse import parse_spec
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import dump
 from fusegen.printers.autocast import autocasts
-from fusegen.printers.cpp import CppPrinter, definitions, headers, literal, uniform
+from fusegen.printers.cpp import CppPrinter, alike, definitions, headers, literal, uniform
 from fusegen.printers.notation import notation, number
 from fusegen.printers.notation import term as written
 from fusegen.printers.pytorch import statements
@@ -395,6 +397,36 @@ def test_a_kernel_is_dumped_with_every_constant_in_full() -> None:
     assert dump.kernel(value) == "cpu float gate(x, y, a)\n  return mul(x, 0x1.99999a0000000p-4)"
     two = Kernel("gate", Device.CUDA, Math.DOUBLE, ("x",), (), STEP, (Ref("u"), Const(2.0)))
     assert dump.kernel(two) == "cuda double gate(x)\n  u := add(x, 3)\n  return u, 2"
+
+
+def test_a_kernel_is_dumped_with_its_types_and_bodies() -> None:
+    step = Let("u", Call("tanh", (Ref("x"),), Word.DOUBLE, Body.DOUBLE_WORD))
+    of = Kernel("gate", Device.CPU, Math.DOUBLE, ("x",), (), (step,), (Ref("u", Word.DOUBLE),))
+    assert dump.kernel(of) == "cpu double gate(x)\n  u: double-word := tanh<DOUBLE_WORD>(x)\n  return u"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (Call("mul", (Ref("x"), Ref("y")), Word.DOUBLE, Body.DOUBLE_WORD), "two_prod(x, y)"),
+        (Call("add", (Ref("x"), Ref("y")), Word.DOUBLE, Body.DOUBLE_WORD), "two_sum(x, y)"),
+        (Call("tanh", (Ref("x"),), Word.DOUBLE, Body.DOUBLE_WORD), "tanh<DOUBLE_WORD>(x)"),
+        (Call("sigmoid", (Ref("x"),), body=Body.NEAR), "sigmoid<NEAR>(x)"),
+        (Call("tanh", (Ref("x"),)), "tanh(x)"),
+    ],
+)
+def test_a_call_names_its_body(call: Call, text: str) -> None:
+    assert CppPrinter(kernel(call)).expr(call) == text
+
+
+def test_what_gives_other_types_in_float_and_double_has_one_text() -> None:
+    single, double = (
+        replace(kernel(Call("sigmoid", (Ref("x"),), word)), device=Device.CUDA, math=kind)
+        for kind, word in ((Math.FLOAT, Word.SINGLE), (Math.DOUBLE, Word.DOUBLE))
+    )
+    assert alike(single, double)
+    named = Call("sigmoid", (Ref("x"),), Word.DOUBLE, Body.DOUBLE_WORD)
+    assert not alike(replace(single, results=(named,)), double)
 
 
 def test_a_program_is_dumped_with_each_of_its_results() -> None:

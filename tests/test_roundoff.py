@@ -13,7 +13,7 @@ from fusegen.budget import FLOAT_ENOUGH
 from fusegen.build import compiled_file
 from fusegen.emit.kernel import singles
 from fusegen.facts import Roundoff
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.method import Grid, Pass, Piecewise
 from fusegen.pieces import centres, fits
 from fusegen.pipeline import Compiled
@@ -58,7 +58,7 @@ EXACT = {
     "by a power of two": call("div", call("neg", X), Const(0.5)),
     "1": call("tanh", call("maximum", X, Const(20.0))),
     "what it takes": call("gate", call("clamp", X, Const(80.0), Const(90.0)), Const(90.0)),
-    "words": call("narrow", call("sum", call("relu", X), Const(0.0))),
+    "words": call("narrow", Call("add", (call("relu", X), Const(0.0)), Word.DOUBLE, Body.DOUBLE_WORD)),
 }
 ERRS: dict[str, tuple[Expr, float, str]] = {
     "a rounding": (call("mul", X, A), 0.5, "mul"),
@@ -67,7 +67,7 @@ ERRS: dict[str, tuple[Expr, float, str]] = {
         1.5,
         "mul",
     ),  # the first is magnified from one power of two to
-    "a function": (call("sigmoid_near", X), 1.4, "sigmoid_near"),
+    "a function": (Call("sigmoid", (X,), body=Body.NEAR), 1.4, "sigmoid"),
     "a better one": (call("tanh", X), 0.8, "tanh"),
     "what a function takes is magnified": (call("tanh", call("mul", X, A)), 1.5, "mul"),
     "two words, when they are stored": (call("softplus", X), 1.0, "softplus"),

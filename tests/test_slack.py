@@ -15,11 +15,10 @@ from test_lower import parsed
 from test_words import TENTH, shown
 from torch import Tensor
 
-from fusegen.ir import Device, Kernel, Math
-from fusegen.links import FROM, SHORT
+from fusegen.ir import Body, Device, Kernel, Math
 from fusegen.lower import lower
-from fusegen.lower.slack import LEAST, MAGNIFIED, MAGNIFIED_ANYWHERE, exact, scaled
-from fusegen.ops import LINKED, ROWS, TRANSCENDENTAL
+from fusegen.lower.slack import FROM, LEAST, MAGNIFIED, MAGNIFIED_ANYWHERE, SHORT, exact, scaled
+from fusegen.ops import ROWS, TRANSCENDENTAL
 from fusegen.runtime_text import INCLUDE
 from fusegen.term import Let, Name, Number, Program, Term, call
 
@@ -45,27 +44,27 @@ SEVEN = "words(0.699999988079071, 1.1920929132713809e-08)"  # 0.7
 
 # steps and a result: what they become in float on the CPU
 CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
-    ((SILU, HALF), silu(V), "u = gate_short(x); v = mul(u, 0.5); gate_near(v)"),
-    ((GELU,), gelu(U), "u = times_ndtr_short(x); times_ndtr_near(u)"),
-    ((TANH, HALF), call("sigmoid", V), "u = tanh(x); v = mul(u, 0.5); sigmoid_near(v)"),
-    ((SILU,), call("tanh", U), "u = gate_short(x); tanh(u)"),
-    ((SILU,), call("erf", U), "u = gate_short(x); erf(u)"),
+    ((SILU, HALF), silu(V), "u = gate<SINGLE_WORD>(x, x); v = mul(u, 0.5); gate<NEAR>(v, v)"),
+    ((GELU,), gelu(U), "u = times_ndtr<SINGLE_WORD>(x); times_ndtr<NEAR>(u)"),
+    ((TANH, HALF), call("sigmoid", V), "u = tanh(x); v = mul(u, 0.5); sigmoid<NEAR>(v)"),
+    ((SILU,), call("tanh", U), "u = gate<SINGLE_WORD>(x, x); tanh(u)"),
+    ((SILU,), call("erf", U), "u = gate<SINGLE_WORD>(x, x); erf(u)"),
     # what cuts off or divides magnifies nothing
     (
         (SILU, Let("v", parsed("clamp(u / 2, -1, 1)", "u"))),
         call("tanh", V),
-        "u = gate_short(x); v = clamp(mul(u, 0.5), -1.0, 1.0); tanh(v)",
+        "u = gate<SINGLE_WORD>(x, x); v = clamp(mul(u, 0.5), -1.0, 1.0); tanh(v)",
     ),
     (
         (SILU, Let("v", parsed("where(u > 0, u, u * 0.25)", "u"))),
         gelu(V),
-        "u = gate_short(x); v = where(gt(u, 0.0), u, mul(u, 0.25)); times_ndtr_near(v)",
+        "u = gate<SINGLE_WORD>(x, x); v = where(gt(u, 0.0), u, mul(u, 0.25)); times_ndtr<NEAR>(v)",
     ),
     # tanh(silu(x)) is not below silu(x)'s least; of three functions the last takes one word
     (
         (SILU, Let("v", call("tanh", U))),
         gelu(V),
-        "u = gate_of_two(x, x); v = narrow(tanh_of_two(u)); times_ndtr_near(v)",
+        "u = gate<DOUBLE_WORD>(x, x); v = narrow(tanh(u)); times_ndtr<NEAR>(v)",
     ),
     # a factor that is no function's takes some of what may be spent
     (
@@ -75,51 +74,51 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     ),
     # a single function, and one of arithmetic, stays as accurate as it is
     ((), silu(X), "gate(x, x)"),
-    ((times("0.1", "x"),), call("erf", V), f"v = mul(x, {TENTH}); erf_of_two(v)"),
+    ((times("0.1", "x"),), call("erf", V), f"v = mul(x, {TENTH}); erf(v)"),
     # up to where little is magnified, and further
-    ((SILU, times("4")), silu(V), "u = gate_short(x); v = mul(u, 4.0); gate_near(v)"),
-    ((SILU, times("5")), silu(V), "u = gate_of_two(x, x); v = mul(u, 5.0); gate_of_two(v, v)"),
-    ((SILU, times("-1")), silu(V), "u = gate_of_two(x, x); v = mul(u, -1.0); gate_of_two(v, v)"),
-    ((TANH, times("5")), call("sigmoid", V), "u = tanh_of_two(x); v = mul(u, 5.0); sigmoid(v)"),
+    ((SILU, times("4")), silu(V), "u = gate<SINGLE_WORD>(x, x); v = mul(u, 4.0); gate<NEAR>(v, v)"),
+    ((SILU, times("5")), silu(V), "u = gate<DOUBLE_WORD>(x, x); v = mul(u, 5.0); gate(v, v)"),
+    ((SILU, times("-1")), silu(V), "u = gate<DOUBLE_WORD>(x, x); v = mul(u, -1.0); gate(v, v)"),
+    ((TANH, times("5")), call("sigmoid", V), "u = tanh<DOUBLE_WORD>(x); v = mul(u, 5.0); sigmoid(v)"),
     # of two inputs
     (
         (Let("u", call("gate", X, Y)), HALF),
         silu(V),
-        "u = gate_of_two(x, y); v = mul(u, 0.5); gate_of_two(v, v)",
+        "u = gate<DOUBLE_WORD>(x, y); v = mul(u, 0.5); gate(v, v)",
     ),
     # what is taken off a rounded value magnifies what it errs by
     (
         (SILU, Let("v", parsed("u - 0.1", "u"))),
         call("tanh", V),
-        f"u = gate_of_two(x, x); v = sub(u, {TENTH}); tanh_of_two(v)",
+        f"u = gate<DOUBLE_WORD>(x, x); v = sub(u, {TENTH}); tanh(v)",
     ),
     # so does a sum, and a product of two that err may err by as much as both
     (
         (SILU, HALF),
         silu(V) + call("tanh", V),
-        "u = gate_of_two(x, x); v = mul(u, 0.5); add(gate_of_two(v, v), tanh_of_two(v))",
+        "u = gate<DOUBLE_WORD>(x, x); v = mul(u, 0.5); add(gate(v, v), tanh(v))",
     ),
-    ((TANH,), U * call("sigmoid", U), "u = tanh_of_two(x); mul(u, sigmoid(u))"),
+    ((TANH,), U * call("sigmoid", U), "u = tanh<DOUBLE_WORD>(x); mul(u, sigmoid(u))"),
 ]
 
 
 # likewise where double settles how results are rounded to 16 bits
 SETTLED: list[tuple[tuple[Let, ...], Term, str]] = [
-    ((), silu(X), "gate_short(x)"),
-    ((), gelu(X), "times_ndtr_short(x)"),
+    ((), silu(X), "gate<SINGLE_WORD>(x, x)"),
+    ((), gelu(X), "times_ndtr<SINGLE_WORD>(x)"),
     ((times("0.1", "x"),), call("tanh", V), f"v = narrow(mul(x, {TENTH})); tanh(v)"),
     (
         (Let("u", parsed("clamp(x, -1, 1)", "x")),),
         call("sigmoid", U),
-        "u = clamp(x, -1.0, 1.0); sigmoid_near(u)",
+        "u = clamp(x, -1.0, 1.0); sigmoid<NEAR>(u)",
     ),
-    ((Let("u", silu(X)),), 2 * U, "u = gate_short(x); mul(2.0, u)"),
+    ((Let("u", silu(X)),), 2 * U, "u = gate<SINGLE_WORD>(x, x); mul(2.0, u)"),
     # there is no short form of any argument
     ((), call("sigmoid", X), "sigmoid(x)"),
     ((), call("times_tanh_softplus", X), "times_tanh_softplus(x)"),
     # of two, and of products, float's own are kept
     ((), call("gate", X, Y), "gate(x, y)"),
-    ((), X * call("tanh", Y), "mul(x, tanh_of_two(y))"),
+    ((), X * call("tanh", Y), "mul(x, tanh<DOUBLE_WORD>(y))"),
     # what is next to 0 need not be its tangent
     (
         (times("0.7", "x"),),
@@ -158,22 +157,28 @@ def test_what_double_settles_becomes(lets: tuple[Let, ...], result: Term, expect
 )
 def test_double_and_cuda_have_no_links(math: Math, device: Device) -> None:
     for lets, result, _ in CHAINS:
-        assert not any(f"{name}(" in form(lets, result, math, device) for name in LINKED)
+        found = form(lets, result, math, device)
+        assert "NEAR" not in found
+        assert not any(f"{op}<SINGLE_WORD>" in found for op in SHORT)
 
 
 def test_an_infinity_is_left_to_a_function_that_makes_it_finite_itself() -> None:
     finite = Let("finite_x", call("finite_below", X))
     kept = Name("finite_x")
-    assert form((finite, Let("u", gelu(kept))), gelu(U)) == "u = times_ndtr_short(x); times_ndtr_near(u)"
+    assert (
+        form((finite, Let("u", gelu(kept))), gelu(U))
+        == "u = times_ndtr<SINGLE_WORD>(x); times_ndtr<NEAR>(u)"
+    )
     assert form((finite, Let("u", silu(kept))), call("tanh", U) * kept) == (
-        "finite_x = finite_below(x); u = gate_short(x); mul(tanh(u), finite_x)"
+        "finite_x = finite_below(x); u = gate<SINGLE_WORD>(x, x); mul(tanh(u), finite_x)"
     )
 
 
-def test_every_link_is_a_row_that_approximates() -> None:
-    assert {*LINKED, *SHORT.values()} <= TRANSCENDENTAL
-    assert set(LINKED) - {"capped"} == {name for name in LINKED if name.endswith(("_near", "_short"))}
-    assert {f"{name}_near" for name in FROM} == {name for name in LINKED if name.endswith("_near")}
+def test_every_link_is_a_body_of_what_approximates() -> None:
+    assert {*SHORT, *FROM} <= TRANSCENDENTAL
+    assert FROM.keys() == {name for name, row in ROWS.items() if Body.NEAR in row.bodies}
+    single = {name for name, row in ROWS.items() if Body.SINGLE_WORD in row.bodies} - {"exp"}
+    assert single == {name for name, body in SHORT.items() if body}
     assert FROM.keys() == MAGNIFIED.keys()
     assert {*SHORT, *FROM, *MAGNIFIED_ANYWHERE, *LEAST} <= ROWS.keys()
 
@@ -249,7 +254,7 @@ def test_a_number_is_found_on_either_side(term: str, by: Fraction, other: Term) 
 def test_the_tail_of_gelu_is_the_one_in_two_words_at_a_half() -> None:
     whole, at_half = (
         coefficients(name, of)
-        for name, of in (("functions/normal.h", "ndtr_tail"), ("cpu/normal.h", "times_ndtr_short"))
+        for name, of in (("functions/normal.h", "ndtr_tail"), ("cpu/normal.h", "times_ndtr"))
     )
     powers = Polynomial(whole[1:])(Polynomial([0.5, 1.0])).coef
     assert powers.astype(np.float32).tolist() == [np.float32(number) for number in at_half]

@@ -58,7 +58,7 @@ def form(device: Device, math: Math, x: str = "x", y: str = "y") -> str:
 
 def test_the_tangent_is_chosen_by_the_input() -> None:
     found = form(Device.CPU, Math.FLOAT)
-    assert "; otherwise = narrow(tanh_of_two(" in found
+    assert "; otherwise = narrow(tanh(" in found
     small = f"lt(abs(x), {LOST[Math.FLOAT]!r})"
     hi, lo = 0.8249999284744263, 7.152557657263969e-08
     assert found.endswith(f"; where({small}, scaled(x, {hi!r}, {lo!r}), otherwise)")

@@ -7,7 +7,7 @@ import math
 import pytest
 import sympy
 
-from fusegen.ops import NESTED, OPS, ROWS
+from fusegen.ops import OPS, ROWS
 from fusegen.values import VALUES, value
 
 POINTS = (-90.0, -31.5, -3.7, -1.26, -0.26, -1e-3, 1e-9, 0.2, 0.7, 1.0, 1.24, 2.6, 5.5, 33.0, 88.0)
@@ -54,9 +54,3 @@ def test_a_value_is_that_of_the_real_function(name: str) -> None:
 def test_a_value_is_that_of_ieee_arithmetic(name: str, args: tuple[float, ...], expected: float) -> None:
     found = value(name, args)
     assert found == expected or (math.isnan(found) and math.isnan(expected))
-
-
-@pytest.mark.parametrize("name", sorted(NESTED))
-def test_a_function_of_two_words_is_the_function(name: str) -> None:
-    args = (0.7,) * len(ROWS[name].args)
-    assert value(name, args) == value(NESTED[name], args)

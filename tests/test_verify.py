@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.verify import LAWS, broken_law
 
 X, ONE = Ref("x"), Const(1.0)
 SUM = Call("add", (X, ONE))
+TWO = Call("words", (X, ONE), Word.DOUBLE)
 GOOD = Kernel(
     "gate",
     Device.CUDA,
@@ -43,6 +44,24 @@ BROKEN: list[tuple[str, Kernel]] = [
     ("every operation has its number of arguments", giving(Call("add", (X,)))),
     ("every operation has its number of arguments", giving(Call("clamp", (X, ONE)))),
     ("every operation has its number of arguments", giving(Call("neg", (X, X)))),
+    (
+        "every name has the type of its value wherever it is read",
+        replace(GOOD, lets=(Let("u", TWO), *GOOD.lets[1:])),
+    ),
+    ("every name has the type of its value wherever it is read", giving(Ref("x", Word.DOUBLE))),
+    ("what takes single words only is given no double-word value", giving(Call("sqrt", (TWO,)))),
+    ("what takes single words only is given no double-word value", giving(Call("lt", (X, TWO)))),
+    (
+        "a call names a body that its operation has",
+        giving(Call("sqrt", (X,), Word.DOUBLE, Body.DOUBLE_WORD)),
+    ),
+    (
+        "every operation has the type that its row gives it",
+        giving(Call("tanh", (X,), body=Body.DOUBLE_WORD)),
+    ),
+    ("every operation has the type that its row gives it", giving(Call("words", (X, ONE)))),
+    ("every operation has the type that its row gives it", giving(Call("neg", (TWO,)))),
+    ("every operation has the type that its row gives it", giving(Call("narrow", (TWO,), Word.DOUBLE))),
     ("no constant is NaN", giving(Call("add", (X, Const(math.nan))))),
     ("the math type holds every constant exactly", giving(Call("add", (X, Const(0.1))))),
     ("the math type holds every constant exactly", giving(Call("add", (X, Const(1e300))))),
@@ -86,3 +105,11 @@ def test_what_float_cannot_hold_double_may() -> None:
     kernel = replace(giving(Call("add", (X, Const(0.1)))), math=Math.DOUBLE)
     assert broken_law(kernel) is None
     assert broken_law(giving(Call("minimum", (X, Const(math.inf))))) is None
+
+
+@pytest.mark.parametrize("device", Device)
+@pytest.mark.parametrize("kind", Math)
+def test_functions_are_single_word_in_float_on_cuda_alone(device: Device, kind: Math) -> None:
+    single = (device, kind) == (Device.CUDA, Math.FLOAT)
+    word = Word.SINGLE if single else Word.DOUBLE
+    assert broken_law(replace(giving(Call("sigmoid", (X,), word)), device=device, math=kind)) is None

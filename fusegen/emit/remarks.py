@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusegen.emit.kernels import emitted
-from fusegen.ir import Device, Kernel, operations
-from fusegen.links import linked
+from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.method import Pass
 from fusegen.notes import noteworthy, told
 from fusegen.ops import SINGLES
 from fusegen.pipeline import Compiled
-from fusegen.printers.cpp import wide
+from fusegen.printers.cpp import double_word
 
 DOUBLE_WORD = "Double-word arithmetic (hi + lo), rounded once."
 LINKED = "Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little."
 ARGUMENTS = "Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word."
+OWN = ("tanh", "erf")  # single-word functions of the CPU's math library
 LINEAR = "Near zero, the linear term, since low words would underflow."
 
 
@@ -28,9 +28,18 @@ def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
 
 def arithmetic(kernel: Kernel) -> Iterator[str]:
     """The remarks on the arithmetic of a kernel."""
-    if wide(kernel):
-        on_cuda = kernel.device is Device.CUDA
-        single = not SINGLES.isdisjoint(operations(kernel))
-        yield LINKED if linked(kernel) else ARGUMENTS if on_cuda and single else DOUBLE_WORD
+    if double_word(kernel):
+        on_cuda = (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT)
+        single = any(call.op in SINGLES and call.word is Word.SINGLE for call in calls(kernel))
+        yield LINKED if _is_linked(kernel) else ARGUMENTS if on_cuda and single else DOUBLE_WORD
     if kernel.device is Device.CPU and "scaled" in operations(kernel):  # nothing else is scaled there
         yield LINEAR
+
+
+def _is_linked(kernel: Kernel) -> bool:
+    """Whether functions of a chain give and take single words, which they do in float on the CPU only."""
+    on_cpu = (kernel.device, kernel.math) == (Device.CPU, Math.FLOAT)
+    return on_cpu and any(
+        call.body in (Body.SINGLE_WORD, Body.NEAR) or (call.op in OWN and call.word is Word.SINGLE)
+        for call in calls(kernel)
+    )

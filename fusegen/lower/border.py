@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from fusegen.ir import Call, Const, Device, Expr, Let, Math, Ref, held
+from fusegen import typed
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, held
 from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
 
@@ -16,6 +17,10 @@ class Border:
     def __init__(self, params: tuple[str, ...], device: Device, kind: Math) -> None:
         """Take the names of what is the same for every element."""
         self.params, self.device, self.math = params, device, kind
+
+    def call(self, op: str, *args: Expr, body: Body | None = None) -> Call:
+        """A call of an operation, with its type."""
+        return typed.call(op, args, self.device, self.math, body)
 
     def let(self, let: Named) -> Let:
         """A named value."""
@@ -35,11 +40,11 @@ class Border:
             case Apply("by_width", (_, wide)) if self.device is Device.CPU:
                 return self.expr(wide)
             case Apply("rounded", (Apply() as step,)):
-                return Call("rounded", (self.eager_step(step),))
+                return self.call("rounded", self.eager_step(step))
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
-                return Call("mul", (self.expr(left), Const(held(1.0 / float(value), self.math))))
+                return self.call("mul", self.expr(left), Const(held(1.0 / float(value), self.math)))
             case Apply(op, args):
-                return Call(op, tuple(self.expr(arg) for arg in args))
+                return self.call(op, *map(self.expr, args))
             case _:
                 raise AssertionError("compose has replaced every call of a spec")
 
@@ -60,23 +65,23 @@ class Border:
             case Apply("cube", (base,)) if (
                 self.device is Device.CUDA
             ):  # pow_scalar_tensor_impl rounds b * b
-                return Call(
-                    "mul", (Call("rounded", (Call("square", (self.expr(base),)),)), self.expr(base))
+                return self.call(
+                    "mul", self.call("rounded", self.call("square", self.expr(base))), self.expr(base)
                 )
             case Apply("reciprocal", (Apply("square") as square,)) if self.device is Device.CUDA:
-                return Call("reciprocal", (Call("rounded", (self.expr(square),)),))
+                return self.call("reciprocal", self.call("rounded", self.expr(square)))
             case Apply("div", (left, right)) if self.is_scalar(left) and not self.is_scalar(right):
-                reciprocal = Call("rounded", (Call("reciprocal", (self.expr(right),)),))
-                return Call("mul", (reciprocal, self.expr(left)))
+                reciprocal = self.call("rounded", self.call("reciprocal", self.expr(right)))
+                return self.call("mul", reciprocal, self.expr(left))
             case Apply("add" | "sub" as op, args) if self.device is Device.CPU:
-                return Call(op, tuple(self.stored(arg) for arg in args))
+                return self.call(op, *map(self.stored, args))
             case _:
                 return self.expr(step)
 
     def stored(self, term: Term) -> Expr:
         """A term that eager rounds where it is a number."""
         value = self.expr(term)
-        return Call("rounded", (value,)) if self.is_scalar(term) else value
+        return self.call("rounded", value) if self.is_scalar(term) else value
 
     def is_scalar(self, term: Term) -> bool:
         """Whether a term is a Python number to eager."""

@@ -19,7 +19,8 @@ from fusegen.errors import (
     WrongArity,
     nearest,
 )
-from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, Op, argument_count, called
+from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, argument_count, called
+from fusegen.ops.row import Op
 from fusegen.parse.forms import form
 from fusegen.signatures import EXTENDED, argument_named
 from fusegen.term import INFINITY, Apply, Name, Number, SpecCall, Term

@@ -13,8 +13,11 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from textwrap import fill
 
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, held, operations
-from fusegen.ops import ATOM, COMPARE, ROWS, SELECT, UNARY, WORDS, Op
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, calls, held, operations
+from fusegen.ops import ROWS
+from fusegen.ops.kernels import WORDS
+from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
+from fusegen.typed import takes_double
 
 GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
@@ -61,14 +64,15 @@ class CppPrinter:
         match expr.args:
             case (operand,) if op.infix:
                 return op.infix + self.expr(operand, ATOM), op.strength
-            case (left, right) if op.infix:
+            case (left, right) if op.infix and not expr.body:
                 text = f"{self.expr(left, op.strength)} {op.infix} {self.expr(right, op.strength + 1)}"
                 return text, op.strength
             case (condition, chosen, other) if op.strength == SELECT:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT
         arguments = ", ".join(map(self.expr, expr.args))
-        return f"{self.function(op)}({arguments})", ATOM
+        body = f"<{expr.body.name}>" if expr.body and not op.infix else ""
+        return f"{self.function(op)}{body}({arguments})", ATOM
 
     def variable(self, name: str) -> str:
         """The C++ name of a variable: one that the kernel calls gets a letter that no spec's names have."""
@@ -87,8 +91,9 @@ class CppPrinter:
         kernel, kind = self.kernel, self.kind
         arguments = [f"{kind} {self.variable(name)}" for name in (*kernel.inputs, *kernel.params)]
         values = [self.expr(result) for result in kernel.results]
+        types = {Word.SINGLE: kind, Word.DOUBLE: f"Promoted<{kind}>"}
         lines = [
-            f"  const {f'Promoted<{kind}>' if let.wide else kind} {name} = {self.expr(let.value)};"
+            f"  const {types[let.word]} {name} = {self.expr(let.value)};"
             for let, name in ((let, self.variable(let.name)) for let in kernel.lets)
         ]
         if len(values) == 1:
@@ -149,34 +154,50 @@ def definitions(kernels: Iterable[Kernel], open_: Iterable[Math]) -> tuple[str, 
 
 
 def alike(single: Kernel, double: Kernel) -> bool:
-    """Whether a kernel in float is the one in double with its numbers rounded."""
+    """Whether a kernel in float has the text of the one in double with its numbers rounded.
+
+    The types of values may differ: what gives a single word in float gives two in double.
+    """
 
     def rounded(expr: Expr) -> Expr:
         match expr:
             case Const(value):
                 return Const(held(value, Math.FLOAT))
-            case Call(op, args):
-                return Call(op, tuple(map(rounded, args)))
+            case Call(_, args):
+                return replace(expr, args=tuple(map(rounded, args)))
         return expr
 
     lets = tuple(replace(let, value=rounded(let.value)) for let in double.lets)
     results = tuple(map(rounded, double.results))
-    return repr(single) == repr(replace(double, math=Math.FLOAT, lets=lets, results=results))
+    both = single, replace(double, math=Math.FLOAT, lets=lets, results=results)
+    texts = {CppPrinter(kernel, generic=True).definition() for kernel in both}
+    return len(texts) == 1
 
 
 def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """The families of headers that define what kernels of a device call, sorted."""
-    rows = [ROWS[name] for kernel in kernels for name in operations(kernel)]
-    libm = {row.header for row in rows if row.libm}
-    own = {row.header for row in rows if not row.libm}
-    on_cpu = any(kernel.device is Device.CPU for kernel in kernels)
-    return tuple(sorted((own | libm if on_cpu else own) - {""}))
+    """The families of headers that define what kernels of a device call, sorted.
+
+    On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
+    """
+    found = {ROWS[call.op].header for kernel in kernels for call in calls(kernel) if _is_ours(call, kernel)}
+    return tuple(sorted(found - {""}))
 
 
-def wide(kernel: Kernel) -> bool:
+def _is_ours(call: Call, kernel: Kernel) -> bool:
+    """Whether a header defines what a call takes."""
+    row = ROWS[call.op]
+    if call.body or row.infix:
+        return call.body is not None
+    return not row.libm or kernel.device is Device.CPU or takes_double(call)
+
+
+def double_word(kernel: Kernel) -> bool:
     """Whether a kernel computes in double-word arithmetic anywhere."""
-    rows = (ROWS[op] for op in operations(kernel))
-    return any(row.wide or row.compensated or row.name in WORDS for row in rows)
+    in_words = (Words.DOUBLE, Words.AS_FIRST)
+    return any(
+        call.body or call.word is Word.DOUBLE or call.op in WORDS or ROWS[call.op].words in in_words
+        for call in calls(kernel)
+    )
 
 
 def literal(value: float, kind: Math) -> str:

@@ -7,10 +7,12 @@ from dataclasses import fields
 
 from fusegen.constructor import Argument, Layer, StateTensor
 from fusegen.errors import Span
-from fusegen.ir import Call, Const, Expr, Kernel, Ref
+from fusegen.ir import Call, Const, Expr, Kernel, Ref, Word
 from fusegen.printers.notation import term
 from fusegen.spec import Input, Named, Param, Spec, Step
 from fusegen.term import Apply, Name, Number, Program, Rewrite, SpecCall
+
+TYPES = {Word.SINGLE: "", Word.DOUBLE: f": {Word.DOUBLE.value}"}  # of a let, after its name
 
 
 def spec(value: Spec) -> str:
@@ -38,7 +40,7 @@ def rewrite(value: Rewrite) -> str:
 def kernel(value: Kernel) -> str:
     """A kernel as nested calls, every constant in full."""
     head = f"{value.device.value} {value.math.value} {value.name}({', '.join(value.inputs + value.params)})"
-    lines = [f"  {let.name} := {_expr(let.value)}" for let in value.lets]
+    lines = [f"  {let.name}{TYPES[let.word]} := {_expr(let.value)}" for let in value.lets]
     return "\n".join([head, *lines, f"  return {', '.join(map(_expr, value.results))}"])
 
 
@@ -50,8 +52,9 @@ def _expr(value: Expr) -> str:
             )
         case Ref(name):
             return name
-        case Call(op, args):
-            return f"{op}({', '.join(map(_expr, args))})"
+        case Call(op, args, _, body):
+            named = f"<{body.name}>" if body else ""
+            return f"{op}{named}({', '.join(map(_expr, args))})"
 
 
 def _plain(value: object) -> str:

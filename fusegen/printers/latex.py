@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fusegen.ops import ATOM, OPS, PRODUCT, SELECT, SUM, UNARY
+from fusegen.ops import OPS
+from fusegen.ops.row import ATOM, PRODUCT, SELECT, SUM, UNARY
 from fusegen.term import Apply, Name, Number, SpecCall, Term, infinite
 
 # how a function is written, {0} being its first argument, which is given in no parentheses

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from fusegen.aten import ATEN
-from fusegen.ops import ATOM, COMPARE, OPS, SUM, UNARY
+from fusegen.ops import OPS
+from fusegen.ops.row import ATOM, COMPARE, SUM, UNARY
 from fusegen.term import Apply, Name, Number, Program, SpecCall, Term, infinite, names, walk
 
 SPELT = {  # where PyTorch's spelling is not torch.NAME

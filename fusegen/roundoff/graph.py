@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fusegen.budget import FUNCTIONS
-from fusegen.ir import Const, Device, Expr, Kernel, Math, Ref
-from fusegen.ops import ROWS, SINGLES
+from fusegen.budget import FUNCTION, FUNCTIONS
+from fusegen.ir import Body, Call, Const, Expr, Kernel, Ref, Word
 from fusegen.values import Column, column, value
 
+UNITED = ("tanh", "erf")  # whose single-word bodies are the math library's
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
-ALWAYS_DOUBLE_WORD = frozenset(("words", "sum", "product"))  # whose results are double-word
-AS_GIVEN = frozenset(("add", "sub", "mul", "neg", "where", "lifted"))  # give what they take
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,8 @@ class Node:
     args: tuple[int, ...]
     leaf: float | str
     double_word: bool  # whether its result is a double-word value
+    exact: bool = False  # a sum or a product of single words, as one
+    usual: float = 0.0  # the error of a function of single words, in ulp
 
     @property
     def is_number(self) -> bool:
@@ -78,13 +78,12 @@ class Graph:
 
     def __init__(self, kernel: Kernel) -> None:
         self.functions = FUNCTIONS[kernel.device]
-        self.singles = SINGLES if (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT) else frozenset()
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
             self.known[Ref(name)] = self.add(Node("", (), name, double_word=False))
         for let in kernel.lets:
-            self.known[Ref(let.name)] = self.index(let.value)
+            self.known[Ref(let.name, let.word)] = self.index(let.value)
         self.results = tuple(map(self.index, kernel.results))
 
     def add(self, node: Node) -> int:
@@ -102,16 +101,15 @@ class Graph:
                     raise AssertionError(f"{name} comes later")
                 case _:
                     args = tuple(map(self.index, expr.args))
-                    self.known[expr] = self.add(
-                        Node(expr.op, args, "", self.gives_double_word(expr.op, args))
-                    )
+                    double_word, usual = expr.word is Word.DOUBLE, self.usual(expr)
+                    node = Node(expr.op, args, "", double_word, _is_exact(expr), usual)
+                    self.known[expr] = self.add(node)
         return self.known[expr]
 
-    def gives_double_word(self, op: str, args: Sequence[int]) -> bool:
-        """Whether the result of an operation is a double-word value."""
-        if op in AS_GIVEN:
-            return any(self.nodes[arg].double_word for arg in args)
-        return op in ALWAYS_DOUBLE_WORD or (ROWS[op].wide and op not in self.singles)
+    def usual(self, call: Call) -> float:
+        """The usual error of a function; the tables say nothing of the bodies that chains have."""
+        own = self.functions if call.body is None or call.op in UNITED else {}
+        return own.get(call.op, FUNCTION)
 
     def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
         """What each node is at each point, within a range of numbers.
@@ -131,3 +129,8 @@ class Graph:
             else:
                 found.append(within(np.full(points, value(node.op, ()))))
         return found
+
+
+def _is_exact(call: Call) -> bool:
+    """Whether an operation is a sum or a product of single words as a double-word value."""
+    return call.op in ("add", "mul") and call.body is Body.DOUBLE_WORD

@@ -19,8 +19,8 @@ NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is t
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
     (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
-     "minimum", "maximum", "finite_below", "finite_above", "words", "lifted", "lift_back", "capped",
-     "sum", "by_width", "rounded", "detach")
+     "minimum", "maximum", "finite_below", "finite_above", "words", "lifted", "lift_back",
+     "by_width", "rounded", "detach")
 )  # fmt: skip
 
 Mask = npt.NDArray[np.bool_]  # a truth value for each point
@@ -54,7 +54,7 @@ def local(place: int, run: Run) -> tuple[Column, list[Column]]:
 def _rounded(place: int, run: Run) -> Column:
     """What an operation rounds at each point."""
     node, result = run.graph.nodes[place], run.values[place]
-    if node.op in EXACT:
+    if node.op in EXACT or (node.exact and node.op == "add"):
         return np.zeros(len(result))
     args = [run.values[arg] for arg in node.args]
     gone = np.where(np.abs(result) < GONE, run.range.smallest, 0.0)
@@ -66,7 +66,7 @@ def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone:
     """What an operation rounds where it is not exact."""
     if node.op in TRANSCENDENTAL:
         return _approximated(node, run, result, args, gone)
-    if node.op == "product":
+    if node.exact:
         return gone
     if node.double_word and node.op in ("add", "sub"):
         largest: Column = np.max(np.abs(args), axis=0)
@@ -86,7 +86,7 @@ def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> M
         case "narrow":
             kept: Mask = run.range(result) == result.astype(np.float32)
             return kept
-        case "mul" | "div":
+        case "mul" | "div" if not node.exact:
             by = args if node.op == "mul" else args[1:]
             normal = np.abs(result) >= math.ldexp(1.0, run.range.least + DIGITS - 1)
             powers: Mask = normal & np.any([np.abs(np.frexp(arg)[0]) == 0.5 for arg in by], axis=0)
@@ -100,7 +100,7 @@ def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], 
     apart = np.minimum(size, np.abs(size - 1))
     for arg in args:
         apart = np.minimum(apart, np.abs(result - arg))
-    own = run.graph.functions.get(node.op, budget.FUNCTION)
+    own = node.usual
     found = apart * budget.POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
     return np.where(apart <= NONE * size, 0.0, found)
 
@@ -120,8 +120,6 @@ SLOPES: dict[str, Callable[[Sequence[Column]], Sequence[Column | float]]] = {
     "add": lambda _: (1.0, 1.0),
     "sub": lambda _: (1.0, -1.0),
     "mul": lambda args: (args[1], args[0]),
-    "product": lambda args: (args[1], args[0]),
-    "sum": lambda _: (1.0, 1.0),
     "neg": lambda _: (-1.0,),
     "narrow": lambda _: (1.0,),
     "where": lambda args: (0.0, np.where(args[0] != 0, 1.0, 0.0), np.where(args[0] != 0, 0.0, 1.0)),

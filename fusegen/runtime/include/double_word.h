@@ -2,6 +2,7 @@
 // Double-word arithmetic: a value is hi + lo, not added up, and rounds once, where it is stored. A lo of NaN, which
 // comes of infinities, counts as none. Source: Dekker 1971, Numer. Math. 18; Ogita, Rump and Oishi 2005, SIAM J. Sci.
 // Comput. 26; Joldes, Muller and Popescu 2017, ACM Trans. Math. Softw. 44.
+#include <type_traits>
 #include "basics.h"
 
 namespace fusegen {
@@ -16,6 +17,12 @@ struct DoubleWord {
   }
   M hi, lo;
 };
+
+// The body of a function that a kernel calls, where the types of the arguments do not say which: f<DOUBLE_WORD>(x).
+enum Body { DOUBLE_WORD, SINGLE_WORD, NEAR };
+// R, in the overload whose body is OWN.
+template <Body BODY, Body OWN, typename R>
+using ForBody = std::enable_if_t<BODY == OWN, R>;
 
 // The single-word and the double-word type of a value of either.
 template <typename X>
@@ -206,19 +213,19 @@ ANYWHERE M product_plus(M a, M b, M c, M d) {
   return fma(p, c, fma(fma(a, b, -p), c, d));
 }
 
-template <typename X>
-ANYWHERE Promoted<X> square_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> square(X x) {
   return two_prod(x, x);
 }
 
-template <typename X>
-ANYWHERE Promoted<X> cube_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> cube(X x) {
   return two_prod(x, x) * x;
 }
 
 // (a + a_lo) + (b + b_lo) x
 template <typename X>
-ANYWHERE Promoted<X> line_of_two(Scalar<X> b, Scalar<X> b_lo, Scalar<X> a, Scalar<X> a_lo, X x) {
+ANYWHERE Promoted<X> linear(Scalar<X> b, Scalar<X> b_lo, Scalar<X> a, Scalar<X> a_lo, X x) {
   using M = Scalar<X>;
   const M v = x.hi, y = fma(b, v, a), rest = fma(b, v, a - y) + fma(b_lo, v, a_lo);
   const M lo = fma(b, x.lo, rest);

@@ -8,8 +8,8 @@ namespace fusegen {
 namespace {
 
 // x sigmoid(x)
-template <typename M>
-ANYWHERE M x_sigmoid_short(M x) {
+template <Body BODY, typename M>
+ANYWHERE ForBody<BODY, SINGLE_WORD, M> x_sigmoid(M x, M) {
   const M t = fast_clamp_min(x, -125.0f), v = prescaled(clamp_max_or_bound(t, 87.0f));
   const ReducedExp<M> e = exp_reduced(-v, 0.0f);
   const M s = exp2i<M>(e.n), one = 1.0f + s;
@@ -19,8 +19,8 @@ ANYWHERE M x_sigmoid_short(M x) {
 }
 
 // x sigmoid(x), of an x from -1.2
-template <typename M>
-ANYWHERE M x_sigmoid_near(M x) {
+template <Body BODY, typename M>
+ANYWHERE ForBody<BODY, NEAR, M> x_sigmoid(M x, M) {
   const M v = clamp_max_or_bound(x, 87.0f);
   const ReducedExp<M> e = exp_reduced(-v, 0.0f);
   const M s = exp2i<M>(e.n), one = 1.0f + s;
@@ -29,8 +29,8 @@ ANYWHERE M x_sigmoid_near(M x) {
 }
 
 // sigmoid(x), of an x from -1.2
-template <typename M>
-ANYWHERE M sigmoid_near(M x) {
+template <Body BODY, typename M>
+ANYWHERE ForBody<BODY, NEAR, M> sigmoid(M x) {
   const M v = fast_clamp_max(x, 87.0f);
   const ReducedExp<M> e = exp_reduced(-v, 0.0f);
   const M s = exp2i<M>(e.n), one = 1.0f + s;

@@ -39,15 +39,19 @@ ANYWHERE ScaledExp<Scalar<X>> exp_scaled(X of) {
   return {e.more, exp2i<Scalar<X>>(e.n + 64)};
 }
 
-// exp(x)
-template <typename X>
-ANYWHERE SingleFor<X> exp_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, SINGLE_WORD, SingleFor<X>> exp(X x) {
   const X t = fast_clamp_min(fast_clamp_max(x, 89.0f), -104.0f);
   const DoubleWord<float> near = t;
   const ReducedExp<float> e = exp_reduced(near.hi, near.lo);
   const int32_t half = e.n >> 1;
   const float size = exp2i<float>(half);
   return fma(e.more, size, size) * exp2i<float>(e.n - half);
+}
+
+template <typename M>
+ANYWHERE SingleFor<M> exp(DoubleWord<M> x) {
+  return exp<SINGLE_WORD>(x);
 }
 
 // exp(-x²)

@@ -14,14 +14,6 @@ ANYWHERE SingleFor<X> x_sigmoid(Scalar<X> x, X t) {
   return x * reciprocal_newton(1.0f + e) * unscale(t);
 }
 
-// x sigmoid(t)
-template <typename X>
-ANYWHERE SingleFor<X> x_sigmoid_at_two(Scalar<X> x, X t) {
-  const X v = prescaled(fast_clamp_max(fast_clamp_min(t, -125.0f), 87.0f));
-  const float e = exp_dw<false>(-v).hi;
-  return float(x) * reciprocal_newton(1.0f + e) * unscale(t);
-}
-
 // sigmoid(t) + a b sigmoid'(t)
 template <typename X>
 ANYWHERE SingleFor<X> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {

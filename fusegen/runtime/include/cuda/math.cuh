@@ -6,7 +6,10 @@
 namespace fusegen {
 namespace {
 
+using std::erf;
 using std::exp;
+using std::expm1;
+using std::tanh;
 
 // What a function gives of floats, in single-word or double-word arithmetic: a single word.
 template <typename X>
@@ -37,6 +40,16 @@ template <typename M>
 ANYWHERE M divide_to_single(DoubleWord<M> a, DoubleWord<M> d) {
   const M r = reciprocal_approx(d.hi), q = a.hi * r;
   return fma(fma(-q, d.lo, fma(-q, d.hi, a.hi) + a.lo), r, q);
+}
+
+// a b + c
+template <typename M>
+ANYWHERE M fma_to_single(M a, M b, M c) {
+  return fma(a, b, c);
+}
+template <typename M>
+ANYWHERE M fma_to_single(DoubleWord<M> a, M b, M c) {
+  return fma(a.hi, b, fma(a.lo, b, c));
 }
 
 // a b + c in double-word arithmetic, of an a b no larger than c.

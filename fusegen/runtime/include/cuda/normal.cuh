@@ -80,23 +80,6 @@ ANYWHERE SingleFor<X> times_ndtr(X x) {
   const float mills = fma(k, first, fma(k, p, bend));
   const float y = size * mills, rest_of_y = fma(size, mills, -y);
   const float tail = y + fma(bell.more, y, rest_of_y);
-  return fma(tail * bell.size, -0x1p-64f, fast_clamp_min(x, -0.0f));
-}
-
-// x Φ(x)
-template <typename X>
-ANYWHERE SingleFor<X> times_ndtr_at_two(X x) {
-  const X s = fast_clamp_max(-neg_abs(x), 16.0f);
-  const ScaledExp<float> bell = exp_scaled(two_prod(s, -0.5f * s));
-  const float c[] = {0.0995214581489563f,  0.09528786689043045f,  0.07301277667284012f,
-                     0.08385130017995834f, 0.017734583467245102f, 0.02261105738580227f,
-                     0.05587935820221901f, -0.06453712284564972f, 0.01689239591360092f};
-  const float size = float(s), d = fma(0.25f, size, 1.0f), k = reciprocal_approx(d), p = k * polynomial(c, k);
-  const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
-  const float bend = rest * fma(size, k * (first + p), -0.39894228f);
-  const float mills = fma(k, first, fma(k, p, bend));
-  const float y = size * mills, rest_of_y = fma(size, mills, -y);
-  const float tail = y + fma(bell.more, y, rest_of_y);
   return fma(tail * bell.size, -0x1p-64f, fast_clamp_min(float(x), -0.0f));
 }
 

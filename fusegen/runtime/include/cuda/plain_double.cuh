@@ -53,10 +53,6 @@ ANYWHERE PlainDouble exp_dw(PlainDouble x, PlainDouble) {
   return exp(x);
 }
 
-ANYWHERE PlainDouble exp_of_two(PlainDouble x) { return exp(x); }
-
-ANYWHERE PlainDouble expm1_of_two(PlainDouble x) { return expm1(x); }
-
 // 1 / x, of an x from 2^-1000 to 2^1000: the hardware's, of 20 bits, refined
 ANYWHERE PlainDouble reciprocal_approx(PlainDouble x) {
 #ifdef __CUDACC__
@@ -79,8 +75,6 @@ ANYWHERE PlainDouble tanh(PlainDouble x) {
   const ScaledExp e = twice(x);
   return ::copysign(e.less() * reciprocal_approx(1.0 + e.whole()).v, x.v);
 }
-
-ANYWHERE PlainDouble tanh_of_two(PlainDouble x) { return tanh(x); }
 
 // tanh'(x)
 ANYWHERE PlainDouble tanh_slope(PlainDouble x) {
@@ -137,8 +131,6 @@ ANYWHERE PlainDouble times_ndtr(PlainDouble x) {
   return x * (x < 0.0 ? tail : 1.0 - tail);
 }
 
-ANYWHERE PlainDouble times_ndtr_of_two(PlainDouble x) { return times_ndtr(x); }
-
 // the slope of x Φ(x)
 ANYWHERE PlainDouble times_ndtr_slope(PlainDouble x) {
   const PlainDouble tail = ndtr_tail(x), near = 0.39894228040143268 * bell(x.v) * x;
@@ -158,25 +150,35 @@ ANYWHERE PlainDouble sigmoid_slope(PlainDouble x) { return falling(x) * sigmoid(
 // x sigmoid(t)
 ANYWHERE PlainDouble x_sigmoid(PlainDouble x, PlainDouble t) { return x * sigmoid(t); }
 
-ANYWHERE PlainDouble x_sigmoid_of_two(PlainDouble x, PlainDouble t) { return x_sigmoid(x, t); }
-
 ANYWHERE PlainDouble prescaled(PlainDouble x) { return x; }
 
 ANYWHERE PlainDouble unscale(PlainDouble) { return 1.0; }
 
-// Of an argument in double-word arithmetic: of its first word.
-ANYWHERE PlainDouble exp_of_two(DoubleWord<PlainDouble> t) { return exp_of_two(t.hi); }
-ANYWHERE PlainDouble expm1_of_two(DoubleWord<PlainDouble> t) { return expm1_of_two(t.hi); }
-ANYWHERE PlainDouble tanh_of_two(DoubleWord<PlainDouble> t) { return tanh_of_two(t.hi); }
+// In double-word arithmetic: of the first word.
+template <Body>
+ANYWHERE PlainDouble tanh(PlainDouble x) {
+  return tanh(x);
+}
+template <Body>
+ANYWHERE PlainDouble times_ndtr(PlainDouble x) {
+  return times_ndtr(x);
+}
+template <Body>
+ANYWHERE PlainDouble x_sigmoid(PlainDouble x, PlainDouble t) {
+  return x_sigmoid(x, t);
+}
+ANYWHERE PlainDouble exp(DoubleWord<PlainDouble> t) { return exp(t.hi); }
+ANYWHERE PlainDouble expm1(DoubleWord<PlainDouble> t) { return expm1(t.hi); }
+ANYWHERE PlainDouble tanh(DoubleWord<PlainDouble> t) { return tanh(t.hi); }
 ANYWHERE PlainDouble tanh_slope(DoubleWord<PlainDouble> t) { return tanh_slope(t.hi); }
 ANYWHERE PlainDouble softplus(DoubleWord<PlainDouble> t) { return softplus(t.hi); }
 ANYWHERE PlainDouble ndtr_tail(DoubleWord<PlainDouble> t) { return ndtr_tail(t.hi); }
-ANYWHERE PlainDouble times_ndtr_of_two(DoubleWord<PlainDouble> t) { return times_ndtr_of_two(t.hi); }
+ANYWHERE PlainDouble times_ndtr(DoubleWord<PlainDouble> t) { return times_ndtr(t.hi); }
 ANYWHERE PlainDouble times_ndtr_slope(DoubleWord<PlainDouble> t) { return times_ndtr_slope(t.hi); }
 ANYWHERE PlainDouble sigmoid(DoubleWord<PlainDouble> t) { return sigmoid(t.hi); }
 ANYWHERE PlainDouble sigmoid_slope(DoubleWord<PlainDouble> t) { return sigmoid_slope(t.hi); }
 ANYWHERE PlainDouble x_sigmoid(PlainDouble x, DoubleWord<PlainDouble> t) { return x_sigmoid(x, t.hi); }
-ANYWHERE PlainDouble x_sigmoid_of_two(PlainDouble x, DoubleWord<PlainDouble> t) { return x_sigmoid_of_two(x, t.hi); }
+ANYWHERE PlainDouble x_sigmoid(DoubleWord<PlainDouble> x, DoubleWord<PlainDouble> t) { return x_sigmoid(x.hi, t.hi); }
 ANYWHERE PlainDouble prescaled(DoubleWord<PlainDouble> t) { return prescaled(t.hi); }
 ANYWHERE PlainDouble unscale(DoubleWord<PlainDouble> t) { return unscale(t.hi); }
 

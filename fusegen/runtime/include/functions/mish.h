@@ -43,9 +43,8 @@ ANYWHERE GenericFor<M, M> times_tanh_softplus_slope(M x) {
   return M(divide(n + divide(rise, d), d)) * unscale(x);
 }
 
-// x tanh(softplus(x))
-template <typename X>
-ANYWHERE Promoted<X> times_tanh_softplus_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus(X x) {
   using M = Scalar<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
@@ -53,16 +52,23 @@ ANYWHERE Promoted<X> times_tanh_softplus_of_two(X x) {
   const Promoted<X> y = x * divide(n, d) * unscale(x);
   return double_word(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
+template <typename M>
+ANYWHERE GenericFor<M, DoubleWord<M>> times_tanh_softplus(DoubleWord<M> x) {
+  return times_tanh_softplus<DOUBLE_WORD>(x);
+}
 
-// the slope of x tanh(softplus(x))
-template <typename X>
-ANYWHERE Promoted<X> times_tanh_softplus_slope_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus_slope(X x) {
   using M = Scalar<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
                       d = plus_two(n);
   const DoubleWord<M> rise = (n - u) * (x > most ? X(most) : x) * M(4);
   return divide(n + divide(rise, d), d) * unscale(x);
+}
+template <typename M>
+ANYWHERE GenericFor<M, DoubleWord<M>> times_tanh_softplus_slope(DoubleWord<M> x) {
+  return times_tanh_softplus_slope<DOUBLE_WORD>(x);
 }
 
 }  // namespace

@@ -74,12 +74,9 @@ ANYWHERE FastFloat product_plus(FastFloat a, FastFloat b, FastFloat c, FastFloat
 }
 ANYWHERE FastFloat prescaled(FastFloat x) { return x; }
 ANYWHERE FastFloat unscale(FastFloat x) { return 1.0f; }
-ANYWHERE FastFloat square_of_two(FastFloat x) { return x.v * x.v; }
-ANYWHERE FastFloat cube_of_two(FastFloat x) { return x.v * x.v * x.v; }
-ANYWHERE FastFloat line_of_two(FastFloat b, FastFloat b_lo, FastFloat a, FastFloat a_lo, FastFloat x) {
+ANYWHERE FastFloat linear(FastFloat b, FastFloat b_lo, FastFloat a, FastFloat a_lo, FastFloat x) {
   return fmaf(b.v, x.v, a.v + a_lo.v);
 }
-ANYWHERE FastFloat exp_of_two(FastFloat x) { return exp4_approx(0.7213475204444817f * x.v); }
 
 }  // namespace fast_float
 

@@ -81,10 +81,6 @@ ANYWHERE FastFloat sigmoid_slope(FastFloat x) {
   return e * r * r;
 }
 
-ANYWHERE FastFloat erf_of_two(FastFloat x) { return erff(x.v); }
-
-ANYWHERE FastFloat tanh_of_two(FastFloat x) { return tanhf(x.v); }
-
 ANYWHERE FastFloat tanh_of_exp(FastFloat x) {
   return tanhf(exp4_approx(0.7213475204444817f * (x.v > 10.0f ? 10.0f : x.v)));
 }
@@ -139,18 +135,47 @@ ANYWHERE FastFloat times_tanh_softplus_slope(FastFloat x) {
 
 ANYWHERE FastFloat pow(FastFloat x, FastFloat exponent) { return powf(x.v, exponent.v); }
 
-// Of an argument in double-word arithmetic: a single word is enough.
-ANYWHERE FastFloat sigmoid_of_two(FastFloat x) { return sigmoid(x); }
-ANYWHERE FastFloat sigmoid_slope_of_two(FastFloat x) { return sigmoid_slope(x); }
-ANYWHERE FastFloat tanh_slope_of_two(FastFloat x) { return tanh_slope(x); }
-ANYWHERE FastFloat x_sigmoid_of_two(FastFloat x, FastFloat t) { return x_sigmoid(x, t); }
-ANYWHERE FastFloat times_tanh_softplus_of_two(FastFloat x) { return times_tanh_softplus(x); }
-ANYWHERE FastFloat times_tanh_softplus_slope_of_two(FastFloat x) { return times_tanh_softplus_slope(x); }
-ANYWHERE FastFloat times_ndtr_of_two(FastFloat x) { return times_ndtr(x); }
-ANYWHERE FastFloat x_sigmoid_at_two(FastFloat x, FastFloat t) { return x_sigmoid(x, t); }
-ANYWHERE FastFloat times_tanh_softplus_at_two(FastFloat x) { return times_tanh_softplus(x); }
-ANYWHERE FastFloat times_tanh_softplus_slope_at_two(FastFloat x) { return times_tanh_softplus_slope(x); }
-ANYWHERE FastFloat times_ndtr_at_two(FastFloat x) { return times_ndtr(x); }
+// In double-word arithmetic: a single word is enough.
+template <Body>
+ANYWHERE FastFloat exp(FastFloat x) {
+  return exp(x);
+}
+template <Body>
+ANYWHERE FastFloat tanh(FastFloat x) {
+  return tanh(x);
+}
+template <Body>
+ANYWHERE FastFloat erf(FastFloat x) {
+  return erf(x);
+}
+template <Body>
+ANYWHERE FastFloat sigmoid(FastFloat x) {
+  return sigmoid(x);
+}
+template <Body>
+ANYWHERE FastFloat sigmoid_slope(FastFloat x) {
+  return sigmoid_slope(x);
+}
+template <Body>
+ANYWHERE FastFloat tanh_slope(FastFloat x) {
+  return tanh_slope(x);
+}
+template <Body>
+ANYWHERE FastFloat x_sigmoid(FastFloat x, FastFloat t) {
+  return x_sigmoid(x, t);
+}
+template <Body>
+ANYWHERE FastFloat times_tanh_softplus(FastFloat x) {
+  return times_tanh_softplus(x);
+}
+template <Body>
+ANYWHERE FastFloat times_tanh_softplus_slope(FastFloat x) {
+  return times_tanh_softplus_slope(x);
+}
+template <Body>
+ANYWHERE FastFloat times_ndtr(FastFloat x) {
+  return times_ndtr(x);
+}
 
 }  // namespace fast_float
 }  // namespace

@@ -32,8 +32,8 @@ ANYWHERE SingleFor<X> times_tanh_softplus(X x) {
   const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
   const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
   const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
-  const float q = divide_to_single(x > 0.0f ? 2.0f : n, d);
-  return x > 0.0f ? fma(-near, q, x) : x * q * 0x1p-64f;
+  const float v = x, q = divide_to_single(v > 0.0f ? 2.0f : n, d);
+  return v > 0.0f ? fma(-float(near), q, v) : v * q * 0x1p-64f;
 }
 
 // the slope of x tanh(softplus(x))
@@ -44,28 +44,7 @@ ANYWHERE SingleFor<X> times_tanh_softplus_slope(X x) {
   const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
   const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
   const float slope = divide_to_single(rise, d);
-  return divide_to_single(fma(near, slope, n), d) * 0x1p-64f;
-}
-
-// x tanh(softplus(x))
-template <typename X>
-ANYWHERE SingleFor<X> times_tanh_softplus_at_two(X x) {
-  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
-  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
-  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
-  const float v = x, q = divide_to_single(v > 0.0f ? 2.0f : n, d);
-  return v > 0.0f ? fma(-float(near), q, v) : v * q * 0x1p-64f;
-}
-
-// the slope of x tanh(softplus(x))
-template <typename X>
-ANYWHERE SingleFor<X> times_tanh_softplus_slope_at_two(X x) {
-  const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
-  const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
-  const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
-  const float rise = 4.0f * fma(u * 0x1p-64f, u, u);
-  const float slope = divide_to_single(rise, d), part = fma(near.lo, slope, n);
-  return divide_to_single(fma(near.hi, slope, part), d) * 0x1p-64f;
+  return divide_to_single(fma_to_single(near, slope, n), d) * 0x1p-64f;
 }
 
 }  // namespace

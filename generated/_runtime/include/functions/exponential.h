@@ -71,9 +71,8 @@ ANYWHERE Scalar<X> unscale(X x) {
   return x < M(-64) ? M(8.53304763e-17) : M(1);
 }
 
-// exp(x)
-template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> exp_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE GenericFor<X, ForBody<BODY, DOUBLE_WORD, Promoted<X>>> exp(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = x, near = fast_clamp_min(fast_clamp_max(t, M(89)), M(-104));
   if constexpr (sizeof(M) == 8) return exp(t.hi) * double_word(M(1), t.lo);
@@ -84,9 +83,13 @@ ANYWHERE GenericFor<X, Promoted<X>> exp_of_two(X x) {
   return {one * size * rest, (e.more - (one - M(1))) * size * rest};
 }
 
-// exp(x) - 1
-template <typename X>
-ANYWHERE Promoted<X> expm1_of_two(X x) {
+template <typename M>
+ANYWHERE GenericFor<M, DoubleWord<M>> exp(DoubleWord<M> x) {
+  return exp<DOUBLE_WORD>(x);
+}
+
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> expm1(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = x;
   const M v = t.hi, own = sizeof(M) == 8 ? expm1(v) : M(0);
@@ -94,9 +97,14 @@ ANYWHERE Promoted<X> expm1_of_two(X x) {
   const M c[] = {M(0.5000000596046448),   M(0.16666662693023682),   M(0.041665319353342056),
                  M(0.008333634585142136), M(0.0013997324276715517), M(0.00019841187167912722)};
   const Promoted<X> near = fast_two_sum(v, fma(v * v, polynomial(c, v), fma(v, t.lo, t.lo)));
-  const Promoted<X> far = exp_of_two(t) - M(1);
+  const Promoted<X> far = exp(t) - M(1);
   const bool small = fabs(v) < M(0.5);
   return double_word(small ? near.hi : far.hi, small ? near.lo : far.lo);
+}
+
+template <typename M>
+ANYWHERE DoubleWord<M> expm1(DoubleWord<M> x) {
+  return expm1<DOUBLE_WORD>(x);
 }
 
 // exp(-x²)

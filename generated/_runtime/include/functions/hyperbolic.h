@@ -6,8 +6,8 @@
 namespace fusegen {
 namespace {
 
-template <typename X>
-ANYWHERE Promoted<X> tanh_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh(X x) {
   using M = Scalar<X>;
   const M v = M(x), s = v * v;
   const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084),
@@ -25,13 +25,22 @@ ANYWHERE Promoted<X> tanh_of_two(X x) {
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }
 
+template <typename M>
+ANYWHERE DoubleWord<M> tanh(DoubleWord<M> x) {
+  return tanh<DOUBLE_WORD>(x);
+}
+
 // tanh'(x)
-template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> tanh_slope(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = neg_abs(x) * M(2), e = exp_dw(prescaled(t));
   const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));
   return e * r * r * unscale(t);
+}
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> tanh_slope(X x) {
+  return tanh_slope<DOUBLE_WORD>(x);
 }
 
 // x - tanh(x)
@@ -55,7 +64,7 @@ ANYWHERE M tanh_shrink(M x) {
 template <typename X>
 ANYWHERE GenericFor<X, Promoted<X>> tanh_of_exp(X x) {
   using M = Scalar<X>;
-  return tanh_of_two(exp_dw(x > M(10) ? X(M(10)) : x));
+  return tanh(exp_dw(x > M(10) ? X(M(10)) : x));
 }
 
 // the slope of tanh(exp(x))
@@ -65,15 +74,6 @@ ANYWHERE GenericFor<X, Promoted<X>> tanh_of_exp_slope(X x) {
   const Promoted<X> t = exp_dw(x > M(10) ? X(M(10)) : x), e = exp_dw(t * M(-2));
   const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));
   return t * e * (r * r);
-}
-
-// tanh'(x)
-template <typename X>
-ANYWHERE Promoted<X> tanh_slope_of_two(X x) {
-  using M = Scalar<X>;
-  const Promoted<X> t = neg_abs(x) * M(2), e = exp_dw(prescaled(t));
-  const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));
-  return e * r * r * unscale(t);
 }
 
 }  // namespace

@@ -7,11 +7,15 @@
 namespace fusegen {
 namespace {
 
-template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> sigmoid(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> sigmoid(X x) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(x));
   return divide(x < M(0) ? e : Promoted<X>(M(1)), one_plus(e));
+}
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> sigmoid(X x) {
+  return sigmoid<DOUBLE_WORD>(x);
 }
 
 template <typename X>
@@ -30,12 +34,16 @@ ANYWHERE GenericFor<X, Promoted<X>> softplus(X x) {
 }
 
 // sigmoid'(x)
-template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> sigmoid_slope(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> sigmoid_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(x));
   const Promoted<X> r = divide(Promoted<X>(M(1)), one_plus(e));
   return e * r * r;
+}
+template <typename X>
+ANYWHERE GenericFor<X, Promoted<X>> sigmoid_slope(X x) {
+  return sigmoid_slope<DOUBLE_WORD>(x);
 }
 
 // x sigmoid(t)
@@ -48,29 +56,16 @@ ANYWHERE GenericFor<X, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
   return (y < q || y > q ? y : q) * unscale(t);
 }
 
-// x sigmoid(t)
-template <typename X>
-ANYWHERE Promoted<X> x_sigmoid_of_two(Scalar<X> x, X t) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> x_sigmoid(Scalar<X> x, X t) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(prescaled(t))), one = M(1);
   const Promoted<X> y = x * divide(t < M(0) ? e : one, one_plus(e)) * unscale(t);
   return double_word(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
-
-template <typename X>
-ANYWHERE Promoted<X> sigmoid_of_two(X x) {
-  using M = Scalar<X>;
-  const Promoted<X> e = exp_dw(neg_abs(x));
-  return divide(x < M(0) ? e : Promoted<X>(M(1)), one_plus(e));
-}
-
-// sigmoid'(x)
-template <typename X>
-ANYWHERE Promoted<X> sigmoid_slope_of_two(X x) {
-  using M = Scalar<X>;
-  const Promoted<X> e = exp_dw(neg_abs(x));
-  const Promoted<X> r = divide(Promoted<X>(M(1)), one_plus(e));
-  return e * r * r;
+template <typename M>
+ANYWHERE GenericFor<M, DoubleWord<M>> x_sigmoid(DoubleWord<M> x, DoubleWord<M> t) {
+  return x_sigmoid<DOUBLE_WORD>(x, t);
 }
 
 }  // namespace

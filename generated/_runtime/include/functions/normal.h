@@ -31,8 +31,8 @@ ANYWHERE Promoted<X> ndtr_tail(X x) {
   return bell * double_word(hi, M(y - hi));
 }
 
-template <typename X>
-ANYWHERE Promoted<X> erf_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> erf(X x) {
   using M = Scalar<X>;
   const M v = M(x), s = v * v;
   if constexpr (sizeof(M) == 8) return erf(v);
@@ -44,6 +44,11 @@ ANYWHERE Promoted<X> erf_of_two(X x) {
   const Promoted<X> tail = ndtr_tail(most * double_word(M(1.4142135381698608), M(2.4203234e-08)));
   const Promoted<X> far = one_plus(-(tail + tail));
   return s < M(0.64) ? near : x < M(0) ? -far : far;
+}
+
+template <typename M>
+ANYWHERE DoubleWord<M> erf(DoubleWord<M> x) {
+  return erf<DOUBLE_WORD>(x);
 }
 
 // Φ(x)
@@ -75,14 +80,17 @@ ANYWHERE GenericFor<X, Promoted<X>> times_ndtr_slope(X x) {
   return x < M(0) ? (tail + near) * unscale(t) : one_plus(-tail) + near;
 }
 
-// x Φ(x)
-template <typename X>
-ANYWHERE Promoted<X> times_ndtr_of_two(X x) {
+template <Body BODY, typename X>
+ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_ndtr(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = two_prod(x, x) * M(-0.5), tail = ndtr_tail(x);
   const Promoted<X> part = x * tail, y = x > M(0) ? x - part : part * unscale(t);
   const M above = y.hi == y.hi ? y.hi : M(x), hi = x > M(0) ? above : y.hi;
   return double_word(hi, y.lo == y.lo ? y.lo : M(0));
+}
+template <typename M>
+ANYWHERE GenericFor<M, DoubleWord<M>> times_ndtr(DoubleWord<M> x) {
+  return times_ndtr<DOUBLE_WORD>(x);
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+"""What rounds once, in single-word arithmetic: sums, products, and numbers that are taken exactly."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from fusegen.ir import Call, Const, Expr, Word, held
+from fusegen.lower.border import Border
+from fusegen.lower.patterns import gate_and_slope
+from fusegen.term import Apply, Number, Term
+
+LEAST = 2.0**-140  # of a second word that is worth its place
+
+
+class SingleWord(Border):
+    """Terms to expressions of single words."""
+
+    def expr(self, term: Term, wanted: bool = False) -> Expr:
+        """The expression of a term; arithmetic of single words gives two where they are wanted."""
+        return super().expr(term)
+
+    def single(self, term: Term) -> Expr:
+        """The expression of a term in a single word."""
+        value = self.expr(term)
+        return self.call("narrow", value) if is_double(value) else value
+
+    def in_one_word(self, op: str, a: Term, b: Term) -> Expr:
+        """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
+        match op, a, b:
+            case "add", _, _ if found := gate_and_slope(a, b):
+                return self.gate_slope(*found)
+            case "mul", Number(value), other:
+                return self.scaled(other, value)
+            case "mul", other, Number(value):
+                return self.scaled(other, value)
+            case "add", c, Apply("mul", (x, y)):
+                return self.fma(x, y, c)
+            case "add", Apply("mul", (x, y)), c:
+                return self.fma(x, y, c)
+            case "sub", c, Apply("mul", (x, y)):
+                return self.fma(-x, y, c)
+        return self.call(op, self.single(a), self.single(b))
+
+    def gate_slope(self, by: Term, t: Term) -> Expr:
+        """The sigmoid of t and, times a product that is taken exactly, its slope."""
+        match by:
+            case Apply("mul", (a, b)):
+                factors = self.single(a), self.single(b)
+            case _:
+                factors = self.single(by), Const(1.0)
+        return self.call("gate_slope", *factors, self.expr(t, True))
+
+    def fma(self, a: Term, b: Term, c: Term) -> Expr:
+        """The sum of a product and c, which rounds once; of a number c what it rounds to is added last."""
+        factors: tuple[Term, ...] = (a, b)
+        match a, b:
+            case Number(value), Apply("mul", (Number(other), rest)):
+                return self.fma(Number(value * other), rest, c)
+            case (Apply("mul", (x, y)), z) | (z, Apply("mul", (x, y))):
+                factors = (x, y, z)
+            case (Apply("square", (x,)), z) | (z, Apply("square", (x,))):
+                factors = (x, x, z)
+        op = "fma" if len(factors) == 2 else "product_plus"
+        values = tuple(map(self.single, factors))
+        match self.number(c.value) if isinstance(c, Number) else None:
+            case Call("words", (hi, lo)):
+                return self.call("add", self.call(op, *values, lo), hi)
+        return self.call(op, *values, self.single(c))
+
+    def scaled(self, term: Term, by: Fraction) -> Expr:
+        """A term times a number that is taken exactly."""
+        match term:
+            case Apply("mul", (Number(other), rest)):
+                return self.scaled(rest, by * other)
+        value, whole = self.single(term), self.number(by)
+        if isinstance(whole, Const):
+            return self.call("mul", value, whole)
+        # cut, so that the rest has its sign: what it multiplies may be infinite, or a zero
+        hi = held(float(by) * (1 - 2.0**-24), self.math)
+        return self.call("scaled", value, Const(hi), Const(held(float(by - Fraction(hi)), self.math)))
+
+    def number(self, value: Fraction) -> Expr:
+        """A number in as many words as it takes, two at most; one where it is infinite."""
+        hi = self.rounded(value)
+        if math.isinf(hi):
+            return Const(hi)
+        lo = held(float(value - Fraction(hi)), self.math)
+        if abs(lo) < LEAST:
+            return Const(hi)
+        return self.call("words", Const(hi), Const(lo))
+
+
+def is_double(value: Expr) -> bool:
+    """Whether a value is of two words."""
+    return value.word is Word.DOUBLE

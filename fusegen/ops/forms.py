@@ -1,0 +1,76 @@
+"""What the compiler writes in formulas: forms in which nothing cancels, and what eager computes with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+
+from fusegen import interval
+from fusegen.interval import INFINITY, REALS, between
+from fusegen.ir import Body
+from fusegen.ops.row import CHAINED, WIDENED, Op, Words, X, always
+
+
+def _mish_slope(x: Any) -> Any:
+    own = sympy.tanh(sympy.log(1 + sympy.exp(x)))
+    return own + x * (1 - own**2) / (1 + sympy.exp(-x))
+
+
+# fmt: off
+FORMS = (
+    # forms and slopes of others in which nothing cancels
+    Op("sigmoid_slope", X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, always(0, 1),
+       written=False, words=Words.DOUBLE, bodies=WIDENED,
+       header="logistic", transcendental=True, fast=True, single=True),
+    Op("tanh_slope", X, lambda x: 1 / sympy.cosh(x) ** 2, always(0, 2),
+       written=False, words=Words.DOUBLE,
+       header="hyperbolic", transcendental=True, fast=True, single=True, bodies=WIDENED),
+    Op("soft_sign", X, lambda x: x / (1 + sympy.Abs(x)), always(-1, 1), written=False,
+       header="selections"),
+    # 0 in front, as a difference is no -0
+    Op("tanh_shrink", X, lambda x: x - sympy.tanh(x), lambda *_: REALS, written=False,
+       header="hyperbolic", transcendental=True, fast=True),
+    Op("tanh_softplus", X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), always(0, 1), written=False,
+       words=Words.DOUBLE, header="mish", transcendental=True, fast=True, single=True),
+    Op("tanh_softplus_slope", X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
+       / ((1 + sympy.exp(x)) ** 2 + 1) ** 2, always(0, 1),
+       written=False, words=Words.DOUBLE, header="mish", transcendental=True, fast=True, single=True),
+    Op("tanh_of_exp", X, lambda x: sympy.tanh(sympy.exp(x)), always(0, 1), written=False,
+       words=Words.DOUBLE, header="hyperbolic", transcendental=True, fast=True, single=True),
+    # above 10 it is 0 in every type, and exp(x) soon infinite
+    Op("tanh_of_exp_slope", X, lambda x: sympy.exp(x) / sympy.cosh(sympy.exp(x)) ** 2, always(0, 1),
+       written=False, words=Words.DOUBLE, header="hyperbolic", transcendental=True, fast=True, single=True),
+    Op("gauss", X, lambda x: sympy.exp(-(x**2)), always(0, 1), written=False, words=Words.DOUBLE,
+       header="exponential", transcendental=True, fast=True, single=True),
+    Op("normal", X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), always(0, 1),
+       written=False, words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True),
+    # products with a tail that may be too small for a float
+    Op("times_tanh_softplus", X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
+       lambda a: interval.multiply(a, between(0, 1)), written=False, notation="{0} tanh(softplus({0}))",
+       header="mish", transcendental=True, fast=True, single=True, words=Words.AS_FIRST,
+       bodies=(*WIDENED, Body.NEAR)),
+    Op("times_tanh_softplus_slope", X, _mish_slope, always(-1, 2), written=False,
+       header="mish", transcendental=True, fast=True, single=True, bodies=WIDENED, words=Words.AS_FIRST),
+    Op("times_ndtr", X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
+       lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False,
+       header="normal", transcendental=True, fast=True, single=True, bodies=CHAINED, words=Words.AS_FIRST),
+    Op("times_ndtr_slope", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
+       + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), always(-1, 2), written=False,
+       words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True),
+    # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
+    Op("finite_below", X, lambda x: x, lambda a: interval.maximum(a, between(-INFINITY, -(2**126))),
+       written=False, header="selections"),
+    Op("finite_above", X, lambda x: x, lambda a: interval.minimum(a, between(2**126, INFINITY)),
+       written=False, header="selections"),
+    # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
+    Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
+       lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),
+    Op("quotient", ("a", "b"), lambda a, b: a / b, interval.divide, written=False,
+       notation="{0} / {1}", header="selections", fast=True),
+    # the first for elements of 16 bits on CUDA, else the second
+    Op("by_width", ("narrow", "wide"), lambda narrow, wide: wide, interval.union, written=False),
+    # eager's rounding to the storage type between two operations
+    Op("rounded", X, lambda x: x, interval.rounded16, written=False),
+)
+# fmt: on

@@ -1,0 +1,49 @@
+"""What kernels compute with besides: double-word values, and what is too small for a number of one word.
+
+None stands in a formula, so that none has a real function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusegen import interval
+from fusegen.interval import INFINITY, REALS, between
+from fusegen.ops.row import CHAINED, Op, Words, always
+
+
+def _word(name: str, *args: str, range_: Any, **more: Any) -> Op:
+    return Op(name, args, _no_function, range_, written=False, **more)
+
+
+def _no_function(*_: Any) -> Any:
+    raise AssertionError("no formula holds it")
+
+
+WORDS = {row.name: row for row in (
+    _word("words", "hi", "lo", range_=interval.add, header="double_word", cpp="double_word",
+          words=Words.DOUBLE),
+    _word("narrow", "x", range_=lambda a: a, words=Words.NARROWED),
+    _word("scaled", "x", "hi", "lo", range_=lambda x, hi, lo: interval.multiply(x, interval.add(hi, lo)),
+          header="double_word"),
+    _word("product_plus", "a", "b", "c", "d",
+          range_=lambda a, b, c, d: interval.add(interval.multiply(interval.multiply(a, b), c), d),
+          header="double_word"),
+    _word("lifted", "x", range_=lambda a: a, header="exponential", cpp="prescaled",
+          words=Words.AS_GIVEN),
+    _word("lift_back", "x", range_=always(0, 1), header="exponential", cpp="unscale",
+          words=Words.NARROWED),
+    _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          header="logistic", cpp="x_sigmoid", transcendental=True, fast=True, single=True,
+          words=Words.AS_FIRST, bodies=CHAINED),
+    # in singles only
+    _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
+          header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED),
+    # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
+    # second word may be larger than a rounding in float, whose exponential takes it as it is.
+    _word("linear", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
+        interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
+          words=Words.DOUBLE, header="double_word"),
+    _word("ndtr_tail", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
+          header="normal", transcendental=True),
+)}  # fmt: skip
