@@ -65,7 +65,7 @@ DOORS = {
                 *("reference", "scalars", "screen", "specials", "sweep"),
             )
         ),
-        *(f"bench.{name}" for name in ("clock", "contest", "rows", "session", "tuning")),
+        *(f"bench.{name}" for name in ("arguments", "clock", "contest", "rows", "session", "tuning")),
         "cli.options",
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
