@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 import re
 import subprocess
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "ran
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
 MAX_RANK, GUARD, POISON = 25, 256, 0xA5
 STREAM = 0x1234
+NORESERVE = 0x4000  # MAP_NORESERVE, which Python names from 3.13 on
 
 
 class State(ctypes.Structure):
@@ -149,9 +151,10 @@ def emulated(
     """
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{module.CUDA_TEXT}')
     text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
-    # with and without a prefetch; a table is filled, or is in shared memory; a bitmask is written
+    # with and without a prefetch; a table is filled, or is in shared memory; a bitmask is written; operands
     in_shared_memory = "table_in_shared_memory" in text
-    more = sum(word in text for word in ("filled<F>(", "launch_bitmask")) + in_shared_memory
+    others = ("filled<F>(", "launch_bitmask", "broadcasting_kernel")
+    more = sum(word in text for word in others) + in_shared_memory
     assert (launches, staged) == (2 + more, in_shared_memory)
     text = PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
     if not own:
@@ -224,6 +227,12 @@ def launched(kernel: Kernel, call: ctypes.Structure, launches: int = 1) -> None:
     before = kernel.state.launches
     assert kernel.launch(ctypes.byref(call)) is None
     assert kernel.state.launches == before + launches
+
+
+def huge(elements: int) -> Tensor:
+    """Room for so many float16 elements; what is not touched takes no memory."""
+    room = mmap.mmap(-1, 2 * elements, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
+    return torch.frombuffer(room, dtype=torch.float16)
 
 
 def last_part(length: int, row: int = 1) -> tuple[int, int]:

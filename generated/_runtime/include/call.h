@@ -71,6 +71,7 @@ template <int IN, int OUT, template <typename> class PARAMS = NoParams, int P = 
 struct Elementwise {
   static constexpr int INPUTS = IN, OUTPUTS = OUT, SCALARS = P;
   static constexpr bool TWO_PHASES = false;   // whether few elements are left to a second, slower phase
+  static constexpr bool BROADCASTS = false;   // whether tensors of several shapes have loops of their own
   static constexpr int RESIDENT_THREADS = 0;  // on an SM for which registers are left; 0 for any number
   using Elements = AllDtypes;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;

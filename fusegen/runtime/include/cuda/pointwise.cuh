@@ -106,10 +106,18 @@ constexpr auto dense_kernel(int vectors) {
   return kernel_of<F, T, M, 1>();
 }
 
+// Launches a kernel on tensors of several shapes or layouts, if it can; cuda/broadcast.cuh defines it.
+template <class F, typename T, typename M>
+bool launch_broadcasting(const CallOf<F>& call, cudaError_t& error);
+
 // Launches a kernel that computes in M.
 template <class F, typename T, typename M>
 cudaError_t launch(const CallOf<F>& call) {
   const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
+  if constexpr (F::BROADCASTS) {
+    cudaError_t error = cudaSuccess;
+    if (!dense && launch_broadcasting<F, T, M>(call, error)) return error;
+  }
   if (!dense && call.numel > INT32_MAX) {
     CallOf<F> rest;
     const cudaError_t error = launch<F, T, M>(first_half<T>(call, rest));
