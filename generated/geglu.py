@@ -26,7 +26,7 @@ CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
-#include "cuda/broadcast.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
@@ -72,13 +72,13 @@ struct Backward : Elementwise<3, 2> {
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(geglu)
+FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/verified.h"
 #include "cpu/loops.h"
-#include "cpu/broadcast.h"
+#include "cpu/reduce.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
@@ -117,7 +117,7 @@ struct Backward : Elementwise<3, 2> {
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(geglu)
+FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 
 

@@ -27,7 +27,7 @@ CUDA_SOURCE = r"""
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
-#include "cuda/broadcast.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 
@@ -76,13 +76,13 @@ struct Backward : Elementwise<3, 2> {
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(glu)
+FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/verified.h"
 #include "cpu/loops.h"
-#include "cpu/broadcast.h"
+#include "cpu/reduce.h"
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 
@@ -118,7 +118,7 @@ struct Backward : Elementwise<3, 2> {
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(glu)
+FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 
 

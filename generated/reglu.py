@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Reglu", "get_init_inputs", "get_inputs", "reglu"]
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/pointwise.cuh"
-#include "cuda/broadcast.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
@@ -62,12 +62,12 @@ struct Backward : Elementwise<3, 2> {
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(reglu)
+FUSEGEN_BROADCASTING_KERNELS(reglu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
-#include "cpu/broadcast.h"
+#include "cpu/reduce.h"
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
@@ -98,7 +98,7 @@ struct Backward : Elementwise<3, 2> {
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(reglu)
+FUSEGEN_BROADCASTING_KERNELS(reglu)
 """
 
 

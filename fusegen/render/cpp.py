@@ -33,7 +33,7 @@ HEADERS = {
     },
 }
 SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
-BROADCAST = {Device.CUDA: "cuda/broadcast.cuh", Device.CPU: "cpu/broadcast.h"}
+BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
 COMMON = ("double_word",)  # families of functions that have no header for each device
 
 
@@ -46,7 +46,7 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
         for kernel in kernels
     }
     context = _kernels(spec, texts, Device.CUDA, members)
-    launchers = [f"FUSEGEN_KERNELS({spec.name})"]
+    launchers = [_launchers(spec)]
     if texts.mask:
         of_output = "true" if texts.from_output else "false"
         launchers += [f"FUSEGEN_BITMASK_KERNELS({spec.name}, {of_output})"]
@@ -58,9 +58,14 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
 def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
     """What the template of kernels takes, for the CPU."""
     members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
-    launchers = [f"FUSEGEN_KERNELS({spec.name})"]
+    launchers = [_launchers(spec)]
     context = _kernels(spec, texts, Device.CPU, members)
     return context | {"tables": [], "launchers": launchers}
+
+
+def _launchers(spec: Spec) -> str:
+    """What defines the functions that the binding calls."""
+    return f"FUSEGEN_{'BROADCASTING_' * (len(spec.inputs) > 1)}KERNELS({spec.name})"
 
 
 def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:

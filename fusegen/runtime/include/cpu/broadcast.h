@@ -20,11 +20,11 @@ bool is_flat(const Tensors<N>& call, int k) {
   return true;
 }
 
-// Where a row of the innermost dimension begins in a tensor, in elements.
+// Where a row of the innermost dimension begins in a tensor of such strides, in elements.
 template <int N>
 class Row {
  public:
-  Row(const Tensors<N>& call, int k, int64_t row) : call(call), stride(call.stride[k]) {
+  Row(const Tensors<N>& call, const int64_t* stride, int64_t row) : call(call), stride(stride) {
     for (int d = call.rank - 2; d >= 0; row /= call.size[d--]) {
       index[d] = row % call.size[d];
       begin += index[d] * stride[d];
@@ -61,7 +61,7 @@ class TiledInput {
     T* const data = static_cast<T*>(call->data[k]);
     if (flat) return data + i;
     const int64_t size = call->size[call->rank - 1], index = i % size;
-    Row<N> row(*call, k, i / size);
+    Row<N> row(*call, call->stride[k], i / size);
     if (index + n > size || (step != 0 && step != 1)) {
       gather(data, row, index, n);
       return copy;

@@ -111,6 +111,10 @@ constexpr auto dense_kernel(int vectors) {
 template <class F, typename T, typename M>
 bool launch_broadcasting(const CallOf<F>& call, cudaError_t& error);
 
+// Launches a kernel whose outputs may be sums; cuda/reduce.cuh defines it.
+template <class F, typename T, typename M>
+cudaError_t reduce_with(const CallOf<F>& call, void* workspace);
+
 // Launches a kernel that computes in M.
 template <class F, typename T, typename M>
 cudaError_t launch(const CallOf<F>& call) {
@@ -141,6 +145,10 @@ struct FormulaLaunch {
   template <class F, typename T>
   static cudaError_t launch(const CallOf<F>& call) {
     return fusegen::launch<F, T, M>(call);
+  }
+  template <class F, typename T>
+  static cudaError_t reduce(const CallOf<F>& call, void* workspace) {
+    return reduce_with<F, T, M>(call, workspace);
   }
 };
 
