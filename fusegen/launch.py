@@ -27,16 +27,17 @@ else:
 SHIPPED = Path(__file__).with_name("launch.toml")
 OWN = "launch.toml"  # a project's own, beside its specs
 BITS = (16, 32, 64)
-FEWEST_THREADS, MOST_THREADS = 32, 256
+FEWEST_THREADS, MOST_THREADS, THREADS = 32, 256, "a multiple of 32 up to 256"
 VECTORS = (1, 2, 4)
 MOST_KIB, MOST_AHEAD = 2**40, 2**16
 ALONE = "_alone"  # behind a class: its kernels that read one tensor
+BROADCAST = "broadcast"  # the class of tensors that are not all dense in one layout
 HEAD = """\
 How the elements of dense tensors are shared out on CUDA: for tensors up to so many KiB, threads a block,
 16-byte vectors of each tensor a thread, and how many blocks ahead the second cache is asked for what a
 block will read. By chip, by class of costs (fusegen/cost.py), of those that read one tensor alone, or by
 kernel, and by the bits of an element; what a chip does not say is as on the next older one. `fusegen tune`
-measures it."""
+measures it; broadcast, which tensors of several layouts take, is not tuned."""
 CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
 
@@ -111,9 +112,8 @@ class Table:
         last: Launches = ()
         for chip in sorted(self.chips):
             names = (kernel, cost, cost.removesuffix(ALONE))
-            rows = next(
-                (self.rows[chip, name, bits] for name in names if (chip, name, bits) in self.rows), last
-            )
+            own = (self.rows[chip, name, bits] for name in names if (chip, name, bits) in self.rows)
+            rows = next(own, last)
             if rows != last:
                 found[chip] = last = rows
         return found
@@ -127,6 +127,12 @@ class Table:
 def class_of(cost: LaunchClass, reads: int) -> str:
     """The class whose rows a kernel takes, by the tensors that it reads."""
     return cost.value + ALONE * (reads == 1)
+
+
+def broadcast_rows(table: Table, kernel: str, bits: int) -> dict[int, Launches]:
+    """The rows of a kernel for tensors that are not all dense in one layout, by chip, oldest first."""
+    own = table.chosen(f"{kernel}_{BROADCAST}", BROADCAST, bits)
+    return own or shipped().chosen(BROADCAST, BROADCAST, bits)
 
 
 def shipped() -> Table:
@@ -200,9 +206,7 @@ def _launch(name: str, entry: Any) -> Launch:
         raise ValueError(f"a row of {name} needs threads and vectors, and may have kib and ahead")
     row = Launch(entry.get("kib"), entry["threads"], entry["vectors"], entry.get("ahead", 0))
     if row.threads not in range(FEWEST_THREADS, MOST_THREADS + 1, FEWEST_THREADS):
-        raise ValueError(
-            f"{name} has {row.threads!r} threads, and not a multiple of 32 up to {MOST_THREADS}"
-        )
+        raise ValueError(f"{name} has {row.threads!r} threads, and not {THREADS}")
     if row.vectors not in VECTORS:
         raise ValueError(f"{name} has {row.vectors!r} vectors, and not 1, 2 or 4")
     if row.kib is not None and not (type(row.kib) is int and 0 < row.kib <= MOST_KIB):
@@ -227,21 +231,12 @@ def text(table: Table) -> str:
 
 def _order(key: str) -> tuple[bool, str]:
     """Classes first."""
-    return key.removesuffix(ALONE) not in CLASSES, key
+    return key.removesuffix(ALONE) not in CLASSES | {BROADCAST}, key
 
 
 def _entries(rows: Launches) -> str:
-    said = [
-        "{ "
-        + ", ".join(
-            [
-                *([f"kib = {row.kib}"] if row.kib else []),
-                f"threads = {row.threads}",
-                f"vectors = {row.vectors}",
-                *([f"ahead = {row.ahead}"] if row.ahead else []),
-            ]
-        )
-        + " }"
-        for row in rows
-    ]
+    said = []
+    for row in rows:
+        size, ahead = f"kib = {row.kib}, " if row.kib else "", f", ahead = {row.ahead}" if row.ahead else ""
+        said.append(f"{{ {size}threads = {row.threads}, vectors = {row.vectors}{ahead} }}")
     return f"[{said[0]}]" if len(said) == 1 else "[\n  " + ",\n  ".join(said) + ",\n]"

@@ -26,6 +26,7 @@ CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 
@@ -53,25 +54,31 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_16[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = MEDIUM, *BITS64 = HEAVY;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = MEDIUM_16, *BITS32 = MEDIUM, *BITS64 = HEAVY;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(geglu)
+FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/verified.h"
 #include "cpu/loops.h"
+#include "cpu/reduce.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 
@@ -98,17 +105,19 @@ ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
 }
 
 struct Forward : Elementwise<2, 1> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(geglu)
+FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 
 

@@ -27,6 +27,7 @@ CUDA_SOURCE = r"""
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 
@@ -57,25 +58,31 @@ ANYWHERE void glu_backward(double grad, double a, double b, double* out) {
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = glu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(glu)
+FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/verified.h"
 #include "cpu/loops.h"
+#include "cpu/reduce.h"
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 
@@ -99,17 +106,19 @@ ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
 }
 
 struct Forward : Elementwise<2, 1> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = glu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(glu)
+FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 
 

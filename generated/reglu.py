@@ -25,6 +25,7 @@ __all__ = ["ModelNew", "Reglu", "get_init_inputs", "get_inputs", "reglu"]
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
@@ -43,24 +44,30 @@ ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = reglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(reglu_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(reglu)
+FUSEGEN_BROADCASTING_KERNELS(reglu)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
+#include "cpu/reduce.h"
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
@@ -79,17 +86,19 @@ ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
 }
 
 struct Forward : Elementwise<2, 1> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = reglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(reglu_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(reglu)
+FUSEGEN_BROADCASTING_KERNELS(reglu)
 """
 
 

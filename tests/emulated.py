@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 import re
 import subprocess
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "ran
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
 MAX_RANK, GUARD, POISON = 25, 256, 0xA5
 STREAM = 0x1234
+NORESERVE = 0x4000  # MAP_NORESERVE, which Python names from 3.13 on
 
 
 class State(ctypes.Structure):
@@ -84,11 +86,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Emulated:
-    """A module's CUDA text as a library of the CPU: forward, backward, and the launches with a mask."""
+    """A module's CUDA text as a library of the CPU: forward, backward, the launches with a mask, and sums.
+
+    Attributes:
+        sums: what gives the bytes of the workspace of a backward call with sums, and its launch.
+    """
 
     forward: Kernel
     backward: Kernel
     masked: tuple[Any, ...]
+    sums: tuple[Any, ...] = ()
 
 
 def width(dtype: torch.dtype) -> int:
@@ -148,11 +155,14 @@ def emulated(
         own: launch by the module's own tables; else as `CHIPS` says, whatever the size.
     """
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{module.CUDA_TEXT}')
+    unstaged = text
     text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
-    # with and without a prefetch; a table is filled, or is in shared memory; a bitmask is written
+    # with and without a prefetch; a table is filled, or is in shared memory; a bitmask is written; operands
     in_shared_memory = "table_in_shared_memory" in text
-    more = sum(word in text for word in ("filled<F>(", "launch_bitmask")) + in_shared_memory
-    assert (launches, staged) == (2 + more, in_shared_memory)
+    others = ("filled<F>(", "launch_bitmask", "broadcasting_kernel")
+    sums = unstaged.count("extern __shared__ double room[];")  # which stages of sums have
+    more = sum(word in text for word in others) + in_shared_memory + sums
+    assert (launches, staged) == (2 + more, in_shared_memory + sums)
     text = PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
     if not own:
         ahead = f", {AHEAD}" * (PREFETCHES in text)
@@ -188,7 +198,14 @@ def emulated(
     for launch in found:
         launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
     forward, backward = kernels
-    return Emulated(forward, backward, found)
+    return Emulated(forward, backward, found, _sums(loaded, name) if sums else ())
+
+
+def _sums(library: ctypes.CDLL, name: str) -> tuple[Any, Any]:
+    workspace, reduce = (getattr(library, f"{name}_backward_{which}") for which in ("workspace", "reduce"))
+    workspace.restype, workspace.argtypes = ctypes.c_int64, [ctypes.c_void_p]
+    reduce.restype, reduce.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
+    return workspace, reduce
 
 
 class Guarded:
@@ -224,6 +241,12 @@ def launched(kernel: Kernel, call: ctypes.Structure, launches: int = 1) -> None:
     before = kernel.state.launches
     assert kernel.launch(ctypes.byref(call)) is None
     assert kernel.state.launches == before + launches
+
+
+def huge(elements: int) -> Tensor:
+    """Room for so many float16 elements; what is not touched takes no memory."""
+    room = mmap.mmap(-1, 2 * elements, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
+    return torch.frombuffer(room, dtype=torch.float16)
 
 
 def last_part(length: int, row: int = 1) -> tuple[int, int]:
@@ -298,6 +321,24 @@ def run(
         own = next((view for view in tensors if view.data_ptr() == room.address), None)
         room.check(own if first.numel() else None)
     return [outputs[k].reshape(first.shape).clone() for k in range(kernel.outputs)]
+
+
+def run_sums(emulation: Emulated, grad: Tensor, *inputs: Tensor) -> list[Tensor]:
+    """The gradients of tensors that broadcast, each in the shape of its tensor."""
+    kernel, (workspace, reduce) = emulation.backward, emulation.sums
+    call, shape = kernel.call(), tuple(grad.shape)
+    call.numel, call.rank, call.dense, call.stream = grad.numel(), len(shape), False, STREAM
+    call.dtype, call.size[: len(shape)] = SCALAR_TYPES[grad.dtype], shape
+    rooms = [Guarded(t.numel(), t.dtype) for t in inputs]
+    results = [room.values.view(t.shape) for room, t in zip(rooms, inputs, strict=True)]
+    for k, view in enumerate((grad, *inputs, *results)):
+        spread = view.expand(shape)
+        call.data[k], call.stride[k][: len(shape)] = view.data_ptr(), spread.stride()
+    partial = Guarded(workspace(ctypes.byref(call)), torch.uint8)
+    assert reduce(ctypes.byref(call), partial.address) is None
+    for room in (*rooms, partial):
+        room.check()
+    return results
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:

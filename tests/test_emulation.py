@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-import mmap
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from emulated import (
     Kernel,
     emulated,
     fill_table,
+    huge,
     last_part,
     launched,
     looked_up_by,
@@ -56,7 +56,6 @@ from torch import Tensor
 from fusegen import build
 from fusegen.launch import shipped
 
-NORESERVE = 0x4000  # MAP_NORESERVE, which Python names from 3.13 on
 SIXTH = 1 / 6
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -484,12 +483,6 @@ def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alp
     [actual] = run(emulation.forward, x, params=(alpha,))
     torch.testing.assert_close(actual, x * slope + shift)
     assert_same(run(emulation.backward, g, x, params=(alpha,))[0], g * slope, g)
-
-
-def huge(elements: int) -> Tensor:
-    """Room for so many float16 elements; what is not touched takes no memory."""
-    room = mmap.mmap(-1, 2 * elements, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
-    return torch.frombuffer(room, dtype=torch.float16)
 
 
 @pytest.mark.parametrize("aligned", [True, False])

@@ -14,7 +14,7 @@ from fusegen.emit.kernels import Emitted, emitted
 from fusegen.emit.remarks import remarks
 from fusegen.ir import Device, Kernel, Math
 from fusegen.launch import Table as Launches
-from fusegen.launch import class_of
+from fusegen.launch import broadcast_rows, class_of
 from fusegen.lower import notes
 from fusegen.method import (
     DOUBLE,
@@ -131,7 +131,8 @@ def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
         own = launches.chosen(name, rows, bits)
-        found.append(Share(bits, cost.instructions, cost.launch_class.value, rows, own))
+        several = broadcast_rows(launches, name, bits) if len(of.spec.inputs) > 1 else {}
+        found.append(Share(bits, cost.instructions, cost.launch_class.value, rows, own, several))
     return tuple(found)
 
 

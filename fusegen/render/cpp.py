@@ -9,7 +9,7 @@ from typing import Any
 
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
-from fusegen.render import python
+from fusegen.render import launches, python
 from fusegen.render.texts import Halves, KernelText, Singles, Texts
 from fusegen.spec import Spec
 
@@ -33,20 +33,20 @@ HEADERS = {
     },
 }
 SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
-WIDTH = 120  # of a line
+BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
 COMMON = ("double_word",)  # families of functions that have no header for each device
 
 
 def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
     """What the template of kernels takes, for CUDA."""
     kernels = (texts.forward, texts.backward)
-    tables, taken = _launches(kernels)
+    tables, taken = launches.members(kernels)
     members = {
-        kernel.functor: [f"static {taken[kernel.functor]}", *_on_cuda(spec, texts, kernel)]
+        kernel.functor: [*taken[kernel.functor], *_broadcasts(spec), *_on_cuda(spec, texts, kernel)]
         for kernel in kernels
     }
     context = _kernels(spec, texts, Device.CUDA, members)
-    launchers = [f"FUSEGEN_KERNELS({spec.name})"]
+    launchers = [_launchers(spec)]
     if texts.mask:
         of_output = "true" if texts.from_output else "false"
         launchers += [f"FUSEGEN_BITMASK_KERNELS({spec.name}, {of_output})"]
@@ -58,9 +58,14 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
 def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
     """What the template of kernels takes, for the CPU."""
     members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
-    launchers = [f"FUSEGEN_KERNELS({spec.name})"]
+    launchers = [_launchers(spec)]
     context = _kernels(spec, texts, Device.CPU, members)
     return context | {"tables": [], "launchers": launchers}
+
+
+def _launchers(spec: Spec) -> str:
+    """What defines the functions that the binding calls."""
+    return f"FUSEGEN_{'BROADCASTING_' * (len(spec.inputs) > 1)}KERNELS({spec.name})"
 
 
 def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
@@ -118,7 +123,13 @@ def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
 
 
 def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
-    return [*_elements(spec), f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CPU))}>"]
+    found = ", ".join(methods(texts, kernel, Device.CPU))
+    return [*_broadcasts(spec), *_elements(spec), f"using Methods = ByWidth<{found}>"]
+
+
+def _broadcasts(spec: Spec) -> list[str]:
+    """What says that a kernel takes tensors of several shapes."""
+    return ["static constexpr bool BROADCASTS = true"] if len(spec.inputs) > 1 else []
 
 
 def _elements(spec: Spec) -> list[str]:
@@ -151,6 +162,8 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
     used = {header: None for name, header in HEADERS[device].items() if name in named}
     if device is Device.CUDA and "PlainDouble" in named:
         used[f"cuda/plain_double_{texts.ample}.cuh"] = None
+    if len(spec.inputs) > 1:
+        used[BROADCAST[device]] = None
     if device is Device.CUDA and texts.fast:
         used["cuda/fast_functions.cuh"] = None
     folder = device.value
@@ -207,39 +220,3 @@ def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
             strict=True,
         )
     ]
-
-
-def _launches(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, str]]:
-    """Each table of rows once, and the members of a kernel that say which ones it takes."""
-    names: dict[tuple[str, tuple[str, ...]], str] = {}
-    taken = {}
-    for kernel in kernels:
-        members = []
-        for share in kernel.shares:
-            table = tuple(
-                f"{chip}, {row.kib or 'ANY'}, {row.threads}, {row.vectors}"
-                + (f", {row.ahead}" if row.ahead else "")
-                for chip, launches in share.launches.items()
-                for row in launches
-            )
-            cost = share.cost.upper()
-            free = (cost, f"{cost}_{share.bits}", f"{cost}_{share.bits}_{kernel.functor.upper()}")
-            name = next(name for name in free if name not in names.values())
-            name = names.setdefault((cost, table), name)
-            members.append(f"*BITS{share.bits} = {name}")
-        taken[kernel.functor] = ", ".join(members)
-    shares = (share for kernel in kernels for share in kernel.shares)
-    prefetches = any(row.ahead for share in shares for rows in share.launches.values() for row in rows)
-    row = "PrefetchLaunch" if prefetches else "Launch"
-    tables = [_table(row, name, table) for (_, table), name in names.items()]
-    return tables, {functor: f"constexpr const {row} {names}" for functor, names in taken.items()}
-
-
-def _table(row: str, name: str, rows: tuple[str, ...]) -> str:
-    """The definition of a table, on lines of at most WIDTH characters."""
-    lines = [f"constexpr {row} {name}[] = {{"]
-    for each in (*(f"{{{one}}}, " for one in rows), "{}};"):
-        if len(lines[-1] + each.rstrip()) > WIDTH:
-            lines = [*lines[:-1], lines[-1].rstrip(), "    "]
-        lines[-1] += each
-    return "\n".join(lines)

@@ -27,6 +27,7 @@ class Share:
         cost: the class that they make.
         rows: the class whose rows of a table of launches are taken.
         launches: these, by chip, oldest first.
+        broadcast: the rows for tensors that are not all dense in one layout, of kernels of several.
     """
 
     bits: int
@@ -34,6 +35,7 @@ class Share:
     cost: str
     rows: str
     launches: dict[int, Launches]
+    broadcast: dict[int, Launches]
 
 
 class Halves(Enum):

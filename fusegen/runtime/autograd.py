@@ -6,7 +6,7 @@ from typing import Any, Callable, Tuple
 
 import torch
 
-from .calls import batched, transformed
+from .calls import batched, batched_gradients, transformed
 
 
 def functions(kernels: Any) -> "Tuple[Any, Any]":
@@ -38,10 +38,7 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            parts = (Backward.apply(t, *ctx.saved_tensors, *ctx.params) for t in tangents[:count])
-            if count == 1:
-                return next(parts)
-            return functools.reduce(torch.add, [several[k] for k, several in enumerate(parts)])
+            return _along(Backward, tangents[:count], ctx)
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
@@ -51,13 +48,22 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
     return Forward, Backward
 
 
+def _along(Backward: Any, tangents: "Tuple[Any, ...]", ctx: Any) -> Any:
+    """The derivative along some tangents, one of each tensor."""
+    if len(tangents) == 1:
+        return Backward.apply(*tangents, *ctx.saved_tensors, *ctx.params)
+    saved = torch.broadcast_tensors(*ctx.saved_tensors)  # so that no gradient is summed
+    each = [t.expand_as(saved[0]) for t in tangents]
+    return functools.reduce(
+        torch.add, [Backward.apply(t, *saved, *ctx.params)[k] for k, t in enumerate(each)]
+    )
+
+
 def gradient_of(eager: "Callable[..., Any]", count: int) -> "Callable[..., Any]":
     """The gradient of a function of some tensors, and of scalars, in PyTorch's own operations."""
 
     def eager_gradient(grad: Any, *arguments: Any) -> Any:
         tensors, params = arguments[:count], arguments[count:]
-        if count > 1:
-            tensors = torch.broadcast_tensors(*tensors)
         return torch.func.vjp(lambda *t: eager(*t, *params), *tensors)[1](grad)
 
     return eager_gradient
@@ -96,7 +102,7 @@ def _backward(kernels: Any) -> Any:
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-            return batched(Backward.apply, in_dims, arguments)
+            return (batched_gradients if several else batched)(Backward.apply, in_dims, arguments)
 
     return Backward
 

@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ __all__ = [
     "FUNCTIONALIZE",
     "PLAIN",
     "batched",
+    "batched_gradients",
     "bump_version",
     "copy_into",
     "differentiable",
@@ -92,10 +93,27 @@ def batched(
     function: "Callable[..., Any]", in_dims: "Sequence[Any]", arguments: "Sequence[Any]"
 ) -> "Tuple[Any, Any]":
     """The function over one more dimension in front; `in_dims` says where tensors have it."""
+    aligned = _aligned(in_dims, arguments)
+    result = function(*torch.broadcast_tensors(*aligned), *arguments[len(aligned) :])
+    return result, (0,) * len(result) if isinstance(result, tuple) else 0
+
+
+def batched_gradients(
+    function: "Callable[..., Any]", in_dims: "Sequence[Any]", arguments: "Sequence[Any]"
+) -> "Tuple[Any, Any]":
+    """The same of a function of a gradient and tensors that returns the gradients of these."""
+    aligned = _aligned(in_dims, arguments)
+    count = max(t.shape[0] for t in aligned)
+    each = [t.expand(count, *t.shape[1:]) for t in aligned]
+    result = function(*each, *arguments[len(aligned) :])
+    shapes = [t.shape if d is None else t.movedim(d, 0).shape[1:] for t, d in zip(arguments, in_dims)]
+    result = tuple(g.reshape(count, *shape) for g, shape in zip(result, shapes[1:]))
+    return result, (0,) * len(result)
+
+
+def _aligned(in_dims: "Sequence[Any]", arguments: "Sequence[Any]") -> "List[torch.Tensor]":
+    """The tensors with the dimension in front, of length 1 where they have none, and of one rank."""
     tensors = [(t, d) for t, d in zip(arguments, in_dims) if isinstance(t, torch.Tensor)]
     rank = max(t.dim() - (d is not None) for t, d in tensors)
-    moved = [t if d is None else t.movedim(d, 0) for t, d in tensors]
-    ones = [() if d is None else (None,) * (rank - t.dim() + 1) for t, d in tensors]
-    aligned = [t[(slice(None), *new)] if new else t for t, new in zip(moved, ones)]
-    result = function(*torch.broadcast_tensors(*aligned), *arguments[len(tensors) :])
-    return result, (0,) * len(result) if isinstance(result, tuple) else 0
+    moved = [t[None] if d is None else t.movedim(d, 0) for t, d in tensors]
+    return [t[(slice(None), *(None,) * (rank + 1 - t.dim()))] for t in moved]

@@ -15,7 +15,7 @@ import torch
 
 from . import build
 from .bitmask import new_bitmask, with_bitmask
-from .calls import batched, have_kernel
+from .calls import batched, batched_gradients, have_kernel
 from .checks import check
 from .flavour import register_fake, register_vmap
 
@@ -103,7 +103,8 @@ def _define(kernels: Any, operators: Any) -> None:
             library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeExplicitAutograd")
             library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeImplicitAutogradNestedTensor")
             register_fake(operator, _shaped_like(name, inputs, new, outputs - new), library)
-            register_vmap(operator, _vectorized(operator), lib=library)
+            rule = batched_gradients if new > 1 else batched
+            register_vmap(operator, _vectorized(operator, rule), lib=library)
     if kernels.sources.bitmask:
         _define_with_bitmask(kernels, operators)
     whole = getattr(operators, name).default
@@ -159,16 +160,28 @@ def _shaped_like(module: str, inputs: int, outputs: int, given: int) -> "Callabl
         alike = len({(t.dtype, t.device) for t in (*tensors, *written)}) == 1
         check(alike, module, "expected tensors of one dtype and device")
         result = functools.reduce(torch.add, tensors) if inputs > 1 else torch.neg(*tensors)
-        fits = all(t.shape == result.shape for t in written)
+        own = tensors[1:] if outputs + given > 1 else [result]  # whose shapes the results have
+        fits = all(t.shape == like.shape for t, like in zip(written, own))
         check(fits, module, "out has another shape than the result")
-        made = [torch.empty_like(result) for _ in range(outputs)]
+        made = [_result_like(result, like.shape) for like in own[:outputs]]
         return tuple(made) if outputs > 1 else made[0] if made else None
 
     return fake
 
 
-def _vectorized(function: "Callable[..., Any]") -> "Callable[..., Any]":
-    return lambda info, in_dims, *arguments: batched(function, in_dims, arguments)
+def _result_like(whole: torch.Tensor, shape: "torch.Size") -> torch.Tensor:
+    """A new tensor laid as the whole, or, of an operand that is broadcast to it, without gaps."""
+    if shape == whole.shape:
+        return torch.empty_like(whole)
+    if (1,) * (whole.dim() - len(shape)) + tuple(shape) == tuple(whole.shape):
+        return torch.empty_like(whole).reshape(shape)
+    return whole.new_empty(shape)
+
+
+def _vectorized(
+    function: "Callable[..., Any]", rule: "Callable[..., Any]" = batched
+) -> "Callable[..., Any]":
+    return lambda info, in_dims, *arguments: rule(function, in_dims, arguments)
 
 
 def _tensors(schema: str) -> "List[str]":

@@ -65,7 +65,10 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
     ]
     for kernel, _, inputs, outputs in signature.kernels:
         counts = f"{inputs}, {outputs}, {signature.params}"
-        lines += [f"#ifndef WITHOUT_{kernel.upper()}", flavour.registration(signature.name, kernel, counts)]
+        registration = flavour.registration(signature.name, kernel, counts)
+        if outputs > 1:  # gradients, of which those of operands that are broadcast are sums
+            registration = registration.replace("(", "_WITH_SUMS(", 1)
+        lines += [f"#ifndef WITHOUT_{kernel.upper()}", registration]
         if bitmask:
             own = f'"NAMESPACE", "KEY", {signature.name}, {signature.params}'
             lines.append(f"FUSEGEN_REGISTER_BITMASK_{kernel.upper()}({own})")

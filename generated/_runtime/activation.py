@@ -78,7 +78,7 @@ class Activation:
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
             setattr(self, kernel, self._kernel(kernel))
         self.Forward, self.Backward = autograd.functions(self)
-        self.differentiated = self.broadcast_first if self.inputs > 1 else self.Forward.apply
+        self.differentiated = self.Forward.apply
         self.in_place, self.on_halves = autograd.in_place(self), autograd.on_halves(self)
         if sources.bitmask:
             for kernel in ("forward_masked", "forward_masked_out", "backward_masked", "backward_by_mask"):
@@ -102,16 +102,11 @@ class Activation:
                 return self.with_bitmask.apply
             return self.by_pytorch if x.is_nested else apply
 
-        def several(first: Any, *others: Any) -> Any:
-            if first.is_nested or any(t.is_nested for t in others):
-                return self.by_pytorch
-            alike = all(t.shape == first.shape for t in others)
-            return apply if alike else self.broadcast_first
+        def several(*tensors: Any) -> Any:
+            return self.by_pytorch if any(t.is_nested for t in tensors) else apply
 
         def pair(a: Any, b: Any) -> Any:
-            if a.is_nested or b.is_nested:
-                return self.by_pytorch
-            return apply if a.shape == b.shape else self.broadcast_first
+            return self.by_pytorch if a.is_nested or b.is_nested else apply
 
         if self.inputs > 1:
             return pair if self.inputs == 2 else several
@@ -149,11 +144,6 @@ class Activation:
         check(input is not None, self.name, f"the argument {name} is missing", TypeError)
         check(given is None, self.name, f"{name} and input are one argument, and both are given", TypeError)
         return input
-
-    def broadcast_first(self, *arguments: Any) -> Any:
-        """The kernel on tensors broadcast beforehand, so that PyTorch sums their gradients."""
-        tensors, params = arguments[: self.inputs], arguments[self.inputs :]
-        return self.Forward.apply(*torch.broadcast_tensors(*tensors), *params)
 
     def transforming(self, *arguments: Any) -> Any:
         """The function under torch.func; some of its transforms take no autograd.Function."""

@@ -19,3 +19,19 @@
 #define FUSEGEN_KERNELS(NAME) \
   FUSEGEN_FORWARD(NAME)       \
   FUSEGEN_BACKWARD(NAME)
+
+// The same of several tensors, with the gradients of those that are broadcast, for which there is a workspace.
+#ifdef WITHOUT_BACKWARD
+#define FUSEGEN_REDUCING(NAME)
+#else
+#define FUSEGEN_REDUCING(NAME)                                                                              \
+  extern "C" int64_t NAME##_backward_workspace(const fusegen::CallOf<fusegen::Backward>& call) {            \
+    return fusegen::workspace_bytes<fusegen::Backward>(call);                                               \
+  }                                                                                                         \
+  extern "C" const char* NAME##_backward_reduce(const fusegen::CallOf<fusegen::Backward>& call, void* to) { \
+    return fusegen::run_reducing<fusegen::Backward>(call, to);                                              \
+  }
+#endif
+#define FUSEGEN_BROADCASTING_KERNELS(NAME) \
+  FUSEGEN_KERNELS(NAME)                    \
+  FUSEGEN_REDUCING(NAME)

@@ -50,6 +50,21 @@ PARAMS params(const Call<N, P>& call) {
   else return PARAMS::from(call.param);
 }
 
+// Whether an output is a sum over some dimensions: those in which it has the stride 0.
+template <int N>
+bool is_sum(const Tensors<N>& call, int k) {
+  for (int d = 0; d < call.rank; ++d)
+    if (call.stride[k][d] == 0) return true;
+  return false;
+}
+
+template <int IN, int N>
+bool has_sums(const Tensors<N>& call) {
+  for (int k = IN; k < N; ++k)
+    if (is_sum(call, k)) return true;
+  return false;
+}
+
 // What computes an element type, by its width: a method for each of 16, 32 and 64 bits.
 template <class BITS16, class BITS32, class BITS64>
 struct ByWidth {
@@ -71,6 +86,7 @@ template <int IN, int OUT, template <typename> class PARAMS = NoParams, int P = 
 struct Elementwise {
   static constexpr int INPUTS = IN, OUTPUTS = OUT, SCALARS = P;
   static constexpr bool TWO_PHASES = false;   // whether few elements are left to a second, slower phase
+  static constexpr bool BROADCASTS = false;   // whether tensors of several shapes have loops of their own
   static constexpr int RESIDENT_THREADS = 0;  // on an SM for which registers are left; 0 for any number
   using Elements = AllDtypes;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;

@@ -9,7 +9,7 @@
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
-#include "call.h"
+#include "outputs.h"
 
 #ifndef FUSEGEN_NAME
 #define FUSEGEN_NAME "fusegen"  // in front of a message
@@ -18,39 +18,9 @@
 namespace fusegen {
 namespace {
 
-constexpr int FEW = 64;  // dimensions that need no memory from the heap
-
 void check(bool holds, const char* otherwise) {
   if (!holds) throw std::runtime_error(std::string(FUSEGEN_NAME ": ") + otherwise);
 }
-
-// Where a tensor's elements lie.
-struct View {
-  const void* data;
-  int64_t dim;
-  const int64_t *size, *stride;
-};
-
-// A number for each dimension.
-class Dims {
- public:
-  int64_t* resize(int64_t dim) {
-    if (dim > FEW) many.resize(dim);
-    return *this;
-  }
-  operator int64_t*() { return many.empty() ? few : many.data(); }
-  operator const int64_t*() const { return many.empty() ? few : many.data(); }
-
- private:
-  int64_t few[FEW];
-  std::vector<int64_t> many;
-};
-
-// The shape and strides of a new output.
-struct Shape {
-  int64_t dim = 0;
-  Dims size, stride;
-};
 
 // The bytes from the first element to the last, and whether the tensor fills them.
 struct MemoryRange {
@@ -112,9 +82,8 @@ bool overlap(const View& a, const View& b, int64_t bytes) {
   return reaches(axes.data(), axes.data() + axes.size(), distance / bytes, trials);
 }
 
-void check_output(const View& out, const Shape& shape) {
-  check(out.dim == shape.dim && std::equal(out.size, out.size + out.dim, static_cast<const int64_t*>(shape.size)),
-        "out has another shape than the result");
+void check_output(const View& out, int64_t dim, const int64_t* size) {
+  check(out.dim == dim && std::equal(out.size, out.size + dim, size), "out has another shape than the result");
   for (int64_t d = 0; d < out.dim; ++d)
     check(out.size[d] <= 1 || out.stride[d] != 0,
           "several elements of the written-to tensor share their memory; clone() it first");
@@ -147,10 +116,20 @@ Shape coalesce_dimensions(Tensors<N>& call, const View (&view)[N], bool given, i
     }
     call.numel *= size[d];
   }
-  for (int k = IN; k < tensors; ++k) check_output(view[k], shape);
-  for (int k = 0; k < tensors; ++k)
-    for (int64_t d = 0; d < dim; ++d)
-      stride[k][d] = own(k, d) < 0 || view[k].size[own(k, d)] != size[d] ? 0 : view[k].stride[own(k, d)];
+  for (int k = IN; k < tensors; ++k) {
+    const View& like = HAS_SUMS<IN, N - IN> ? view[k - IN + 1] : View{nullptr, dim, size, nullptr};
+    check_output(view[k], like.dim, like.size);
+  }
+  const auto stands_still = [&](int k, int64_t d) { return own(k, d) < 0 || view[k].size[own(k, d)] != size[d]; };
+  const auto is_summed = [&](int k) {
+    bool found = false;
+    for (int64_t d = 0; d < dim && k >= IN && HAS_SUMS<IN, N - IN>; ++d)
+      found = found || (size[d] != 1 && stands_still(k, d));
+    return found;
+  };
+  for (int k = 0; k < N; ++k)
+    for (int64_t d = 0; d < dim && (k < tensors || is_summed(k)); ++d)
+      stride[k][d] = stands_still(k, d) ? 0 : view[k].stride[own(k, d)];
   const auto same = [&](int a, int b) {  // an output may be an input
     bool alike = view[a].data == view[b].data;
     for (int64_t d = 0; d < dim; ++d) alike = alike && (size[d] == 1 || stride[a][d] == stride[b][d]);
@@ -177,7 +156,8 @@ Shape coalesce_dimensions(Tensors<N>& call, const View (&view)[N], bool given, i
     }
   for (int64_t j = 0, run = 1; j < dim; run *= std::max<int64_t>(size[order[j++]], 1)) {
     laid[order[j]] = run;
-    for (int k = tensors; k < N; ++k) stride[k][order[j]] = run;
+    for (int k = tensors; k < N; ++k)
+      if (!is_summed(k)) stride[k][order[j]] = run;
   }
   call.rank = 0;
   for (int64_t j = dim - 1; j >= 0; --j) {

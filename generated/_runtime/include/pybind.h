@@ -46,6 +46,17 @@ int64_t describe(Tensors<N>& call, const std::vector<at::Tensor>& tensors, Dtype
   return first.element_size();
 }
 
+// Launches a kernel whose outputs may be sums, which have a workspace.
+template <int IN, int OUT, int PARAMS, const char* (*LAUNCH)(const Call<IN + OUT, PARAMS>&),
+          int64_t (*WORKSPACE)(const Call<IN + OUT, PARAMS>&),
+          const char* (*REDUCE)(const Call<IN + OUT, PARAMS>&, void*)>
+const char* launch_with_sums(const Call<IN + OUT, PARAMS>& call) {
+  if (!has_sums<IN>(call)) return call.numel > 0 ? LAUNCH(call) : nullptr;
+  const auto options = at::TensorOptions(at::kByte).device(at::Device(device_type, c10::DeviceIndex(call.device)));
+  const at::Tensor workspace = at::empty({WORKSPACE(call)}, options);
+  return REDUCE(call, workspace.data_ptr());
+}
+
 // Runs a kernel on inputs, which given outputs may follow, and scalars; returns the outputs.
 template <int IN, int OUT, int PARAMS, class DTYPES, const char* (*LAUNCH)(const Call<IN + OUT, PARAMS>&)>
 std::vector<at::Tensor> run_kernel(std::vector<at::Tensor> tensors, std::initializer_list<double> scalars) {
@@ -56,17 +67,19 @@ std::vector<at::Tensor> run_kernel(std::vector<at::Tensor> tensors, std::initial
   if constexpr (PARAMS > 0) std::copy(scalars.begin(), scalars.end(), call.param);
   const int64_t bytes = describe(call, tensors, DTYPES());
   std::transform(tensors.begin(), tensors.end(), view, view_of);
+  Dims own[OUT];
+  for (int k = IN; k < N && HAS_SUMS<IN, OUT> && !given; ++k) view[k] = sum_like(view[k - IN + 1], own[k - IN]);
   const Shape shape = coalesce_dimensions<IN>(call, view, given, bytes);
-  const int64_t *sizes = shape.size, *strides = shape.stride;
-  const at::IntArrayRef size(sizes, shape.dim), stride(strides, shape.dim);
   for (int k = int(tensors.size()); k < N; ++k) {
+    const View made = new_output<IN>(call, k, view[k], shape);
+    const at::IntArrayRef size(made.size, made.dim), stride(made.stride, made.dim);
     tensors.push_back(at::empty_strided(size, stride, tensors[0].options()));
     view[k] = view_of(tensors[k]);
-    advise_huge_pages(view[k], call.numel * bytes);
+    if (!is_sum(call, k)) advise_huge_pages(view[k], call.numel * bytes);
   }
   bind_pointers(call, view);
   const char* error = nullptr;
-  if (call.numel > 0) {
+  if (call.numel > 0 || HAS_SUMS<IN, OUT>) {
     const pybind11::gil_scoped_release released;  // other Python threads go on meanwhile
     error = LAUNCH(call);
   }
@@ -109,3 +122,13 @@ using FunctionOf = Function<IN, OUT, PARAMS, LAUNCH, Indices<IN>, Indices<PARAMS
   extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call);    \
   constexpr auto& FUNCTION = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_launch>::make; \
   constexpr auto& FUNCTION##_out = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_launch>::write;
+
+// The same of a kernel whose outputs may be sums.
+#define FUSEGEN_FUNCTIONS_WITH_SUMS(NAME, FUNCTION, IN, OUT, PARAMS)                              \
+  extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call);              \
+  extern "C" int64_t NAME##_workspace(const fusegen::Call<IN + OUT, PARAMS>& call);               \
+  extern "C" const char* NAME##_reduce(const fusegen::Call<IN + OUT, PARAMS>& call, void* to);    \
+  constexpr auto NAME##_any =                                                                     \
+      fusegen::launch_with_sums<IN, OUT, PARAMS, NAME##_launch, NAME##_workspace, NAME##_reduce>; \
+  constexpr auto& FUNCTION = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_any>::make;              \
+  constexpr auto& FUNCTION##_out = fusegen::FunctionOf<IN, OUT, PARAMS, NAME##_any>::write;

@@ -83,11 +83,14 @@ struct Operands {
     if constexpr (PARAMS > 0) std::memcpy(call.param, stack + IN, sizeof(call.param));
     bytes = describe(call, tensor, GIVEN ? N : IN, DTYPES());
     for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
+    Dims own[OUT];
+    for (int k = IN; k < N && HAS_SUMS<IN, OUT> && !GIVEN; ++k) view[k] = sum_like(view[k - IN + 1], own[k - IN]);
     const Shape shape = coalesce_dimensions<IN>(call, view, GIVEN, bytes);
     for (int k = GIVEN ? N : IN; k < N; ++k) {
-      tensor[k] = new_tensor(shape.dim, shape.size, shape.stride, call.dtype, call.device);
+      const View made = new_output<IN>(call, k, view[k], shape);
+      tensor[k] = new_tensor(made.dim, made.size, made.stride, call.dtype, call.device);
       view[k] = view_of(tensor[k]);
-      advise_huge_pages(view[k], call.numel * bytes);
+      if (!is_sum(call, k)) advise_huge_pages(view[k], call.numel * bytes);
     }
     bind_pointers(call, view);
   }
@@ -98,11 +101,22 @@ void put(StableIValue* stack, Tensor& tensor) { *stack = reinterpret_cast<Stable
 template <int IN, int OUT, int PARAMS>
 using Launcher = const char* (*)(const Call<IN + OUT, PARAMS>&);
 
+// Launches a kernel whose outputs may be sums, which have a workspace.
+template <int IN, int OUT, int PARAMS, Launcher<IN, OUT, PARAMS> LAUNCH,
+          int64_t (*WORKSPACE)(const Call<IN + OUT, PARAMS>&),
+          const char* (*REDUCE)(const Call<IN + OUT, PARAMS>&, void*)>
+const char* launch_with_sums(const Call<IN + OUT, PARAMS>& call) {
+  if (!has_sums<IN>(call)) return call.numel > 0 ? LAUNCH(call) : nullptr;
+  const int64_t bytes = WORKSPACE(call), step = 1;
+  const Tensor workspace = new_tensor(1, &bytes, &step, aoti_torch_dtype_uint8(), call.device);
+  return REDUCE(call, const_cast<void*>(view_of(workspace).data));
+}
+
 // A kernel as the dispatcher calls it.
 template <int IN, int OUT, int PARAMS, class DTYPES, Launcher<IN, OUT, PARAMS> LAUNCH, bool GIVEN>
 void boxed(StableIValue* stack, uint64_t, uint64_t) {
   Operands<IN, OUT, PARAMS, DTYPES, GIVEN> of(stack);
-  const char* error = of.call.numel > 0 ? LAUNCH(of.call) : nullptr;
+  const char* error = of.call.numel > 0 || HAS_SUMS<IN, OUT> ? LAUNCH(of.call) : nullptr;
   check(error == nullptr, error);
   for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
 }
@@ -121,4 +135,20 @@ void boxed(StableIValue* stack, uint64_t, uint64_t) {
     aoti_torch_library_impl(library, #NAME, fusegen::boxed<IN, OUT, PARAMS, Types, NAME##_launch, false>);       \
     aoti_torch_library_impl(library, #NAME "_out", fusegen::boxed<IN, OUT, PARAMS, Types, NAME##_launch, true>); \
     return true;                                                                                                 \
+  }();
+
+// The same of a kernel whose outputs may be sums.
+#define FUSEGEN_REGISTER_WITH_SUMS(NAMESPACE, KEY, NAME, IN, OUT, PARAMS)                                 \
+  extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call);                      \
+  extern "C" int64_t NAME##_workspace(const fusegen::Call<IN + OUT, PARAMS>& call);                       \
+  extern "C" const char* NAME##_reduce(const fusegen::Call<IN + OUT, PARAMS>& call, void* to);            \
+  static const bool NAME##_registered = [] {                                                              \
+    using Types = fusegen::FUSEGEN_DTYPES;                                                                \
+    constexpr auto launch =                                                                               \
+        fusegen::launch_with_sums<IN, OUT, PARAMS, NAME##_launch, NAME##_workspace, NAME##_reduce>;       \
+    TorchLibraryHandle library;                                                                           \
+    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                           \
+    aoti_torch_library_impl(library, #NAME, fusegen::boxed<IN, OUT, PARAMS, Types, launch, false>);       \
+    aoti_torch_library_impl(library, #NAME "_out", fusegen::boxed<IN, OUT, PARAMS, Types, launch, true>); \
+    return true;                                                                                          \
   }();

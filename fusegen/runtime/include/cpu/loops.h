@@ -88,9 +88,16 @@ inline void in_tiles(const CallOf<F>& call, T* const (&from)[N], const int64_t (
   }
 }
 
+// Runs elements begin to end on tensors of several shapes or layouts, if it can; cpu/broadcast.h defines it.
+template <class F, typename T>
+bool run_broadcast(const CallOf<F>& call, int64_t begin, int64_t end);
+
 // Elements begin to end.
 template <class F, typename T>
 void run_range(const CallOf<F>& call, int64_t begin, int64_t end) {
+  if constexpr (F::BROADCASTS) {
+    if (!call.dense && run_broadcast<F, T>(call, begin, end)) return;
+  }
   using METHOD = MethodOf<F, T>;
   using M = typename METHOD::type;
   constexpr int N = F::INPUTS + F::OUTPUTS;

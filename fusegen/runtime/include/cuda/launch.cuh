@@ -31,6 +31,13 @@ constexpr auto launches() {
   else if constexpr (sizeof(T) == 4) return &F::BITS32[0];
   else return &F::BITS64[0];
 }
+// The rows of a kernel for tensors that are not all dense in one layout.
+template <class F, typename T>
+constexpr const Launch* broadcast_launches() {
+  if constexpr (sizeof(T) == 2) return F::BROADCAST16;
+  else if constexpr (sizeof(T) == 4) return F::BROADCAST32;
+  else return F::BROADCAST64;
+}
 template <class F, typename T>
 constexpr bool PREFETCHES = std::is_same_v<decltype(launches<F, T>()), const PrefetchLaunch*>;
 template <class Row>
@@ -81,21 +88,27 @@ bool in_vectors(const Tensors<N>& call) {
   return whole;
 }
 
-// Cuts a call in two through its longest dimension: the first half, and the second in `rest`.
+// Cuts a call in two through dimension d: the first indices of it, and the others in `rest`.
+template <typename T, class C>
+C cut(const C& call, C& rest, int d, int64_t first) {
+  C part = call;
+  part.size[d] = first;
+  part.numel = call.numel / call.size[d] * first;
+  rest = call;
+  for (size_t k = 0; k < sizeof(call.data) / sizeof(call.data[0]); ++k) {
+    rest.data[k] = static_cast<T*>(call.data[k]) + first * call.stride[k][d];
+    rest.aligned = rest.aligned && reinterpret_cast<uintptr_t>(rest.data[k]) % 16 == 0;
+  }
+  rest.size[d] = call.size[d] - first;
+  rest.numel = call.numel - part.numel;
+  return part;
+}
+
+// Cuts a call in two through its longest dimension.
 template <typename T, class C>
 C first_half(const C& call, C& rest) {
   const int d = int(std::max_element(call.size, call.size + call.rank) - call.size);
-  C part = call;
-  part.size[d] = call.size[d] / 2;
-  part.numel = call.numel / call.size[d] * part.size[d];
-  rest = call;
-  for (size_t k = 0; k < sizeof(call.data) / sizeof(call.data[0]); ++k) {
-    rest.data[k] = static_cast<T*>(call.data[k]) + part.size[d] * call.stride[k][d];
-    rest.aligned = rest.aligned && reinterpret_cast<uintptr_t>(rest.data[k]) % 16 == 0;
-  }
-  rest.size[d] = call.size[d] - part.size[d];
-  rest.numel = call.numel - part.numel;
-  return part;
+  return cut<T>(call, rest, d, call.size[d] / 2);
 }
 
 }  // namespace

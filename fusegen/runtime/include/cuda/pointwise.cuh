@@ -106,10 +106,22 @@ constexpr auto dense_kernel(int vectors) {
   return kernel_of<F, T, M, 1>();
 }
 
+// Launches a kernel on tensors of several shapes or layouts, if it can; cuda/broadcast.cuh defines it.
+template <class F, typename T, typename M>
+bool launch_broadcasting(const CallOf<F>& call, cudaError_t& error);
+
+// Launches a kernel whose outputs may be sums; cuda/reduce.cuh defines it.
+template <class F, typename T, typename M>
+cudaError_t reduce_with(const CallOf<F>& call, void* workspace);
+
 // Launches a kernel that computes in M.
 template <class F, typename T, typename M>
 cudaError_t launch(const CallOf<F>& call) {
   const bool vectors = in_vectors<T>(call), dense = call.dense && vectors;
+  if constexpr (F::BROADCASTS) {
+    cudaError_t error = cudaSuccess;
+    if (!dense && launch_broadcasting<F, T, M>(call, error)) return error;
+  }
   if (!dense && call.numel > INT32_MAX) {
     CallOf<F> rest;
     const cudaError_t error = launch<F, T, M>(first_half<T>(call, rest));
@@ -132,6 +144,10 @@ struct FormulaLaunch {
   template <class F, typename T>
   static cudaError_t launch(const CallOf<F>& call) {
     return fusegen::launch<F, T, M>(call);
+  }
+  template <class F, typename T>
+  static cudaError_t reduce(const CallOf<F>& call, void* workspace) {
+    return reduce_with<F, T, M>(call, workspace);
   }
 };
 

@@ -37,6 +37,10 @@ struct Widened {
   static cudaError_t launch(const CallOf<F>& call) {
     return fusegen::launch<ByDouble<F>, T, M>(call);
   }
+  template <class F, typename T>
+  static cudaError_t reduce(const CallOf<F>& call, void* workspace) {
+    return reduce_with<ByDouble<F>, T, M>(call, workspace);
+  }
 };
 
 }  // namespace fusegen

@@ -102,6 +102,10 @@ struct Verified<FastFloat, double> {
   static cudaError_t launch(const CallOf<F>& call) {
     return fusegen::launch<Ziv<F>, T, FastFloat>(call);
   }
+  template <class F, typename T>
+  static cudaError_t reduce(const CallOf<F>& call, void* workspace) {
+    return reduce_with<Ziv<F>, T, FastFloat>(call, workspace);
+  }
 };
 
 }  // namespace fusegen

@@ -1,0 +1,185 @@
+"""Time chains with operands of other shapes beside eager, torch.compile and a copy of the same bytes.
+
+    python -m benchmarks.operands --device cpu --elements 4194304
+    python -m benchmarks.operands --device cuda --dtype bfloat16 --channels 64 --side 126
+
+Every chain is built from its spec and checked against float64, gradients of all operands included. Then
+ours, eager, torch.compile and a copy take turns, forward and backward, in NCHW and channels_last. A cell of
+"of eager" and "of compile" is their time divided by ours. "of copy" is the time that a copy of as many
+bytes as are read and written takes, divided by ours. OMP_NUM_THREADS says how many threads the CPU has.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fusegen import build, runtime_text
+from fusegen.bench import clock
+from fusegen.built import imported
+
+COLUMNS = ("chain", "layout", "way", "ours, ms", "of copy", "of eager", "of compile")
+LAYOUTS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
+LIMITS = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2, "float64": 1e-12}  # of the largest size
+Functions = dict[str, Callable[..., Tensor]]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain with operands.
+
+    Attributes:
+        formula: of the spec.
+        operands: by name, whether a tensor is of full size; else it has a value for each channel.
+        eager: the same in PyTorch's own operations.
+    """
+
+    formula: str
+    operands: dict[str, bool]
+    eager: Callable[..., Tensor]
+
+
+CHAINS = {
+    "bias_gelu": Chain("gelu(x + b)", {"b": False}, lambda x, b: F.gelu(x + b)),
+    "channel_swish": Chain("x * sigmoid(b * x)", {"b": False}, lambda x, b: x * torch.sigmoid(b * x)),
+    "scale_shift_hardswish": Chain(
+        "hardswish(x * s + b)", {"s": False, "b": False}, lambda x, s, b: F.hardswish(x * s + b)
+    ),
+    "bias_relu_scale_residual": Chain(
+        "relu(x + b) * s + r",
+        {"b": False, "s": False, "r": True},
+        lambda x, b, s, r: torch.relu(x + b) * s + r,
+    ),
+    "scaled_residual": Chain("x * s + r", {"s": False, "r": True}, lambda x, s, r: x * s + r),
+    "silu_gate": Chain("silu(x) * u", {"u": True}, lambda x, u: F.silu(x) * u),
+    "soft_cap": Chain("30 * tanh(x / 30)", {}, lambda x: 30 * torch.tanh(x / 30)),
+    "log_cosh": Chain(
+        "log((exp(x) + exp(-x)) / 2)", {}, lambda x: torch.log((torch.exp(x) + torch.exp(-x)) / 2)
+    ),
+}
+
+
+def modules(folder: Path) -> dict[str, ModuleType]:
+    """A module of each chain."""
+    runtime = folder / runtime_text.FOLDER
+    for name, text in runtime_text.files("stable").items():
+        path = runtime / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    made = {}
+    for name, chain in CHAINS.items():
+        spec, path = folder / f"{name}.yaml", folder / f"{name}.py"
+        inputs = ", ".join(f"{tensor}: {{}}" for tensor in ("x", *chain.operands))
+        text = f"name: {name}\nsummary: A chain.\ninputs: {{{inputs}}}\nformula: {chain.formula}\n"
+        spec.write_text(text, encoding="utf-8")
+        path.write_text(build.module(build.compiled_file(spec)), encoding="utf-8")
+        made[name] = imported(path)
+    return made
+
+
+def tensors(chain: Chain, shape: tuple[int, ...], layout: str, like: Tensor) -> list[Tensor]:
+    """The inputs of a chain, x first, which require gradients, and the gradient of the result."""
+    generator = torch.Generator(like.device).manual_seed(1)
+
+    def new(*size: int) -> Tensor:
+        values = torch.randn(size, generator=generator, device=like.device).to(like.dtype)
+        return values.to(memory_format=LAYOUTS[layout]) if len(size) == 4 else values
+
+    whole = [True, *chain.operands.values()]
+    inputs = [new(*(shape if full else (shape[1], 1, 1))).requires_grad_() for full in whole]
+    return [*inputs, new(*shape)]
+
+
+def check(name: str, function: Callable[..., Tensor], given: list[Tensor]) -> None:
+    """The result and the gradients are near those in float64.
+
+    Raises:
+        click.ClickException: one is not.
+    """
+    *inputs, grad = given
+    exact = [t.detach().double().requires_grad_() for t in inputs]
+    right = CHAINS[name].eager(*exact)
+    expected = [right, *torch.autograd.grad(right, exact, grad.double())]
+    y = function(*inputs)
+    for found, wanted in zip([y, *torch.autograd.grad(y, inputs, grad)], expected, strict=True):
+        error = (found.double() - wanted).abs().max() / wanted.abs().max()
+        if not error <= LIMITS[str(grad.dtype).removeprefix("torch.")]:
+            raise click.ClickException(f"{name}: off by {float(error):.1e} of the largest value")
+
+
+def runs(
+    functions: dict[str, Callable[..., Tensor]], given: list[Tensor]
+) -> Iterator[tuple[str, Any, int]]:
+    """Each way by its name: what is timed, and the bytes that are read and written."""
+    *inputs, grad = given
+    plain = [t.detach() for t in inputs]
+    moved = sum(t.nbytes for t in inputs) + grad.nbytes
+    yield "forward", {who: lambda f=f: f(*plain) for who, f in functions.items()}, moved
+    results = {who: f(*inputs) for who, f in functions.items()}
+    backward = {
+        who: lambda y=y: torch.autograd.grad(y, inputs, grad, retain_graph=True)
+        for who, y in results.items()
+    }
+    yield "backward", backward, moved + sum(t.nbytes for t in inputs)
+    both = {who: lambda f=f: torch.autograd.grad(f(*inputs), inputs, grad) for who, f in functions.items()}
+    yield "forward + backward", both, 2 * moved + sum(t.nbytes for t in inputs)
+
+
+def rows(
+    made: dict[str, ModuleType], shape: tuple[int, ...], like: Tensor, seconds: float
+) -> Iterator[list[Any]]:
+    """The rows of the table, as they are measured."""
+    for name, layout in ((name, layout) for name in made for layout in LAYOUTS):
+        torch.compiler.reset()
+        chain, own = CHAINS[name], getattr(made[name], name)
+        given = tensors(chain, shape, layout, like)
+        check(name, own, given)
+        source, target = torch.empty_like(given[0]), torch.empty_like(given[0])
+        functions = {"ours": own, "eager": chain.eager, "compile": torch.compile(chain.eager)}
+        for way, timed, moved in runs(functions, given):
+            copy = {"copy": lambda target=target, source=source: target.copy_(source.detach())}
+            with torch.no_grad() if way == "forward" else torch.enable_grad():
+                times = {
+                    who: found.median
+                    for who, found in clock.turns(timed | copy, like.device.type, seconds).items()
+                }
+            ours = times["ours"]
+            of_copy = times["copy"] * moved / (2 * source.nbytes) / ours
+            yield [name, layout, way, ours, of_copy, times["eager"] / ours, times["compile"] / ours]
+
+
+@click.command(help=__doc__)
+@click.option("--device", default="cpu", type=click.Choice(["cpu", "cuda"]))
+@click.option("--dtype", default="float32", type=click.Choice(list(LIMITS)))
+@click.option("--channels", default=64)
+@click.option("--side", default=64, help="Of the images, in pixels.")
+@click.option("--elements", default=2**22, help="Of the input, about.")
+@click.option("--seconds", default=1.0, help="For the turns of one row.")
+def main(device: str, dtype: str, channels: int, side: int, elements: int, seconds: float) -> None:
+    """Time every chain, and print a Markdown table."""
+    shape = (max(1, elements // (channels * side * side)), channels, side, side)
+    like = torch.empty(0, dtype=getattr(torch, dtype), device=device)
+    click.echo(f"{device}, {dtype}, {shape}, torch {torch.__version__}\n")
+    click.echo(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row in rows(modules(Path(folder)), shape, like, seconds):
+            found.append(row)
+            click.echo(f"| {' | '.join(x if isinstance(x, str) else f'{x:.3g}' for x in row)} |")
+    for way in dict.fromkeys(row[2] for row in found):
+        means = [statistics.geometric_mean(row[k] for row in found if row[2] == way) for k in (4, 5, 6)]
+        click.echo(f"| geometric mean | | {way} | | {' | '.join(f'{x:.3g}' for x in means)} |")
+
+
+if __name__ == "__main__":
+    main()

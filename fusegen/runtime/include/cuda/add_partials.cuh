@@ -1,0 +1,94 @@
+#pragma once
+// The second stage of a sum: adds partial sums in double, always in the same order.
+#include "cuda/broadcast.cuh"
+
+namespace fusegen {
+namespace {
+
+constexpr int SUM_THREADS = 128;  // of a block
+
+// The least power of two from n on, up to the threads of a block.
+int team_of(int64_t n) {
+  int team = 1;
+  while (team < n && team < SUM_THREADS) team *= 2;
+  return team;
+}
+
+// The sum of a value of each thread of a team, whose threads are neighbours and as many as a power of two; its first
+// thread has it.
+__device__ __forceinline__ double add_up(double value, double* room, int team) {
+  const int thread = int(threadIdx.x), lane = thread & (team - 1);
+  room[thread] = value;
+  __syncthreads();
+  for (int half = team / 2; half > 0; half /= 2) {
+    if (lane < half) room[thread] += room[thread + half];
+    __syncthreads();
+  }
+  const double sum = room[thread];
+  __syncthreads();
+  return sum;
+}
+
+// Stores a sum, rounded once.
+template <typename T>
+__device__ __forceinline__ void store_sum(T& y, double sum) {
+  store(y, sizeof(T) == 2 ? decltype(load(T()))(round_to_odd(sum)) : decltype(load(T()))(sum));
+}
+
+// How partial sums lie: those of the dimensions that a result keeps, and those that are added up, innermost first.
+struct Partials {
+  int64_t count = 1, terms = 1;  // results, and partial sums of each
+  int kept = 0, added = 0;       // dimensions
+  int64_t size[MAX_RANK + 1], from[MAX_RANK + 1], to[MAX_RANK + 1];  // those kept
+  int64_t length[MAX_RANK + 1], stride[MAX_RANK + 1];                // those added up
+  void keep(int64_t n, int64_t from_stride, int64_t to_stride) {
+    size[kept] = n, from[kept] = from_stride, to[kept++] = to_stride;
+    count *= n;
+  }
+  void add(int64_t n, int64_t step) {
+    if (n == 1) return;
+    length[added] = n, stride[added++] = step;
+    terms *= n;
+  }
+};
+
+template <typename T, typename A>
+__global__ void __launch_bounds__(SUM_THREADS)
+    add_partials(const __grid_constant__ Partials of, const A* partial, T* results, int team) {
+  extern __shared__ double room[];
+  const int64_t result = int64_t(blockIdx.x) * (blockDim.x / team) + threadIdx.x / team;
+  int64_t from = 0, to = 0, rest = result;
+  for (int d = 0; d < of.kept; ++d) {
+    const int64_t next = rest / of.size[d], index = rest - next * of.size[d];
+    from += index * of.from[d];
+    to += index * of.to[d];
+    rest = next;
+  }
+  double sum = 0;
+  for (int64_t term = threadIdx.x & (team - 1); result < of.count && term < of.terms; term += team) {
+    int64_t at = from, left = term;
+    for (int d = 0; d < of.added; ++d) {
+      const int64_t next = d + 1 < of.added ? left / of.length[d] : 0;
+      at += (left - next * of.length[d]) * of.stride[d];
+      left = next;
+    }
+    sum += double(partial[at]);
+  }
+  sum = add_up(sum, room, team);
+  if (result < of.count && (threadIdx.x & (team - 1)) == 0) store_sum(results[to], sum);
+}
+
+template <typename T, typename A>
+cudaError_t launch_add_partials(const Partials& of, const A* partial, void* results, void* stream) {
+  if (of.count == 0) return cudaSuccess;
+  const int team = team_of((of.terms + 3) / 4), each = SUM_THREADS / team;
+  const unsigned blocks = unsigned((of.count + each - 1) / each);
+  const size_t bytes = SUM_THREADS * sizeof(double);
+  const auto on = static_cast<cudaStream_t>(stream);
+  const auto kernel = add_partials<T, A>;
+  kernel<<<blocks, SUM_THREADS, bytes, on>>>(of, partial, static_cast<T*>(results), team);
+  return cudaGetLastError();
+}
+
+}  // namespace
+}  // namespace fusegen
