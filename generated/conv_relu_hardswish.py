@@ -22,6 +22,7 @@ __all__ = ["ConvReluHardswish", "ModelNew", "conv_relu_hardswish", "get_init_inp
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
@@ -52,24 +53,30 @@ ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(conv_relu_hardswish)
+FUSEGEN_BROADCASTING_KERNELS(conv_relu_hardswish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
+#include "cpu/reduce.h"
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
@@ -94,17 +101,19 @@ ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
 }
 
 struct Forward : Elementwise<2, 1> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
+  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
 
-FUSEGEN_KERNELS(conv_relu_hardswish)
+FUSEGEN_BROADCASTING_KERNELS(conv_relu_hardswish)
 """
 
 

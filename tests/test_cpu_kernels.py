@@ -416,8 +416,8 @@ def test_tensors_that_do_not_go_together_are_refused(gate: ModuleType) -> None:
     ones = torch.ones
     for x, other, sentence in (
         (ones(3), ones(3, device="meta"), "expected tensors of one dtype and device"),
-        (ones(3, 4), ones(4, 3), "the shapes of the tensors do not broadcast"),
-        (ones(2), ones(0), "the shapes of the tensors do not broadcast"),
+        (ones(3, 4), ones(4, 3), "the shapes [3, 4] and [4, 3] do not broadcast"),
+        (ones(2), ones(0), "the shapes [2] and [0] do not broadcast"),
     ):
         with pytest.raises(RuntimeError) as raised:
             gate.cpu_gate(x, other)

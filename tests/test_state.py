@@ -420,7 +420,7 @@ def test_a_parameter_in_place_of_a_scalar_is_refused(scaled: ModuleType) -> None
 
 
 def test_shapes_that_do_not_broadcast_are_refused_at_the_call(scaled: ModuleType) -> None:
-    with pytest.raises(RuntimeError, match=r"\(?4\)?.*5|5.*4"):
+    with pytest.raises(RuntimeError, match=r"scaled: the shapes \[3, 5\] and \[4\] do not broadcast"):
         scaled.ModelNew(n=4)(torch.ones(3, 5))
 
 

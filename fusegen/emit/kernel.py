@@ -131,7 +131,7 @@ def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
         own = launches.chosen(name, rows, bits)
-        several = broadcast_rows(launches, name, bits) if len(of.spec.inputs) > 1 else {}
+        several = broadcast_rows(launches, name, bits) if len(of.spec.tensors) > 1 else {}
         found.append(Share(bits, cost.instructions, cost.launch_class.value, rows, own, several))
     return tuple(found)
 

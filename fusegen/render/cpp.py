@@ -65,7 +65,7 @@ def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
 
 def _launchers(spec: Spec) -> str:
     """What defines the functions that the binding calls."""
-    return f"FUSEGEN_{'BROADCASTING_' * (len(spec.inputs) > 1)}KERNELS({spec.name})"
+    return f"FUSEGEN_{'BROADCASTING_' * (len(spec.tensors) > 1)}KERNELS({spec.name})"
 
 
 def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
@@ -129,7 +129,7 @@ def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
 
 def _broadcasts(spec: Spec) -> list[str]:
     """What says that a kernel takes tensors of several shapes."""
-    return ["static constexpr bool BROADCASTS = true"] if len(spec.inputs) > 1 else []
+    return ["static constexpr bool BROADCASTS = true"] if len(spec.tensors) > 1 else []
 
 
 def _elements(spec: Spec) -> list[str]:
@@ -162,7 +162,7 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
     used = {header: None for name, header in HEADERS[device].items() if name in named}
     if device is Device.CUDA and "PlainDouble" in named:
         used[f"cuda/plain_double_{texts.ample}.cuh"] = None
-    if len(spec.inputs) > 1:
+    if len(spec.tensors) > 1:
         used[BROADCAST[device]] = None
     if device is Device.CUDA and texts.fast:
         used["cuda/fast_functions.cuh"] = None

@@ -89,6 +89,17 @@ void check_output(const View& out, int64_t dim, const int64_t* size) {
           "several elements of the written-to tensor share their memory; clone() it first");
 }
 
+// Refuses tensors whose shapes do not broadcast.
+void refuse_shapes(const View* view, int count) {
+  std::string shapes;
+  for (int k = 0; k < count; ++k) {
+    shapes += k == 0 ? "[" : k + 1 < count ? ", [" : " and [";
+    for (int64_t d = 0; d < view[k].dim; ++d) shapes += (d ? ", " : "") + std::to_string(view[k].size[d]);
+    shapes += "]";
+  }
+  check(false, ("the shapes " + shapes + " do not broadcast").c_str());
+}
+
 // How to walk through IN inputs, which are broadcast, and the outputs, which are given or still to be made.
 // New outputs lie in memory in the order in which TensorIterator would lay them; neighbouring dimensions
 // that are one run in every tensor are merged.
@@ -111,7 +122,7 @@ Shape coalesce_dimensions(Tensors<N>& call, const View (&view)[N], bool given, i
     size[d] = 1;
     for (int k = 0; k < IN; ++k) {
       const int64_t length = own(k, d) < 0 ? 1 : view[k].size[own(k, d)];
-      check(length == 1 || size[d] == 1 || length == size[d], "the shapes of the tensors do not broadcast");
+      if (length != 1 && size[d] != 1 && length != size[d]) refuse_shapes(view, IN);
       if (length != 1) size[d] = length;
     }
     call.numel *= size[d];
