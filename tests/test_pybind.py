@@ -179,7 +179,7 @@ def test_what_is_refused(hardtanh: Callable[..., Tensor], swiglu: Callable[..., 
         hardtanh(torch.ones(3), out=torch.empty(4))
     with pytest.raises(RuntimeError, match="hardtanh: several elements of the written-to tensor"):
         hardtanh(torch.ones(1).expand(3), inplace=True)
-    with pytest.raises(RuntimeError, match="swiglu: the shapes .* do not broadcast"):
+    with pytest.raises(RuntimeError, match=r"swiglu: the shapes .* do not broadcast"):
         swiglu(torch.ones(3), torch.ones(4))
 
 

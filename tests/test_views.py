@@ -85,7 +85,7 @@ def test_other_calls_take_the_view_too(modules: dict[str, ModuleType]) -> None:
     torch.testing.assert_close(rows(a.int(), b.int()), a.int().unsqueeze(1) * b.int())  # by PyTorch's own
     torch.testing.assert_close(rows(a.T if a.dim() > 1 else a, b.T), a.unsqueeze(1) * b.T)
     torch.testing.assert_close(torch.func.vmap(rows)(a.expand(3, 4), b.expand(3, 4, 4))[1], expected)
-    with pytest.raises(RuntimeError, match="rows: the shapes .* do not broadcast"):
+    with pytest.raises(RuntimeError, match=r"rows: the shapes .* do not broadcast"):
         rows(torch.randn(3), b)
 
 
