@@ -388,6 +388,7 @@ def test_a_refused_spec_and_an_unreadable_file_are_told(workshop: Workshop) -> N
         (("--only", "silu"), "Invalid value for --only: there is no problem silu"),
         (("--names", "names.json"), "Invalid value for --names: names.json should be a JSON object"),
         (("--device", "cuda"), "Invalid value for --device: PyTorch finds no CUDA device"),
+        (("--rounds", "1"), "Invalid value for '--rounds': 1 has no spread; give 0, or 2 and more"),
     ],
 )
 def test_arguments_that_do_not_fit_are_told(

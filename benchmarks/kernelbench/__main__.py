@@ -56,6 +56,13 @@ def _order(path: Path) -> tuple[int, str]:
     return int(number) if number.isdecimal() else 0, path.stem
 
 
+def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
+    """A number of turns: none, or as many as have a spread."""
+    if rounds == 1:
+        raise click.BadParameter("1 has no spread; give 0, or 2 and more")
+    return rounds
+
+
 @click.command(help=HELP)
 @click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 @click.option("--standalone", type=FOLDER, help="A folder of standalone modules.")
@@ -75,7 +82,13 @@ def _order(path: Path) -> tuple[int, str]:
     help="Write all that is found, anew after each problem.",
 )
 @click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
-@click.option("--rounds", default=11, type=click.IntRange(min=0), help="Turns of each; 0 times nobody.")
+@click.option(
+    "--rounds",
+    default=11,
+    type=click.IntRange(min=0),
+    callback=spread,
+    help="Turns of each, two or more; 0 times nobody.",
+)
 @click.option("--jobs", default=os.cpu_count() or 1, help="Candidates to build at a time.")
 def main(folders: tuple[Path, ...], **given: Any) -> None:  # fmt: skip
     """Tries, times, measures and tells."""
