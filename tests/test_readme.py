@@ -77,6 +77,14 @@ def test_every_picture_and_every_page_that_is_named_is_there(told: str) -> None:
     assert all(((ROOT / told).parent / path).is_file() for path in named)
 
 
+def test_the_kernels_shown_are_the_modules() -> None:
+    [shown] = re.findall(r"```cpp\n(.+?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    module = (ROOT / "generated" / "relu_hardswish.py").read_text(encoding="utf-8")
+    for kernel in shown.split("// From grad"):
+        _, body = kernel.split("template", 1)
+        assert f"template{body.rstrip()}\n" in module
+
+
 def test_the_exceptions_are_what_the_certificates_break() -> None:
     assert table_in("docs/numerics.md", evidence.exceptions()[0]) == evidence.exceptions()
 
