@@ -123,7 +123,10 @@ def test_a_law_between_arguments_is_pytorchs(call: str) -> None:
         assert not takes(layer.kind, {**given, argument: value}, (2, 4, 9, 9))
 
 
-@pytest.mark.parametrize("argument", [*TYPES, *{a for own in OF_FAMILIES.values() for a in own}])
+ARGUMENTS = dict.fromkeys(argument for own in (TYPES, *OF_FAMILIES.values()) for argument in own)
+
+
+@pytest.mark.parametrize("argument", ARGUMENTS)
 def test_an_example_is_taken(argument: str) -> None:
     for layer in PRODUCERS:
         found = type_of(layer, argument)
