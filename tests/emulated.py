@@ -323,15 +323,27 @@ def run(
     return [outputs[k].reshape(first.shape).clone() for k in range(kernel.outputs)]
 
 
-def run_sums(emulation: Emulated, grad: Tensor, *inputs: Tensor) -> list[Tensor]:
-    """The gradients of tensors that broadcast, each in the shape of its tensor."""
+def run_sums(
+    emulation: Emulated, grad: Tensor, *inputs: Tensor, over: dict[int, int] | None = None
+) -> list[Tensor]:
+    """The gradients of tensors that broadcast, each in the shape of its tensor.
+
+    Args:
+        emulation: whose sums are run.
+        grad: the gradient of the result.
+        inputs: the tensors.
+        over: which gradients are written over a copy of which tensor: 0 for grad, then the inputs.
+    """
     kernel, (workspace, reduce) = emulation.backward, emulation.sums
     call, shape = kernel.call(), tuple(grad.shape)
     call.numel, call.rank, call.dense, call.stream = grad.numel(), len(shape), False, STREAM
     call.dtype, call.size[: len(shape)] = SCALAR_TYPES[grad.dtype], shape
     rooms = [Guarded(t.numel(), t.dtype) for t in inputs]
     results = [room.values.view(t.shape) for room, t in zip(rooms, inputs, strict=True)]
-    for k, view in enumerate((grad, *inputs, *results)):
+    read = [grad, *inputs]
+    for k, j in (over or {}).items():
+        read[j] = results[k].copy_(read[j])
+    for k, view in enumerate((*read, *results)):
         spread = view.expand(shape)
         call.data[k], call.stride[k][: len(shape)] = view.data_ptr(), spread.stride()
     partial = Guarded(workspace(ctypes.byref(call)), torch.uint8)

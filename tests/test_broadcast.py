@@ -305,3 +305,21 @@ def test_cuda_sums_nothing_to_zero(emulation: Emulated) -> None:
     _, b, r = run_sums(emulation, torch.zeros(0, 12), *given)
     assert torch.equal(b, torch.zeros(12))
     assert torch.equal(r, torch.zeros(()))
+
+
+WRITTEN_OVER = (  # in two sweeps: which gradients over which tensor, the gradient of the result being 0
+    *(("both ways", over) for over in ({2: 3}, {2: 0}, {1: 2}, {0: 1}, {0: 1, 1: 2, 2: 3})),
+    *(("column and row", over) for over in ({0: 1}, {0: 0}, {1: 2}, {2: 3}, {0: 0, 1: 2, 2: 3})),
+)
+
+
+@pytest.mark.parametrize(("name", "over"), WRITTEN_OVER)
+def test_cuda_writes_gradients_over_what_they_are_computed_from(
+    emulation: Emulated, name: str, over: dict[int, int]
+) -> None:
+    """A later sweep reads what an earlier one must not have written."""
+    given = tensors(SUMMED[name], torch.float32)
+    grad = incoming(SUMMED[name], torch.float32)
+    expected = run_sums(emulation, grad, *given)
+    for found, right in zip(run_sums(emulation, grad, *given, over=over), expected, strict=True):
+        assert_same(found, right)
