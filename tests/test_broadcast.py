@@ -255,9 +255,12 @@ def test_derivatives_of_any_order_agree_with_differences(
 
 
 @pytest.mark.parametrize("dims", [(0, None, None), (None, 0, None), (0, 0, 0), (1, None, 0)])
-def test_vmap_gives_each_its_own_gradients(module: ModuleType, dims: tuple[int | None, ...]) -> None:
+@pytest.mark.parametrize("size", [6, 1, 0])
+def test_vmap_gives_each_its_own_gradients(
+    module: ModuleType, dims: tuple[int | None, ...], size: int
+) -> None:
     shapes = [(5, 3, 4), (3, 1), (4,)]
-    batched = [s if d is None else (*s[:d], 6, *s[d:]) for s, d in zip(shapes, dims, strict=True)]
+    batched = [s if d is None else (*s[:d], size, *s[d:]) for s, d in zip(shapes, dims, strict=True)]
     given = tensors(tuple(batched), torch.float64)
 
     def gradients(function: Callable[..., Tensor]) -> Any:

@@ -70,7 +70,16 @@ def hooked() -> nn.Module:
     return layer
 
 
+def replaced() -> nn.Module:
+    """A convolution with another forward, as libraries give it that load weights when they are needed."""
+    layer: Any = nn.Conv2d(4, 6, 3)
+    layer.forward = lambda x: nn.Conv2d.forward(layer, x).clamp(min=0)
+    made: nn.Module = layer
+    return made
+
+
 WHOLE = {
+    "another forward": replaced,
     "no bias": lambda: nn.Conv2d(4, 6, 3, bias=False),
     "another class": lambda: Own(4, 6, 3),
     "a hook": hooked,
@@ -132,10 +141,12 @@ def test_channels_come_last_where_no_accuracy_is_lost(
         expected = last and len(size) > 1
         assert given.is_contiguous() != expected
         assert given.shape == x.shape
+        assert producers.in_faster_layout(layer, x[0]).is_contiguous()  # no batch, nothing comes last
 
 
-@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize("precision", ["ieee", "tf32", "none"])
 def test_tf32_is_what_pytorch_allows(precision: str) -> None:
+    """``torch.backends.cudnn.allow_tf32 = False`` leaves "none"."""
     backend: Any = torch.backends.cudnn
     before = backend.conv.fp32_precision
     try:
@@ -157,6 +168,7 @@ def test_an_output_is_written_over_where_nothing_else_needs_it() -> None:
         assert producers.reused(nn.Identity(), y) is None
         assert producers.reused(nn.Flatten(), y) is None
         assert producers.reused(hooked(), y) is None
+        assert producers.reused(replaced(), y) is None
     assert producers.reused(layer, layer(x)) is None
 
 

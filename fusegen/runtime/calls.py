@@ -103,7 +103,7 @@ def batched_gradients(
 ) -> "Tuple[Any, Any]":
     """The same of a function of a gradient and tensors that returns the gradients of these."""
     aligned = _aligned(in_dims, arguments)
-    count = max(t.shape[0] for t in aligned)
+    count = next(t.shape[d] for t, d in zip(arguments, in_dims) if d is not None)
     each = [t.expand(count, *t.shape[1:]) for t in aligned]
     result = function(*each, *arguments[len(aligned) :])
     shapes = [t.shape if d is None else t.movedim(d, 0).shape[1:] for t, d in zip(arguments, in_dims)]

@@ -37,7 +37,7 @@ def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tens
         x: its input.
     """
     known: bool = layer.__class__ in CALLS
-    if not adds_bias_apart(x) or not known or has_hooks(layer) or layer.bias is None:
+    if not adds_bias_apart(x) or not known or is_watched(layer) or layer.bias is None:
         y = layer(x)
         return y, y.new_full((), -0.0)
     y = convolved(layer, in_faster_layout(layer, x))
@@ -69,7 +69,8 @@ def in_faster_layout(layer: Any, x: torch.Tensor) -> torch.Tensor:
         return x
     channels = layer.in_channels // layer.groups
     in_tf32 = x.dtype == torch.float32 and uses_tf32() and channels >= LEAST_IN_TF32
-    if x.dim() not in CHANNELS_LAST or not (in_tf32 or x.element_size() == 2):
+    batched = x.dim() == len(layer.kernel_size) + 2
+    if not batched or x.dim() not in CHANNELS_LAST or not (in_tf32 or x.element_size() == 2):
         return x
     return x.contiguous(memory_format=CHANNELS_LAST[x.dim()])
 
@@ -77,7 +78,7 @@ def in_faster_layout(layer: Any, x: torch.Tensor) -> torch.Tensor:
 def uses_tf32() -> bool:
     """Whether convolutions of float32 may be computed in TF32."""
     newer: "Any" = getattr(torch.backends.cudnn, "conv", None)
-    return bool(newer.fp32_precision != "ieee" if newer is not None else torch.backends.cudnn.allow_tf32)
+    return bool(newer.fp32_precision == "tf32" if newer is not None else torch.backends.cudnn.allow_tf32)
 
 
 def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
@@ -88,7 +89,7 @@ def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
         x: its output.
         others: what the kernel takes besides.
     """
-    if torch.is_grad_enabled() or layer.__class__ not in FRESH or has_hooks(layer):
+    if torch.is_grad_enabled() or layer.__class__ not in FRESH or is_watched(layer):
         return None
     if traced() or transformed() or x.__class__ not in PLAIN:
         return None
@@ -97,7 +98,8 @@ def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
     return x if same else None
 
 
-def has_hooks(layer: nn.Module) -> bool:
-    """Whether anything looks at what a layer takes or gives."""
+def is_watched(layer: nn.Module) -> bool:
+    """Whether anything looks at what a layer takes or gives: hooks, or a forward of the layer's own."""
     own = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
-    return bool(own or layer._backward_pre_hooks or hooks._has_any_global_hook())
+    others = layer._backward_pre_hooks or "forward" in layer.__dict__
+    return bool(own or others or hooks._has_any_global_hook())

@@ -96,38 +96,52 @@ __global__ void __launch_bounds__(SUM_THREADS)
   }
 }
 
-// Runs a sweep and adds up its sums; `workspace` moves on.
-template <class F, typename T, typename M>
-cudaError_t run_sweep(const CallOf<F>& call, RowSweep<F::INPUTS + F::OUTPUTS> sweep, double*& workspace) {
-  using A = decltype(load(T()));
-  constexpr int IN = F::INPUTS;
-  const int64_t jobs = sweep.rows * sweep.parts, each = SUM_THREADS / sweep.team;
-  for (int k = 0; k < F::OUTPUTS; ++k) {
-    if ((sweep.sums >> k & 1) == 0) continue;
-    sweep.partial[IN + k] = workspace;
-    workspace += jobs;
+// The sweep, each of whose sums has its part of the workspace, which moves on.
+template <int IN, typename A, int N>
+RowSweep<N> with_room(RowSweep<N> sweep, A*& workspace) {
+  for (int k = IN; k < N; ++k) {
+    if ((sweep.sums >> (k - IN) & 1) == 0) continue;
+    sweep.partial[k] = workspace;
+    workspace += sweep.rows * sweep.parts;
   }
+  return sweep;
+}
+
+// The first stage of a sweep.
+template <class F, typename T, typename M>
+cudaError_t launch_sum_rows(const CallOf<F>& call, const RowSweep<F::INPUTS + F::OUTPUTS>& sweep) {
+  if (call.numel == 0) return cudaSuccess;
+  const int64_t jobs = sweep.rows * sweep.parts, each = SUM_THREADS / sweep.team;
   const unsigned blocks = unsigned((jobs + each - 1) / each);
   const size_t bytes = SUM_THREADS * sizeof(double);
   const auto stream = static_cast<cudaStream_t>(call.stream);
   const auto kernel = sum_rows<F, T, M>;
   const auto p = params<ParamsOf<F, M>>(call);
-  if (call.numel > 0) kernel<<<blocks, SUM_THREADS, bytes, stream>>>(call, sweep, p);
-  cudaError_t error = cudaGetLastError();
-  for (int k = IN; k < IN + F::OUTPUTS && error == cudaSuccess; ++k) {
-    if ((sweep.sums >> (k - IN) & 1) == 0) continue;
-    const A* const partial = static_cast<const A*>(sweep.partial[k]);
-    error = launch_add_partials<T>(partials_of(call, sweep, k), partial, call.data[k], call.stream);
-  }
-  return error;
+  kernel<<<blocks, SUM_THREADS, bytes, stream>>>(call, sweep, p);
+  return cudaGetLastError();
 }
 
-// Runs all sweeps of a kernel whose element is computed in M.
+// Runs all sweeps of a kernel whose element is computed in M. An output may be an input: of the sweeps the last alone
+// writes outputs, and no sum is written before all of them have read the inputs.
 template <class F, typename T, typename M>
 cudaError_t reduce_with(const CallOf<F>& call, void* workspace) {
-  double* at = static_cast<double*>(workspace);
-  const auto run = [&](const CallOf<F>& of, const auto& sweep) { return run_sweep<F, T, M>(of, sweep, at); };
-  return each_sweep<F, T>(call, run);
+  using A = decltype(load(T()));
+  constexpr int IN = F::INPUTS;
+  A* at = static_cast<A*>(workspace);
+  cudaError_t error = each_sweep<F, T>(call, [&](const CallOf<F>& of, const auto& sweep) {
+    return launch_sum_rows<F, T, M>(of, with_room<IN>(sweep, at));
+  });
+  if (error != cudaSuccess) return error;
+  at = static_cast<A*>(workspace);
+  return each_sweep<F, T>(call, [&](const CallOf<F>& of, const auto& planned) {
+    const auto sweep = with_room<IN>(planned, at);
+    for (int k = IN; k < IN + F::OUTPUTS && error == cudaSuccess; ++k) {
+      if ((sweep.sums >> (k - IN) & 1) == 0) continue;
+      const A* const partial = static_cast<const A*>(sweep.partial[k]);
+      error = launch_add_partials<T>(partials_of(of, sweep, k), partial, of.data[k], of.stream);
+    }
+    return error;
+  });
 }
 
 // Calls a function with an element of the type that the tensors have.
@@ -139,14 +153,16 @@ void with_element(int dtype, const TAKE& take, Dtypes<DTYPES...>) {
 // The bytes of workspace that a call needs.
 template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
-  int64_t sums = 0;
-  const auto count = [&](const CallOf<F>&, const auto& sweep) {
-    for (unsigned left = sweep.sums; left != 0; left &= left - 1) sums += sweep.rows * sweep.parts;
-    return cudaSuccess;
+  int64_t bytes = 0;
+  const auto plan = [&](auto element) {
+    each_sweep<F, decltype(element)>(call, [&](const CallOf<F>&, const auto& sweep) {
+      const int64_t of_one = sweep.rows * sweep.parts * int64_t(sizeof(load(element)));
+      for (unsigned left = sweep.sums; left != 0; left &= left - 1) bytes += of_one;
+      return cudaSuccess;
+    });
   };
-  const auto plan = [&](auto element) { each_sweep<F, decltype(element)>(call, count); };
   with_element(call.dtype, plan, typename F::Elements());
-  return sums * int64_t(sizeof(double));
+  return bytes;
 }
 
 // Runs F, whose outputs are sums where they have strides of 0, on the current stream of the tensors' device; returns

@@ -75,8 +75,8 @@ C turned(const C& call, int inner) {
 }
 
 // The sweeps of a call, each handed to `take` with its call. One is enough where all sums add up the innermost
-// dimension, or all another one; else the outputs that are written and the sums along the innermost have one, and each
-// other sum one of its own.
+// dimension, or all another one; else the outputs that are written and the sums along the innermost have the last one,
+// and each other sum one of its own.
 template <class F, typename T, class TAKE>
 cudaError_t each_sweep(const CallOf<F>& call, const TAKE& take) {
   unsigned sums = 0, stores = 0, others = 0;
@@ -91,12 +91,12 @@ cudaError_t each_sweep(const CallOf<F>& call, const TAKE& take) {
     return take(other, plan_rows<T>(other, sums | others, stores, true));
   }
   cudaError_t error = cudaSuccess;
-  if (sums | stores) error = take(call, plan_rows<T>(call, sums, stores, false));
   for (int k = 0; k < F::OUTPUTS && error == cudaSuccess; ++k) {
     if ((others >> k & 1) == 0) continue;
     const CallOf<F> other = turned(call, added_by_all(tensors, F::INPUTS, 1u << k));
     error = take(other, plan_rows<T>(other, 1u << k, 0, true));
   }
+  if ((sums | stores) && error == cudaSuccess) error = take(call, plan_rows<T>(call, sums, stores, false));
   return error;
 }
 
