@@ -12,8 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from fusegen import budget
 from fusegen.compose import expanded
-from fusegen.derive import aten_gradient, attached, derive, derive_eager
+from fusegen.derive import aten_gradient, attached, derive, derive_eager, is_arithmetic
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math, held
@@ -71,9 +72,8 @@ class Formula:
     def score(self, program: Program, incoming: str) -> Score:
         """How many results of a program lose digits in float, and the largest error."""
         program = constants_folded(attached(program))
-        kernel = lower(
-            "estimated", program, Device.CPU, Math.FLOAT, precise=True, incoming=incoming or None
-        )
+        precise = not is_arithmetic(expanded(self.declared), program)
+        kernel = lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)
         params = with_uniforms(self.params, program)
         found = np.array(errors(kernel, self.sample(kernel), params).ulp)
         return int((found > LOST).sum()), float(found.max(initial=0.0))
@@ -86,6 +86,10 @@ class Formula:
             params = with_uniforms(self.params, program)
             self._eager_errors[device, which] = roundoff(kernel, self.sample(kernel), params)
         return self._eager_errors[device, which]
+
+    def enough(self, device: Device, which: Pass) -> float:
+        """The largest estimated error in float that is none above eager's, in ulp."""
+        return self.eager_error(device, which).ulp + 2 * budget.ROUNDING
 
     @cached_property
     def _eager_errors(self) -> dict[tuple[Device, Pass], Roundoff]:

@@ -121,7 +121,7 @@ class _Pass:
         if single.ulp <= budget.FLOAT_ENOUGH[device]:
             return Estimate(single, None, None, keeps_contract=True, float_ok=True)
         eager = formula.eager_error(device, self.which)
-        if single.ulp <= eager.ulp + 2 * budget.ROUNDING and math.isfinite(single.ulp):
+        if single.ulp <= formula.enough(device, self.which) and math.isfinite(single.ulp):
             return Estimate(single, eager, None, keeps_contract=True, float_ok=True)
         double = roundoff(kernel, sample, self.params, within=DOUBLE).ulp
         enough = not double * budget.IN_DOUBLE < single.ulp

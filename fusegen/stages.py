@@ -26,6 +26,7 @@ from fusegen.derive import (
 from fusegen.expected import Formula
 from fusegen.finite import finite
 from fusegen.hoist import hoisted
+from fusegen.ir import Device
 from fusegen.library import Library
 from fusegen.method import Both, Pass
 from fusegen.simplify import simplify
@@ -137,7 +138,12 @@ def best_form(of: Declared) -> tuple[Program, tuple[Rewrite, ...]]:
     """The form of the least estimated error, and the further rewrites to it."""
     if of.is_eager:
         return of.composed, ()
-    return improved(of.composed, lambda program: of.formula.score(program, ""))
+    formula = of.formula
+    return improved(
+        of.composed,
+        lambda program: formula.score(program, ""),
+        lambda: formula.enough(Device.CPU, Pass.FORWARD),
+    )
 
 
 def differentiated(of: Declared) -> Program:
@@ -192,7 +198,11 @@ def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
     program, second = formed(program)
     # a form may leave one use of a step, and that use take another
     program, third = formed(inlined(program, {let.name for let in forward.lets}))
-    better, fourth = improved(program, lambda program: _score(of, program))
+    better, fourth = improved(
+        program,
+        lambda program: _score(of, program),
+        lambda: of.formula.enough(Device.CPU, Pass.BACKWARD),
+    )
     return Derivation(first, (), (*rewrites, *second, *third, *fourth), better)
 
 

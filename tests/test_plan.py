@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,3 +207,15 @@ def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> Non
     name, which, device, dtype = cell
     plan = build.compiled_file(ROOT / "specs" / f"{name}.yaml").plan
     assert plan[which, device, dtype] == EXAMPLES[cell]
+
+
+def test_a_gradient_that_rounds_less_than_eager_is_computed_in_float(tmp_path: Path) -> None:
+    spec = tmp_path / "scaled_hardswish.yaml"
+    head = "name: scaled_hardswish\nsummary: A chain.\ninputs: {x: {}, s: {}, b: {}}\n"
+    spec.write_text(f"{head}formula: hardswish(x * s + b)\n")
+    found = build.compiled_file(spec)
+    for device in Device:
+        known = found.facts.backward.estimates[device]
+        assert known.eager is not None
+        assert known.single.ulp <= known.eager.ulp
+        assert found.plan[Pass.BACKWARD, device, "float32"] == FLOAT

@@ -11,6 +11,7 @@ from fusegen.certify.enclosures import Enclosure
 from fusegen.errors import Span
 from fusegen.parse.formula import parse_formula
 from fusegen.printers.notation import term as notation
+from fusegen.simplify.choices import slope_of_times_relu6
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.monomials import key
 from fusegen.simplify.patterns import rewritten
@@ -115,6 +116,7 @@ SPLIT = {  # a formula that each split matches
     "log of exp minus one": "log(expm1(x))",
     "quotient by a growing exponential": "x / (x / 5 + exp(-x / 3))",
     "choices by one condition": "where(x > 0, x, 1) + 2 * where(x > 0, 3, x)",
+    "slope of a product with relu6": "relu6(x + 3) * 2 + where(x <= -3, 0, where(x >= 3, 0, 2 * x))",
 }
 
 
@@ -124,6 +126,19 @@ def test_a_split_is_the_same_function(split: Split) -> None:
     after = split.apply(before)
     assert after is not None
     same(before, after, (*POINTS, -2e4, 2e4))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "relu6(x + 3) * 2 + where(x <= -3, 0, where(x >= 4, 0, 2 * x))",
+        "relu6(x + 3) * 2 + where(x <= -4, 0, where(x >= 3, 0, 2 * x))",
+        "relu6(x + 3) * y + where(x <= -3, 0, where(x >= 3, 0, 2 * x))",
+        "relu6(x + 3) * 2 + where(x <= -3, 0, where(x >= 3, 1, 2 * x))",
+    ],
+)
+def test_other_slopes_than_of_a_product_with_relu6_stay(formula: str) -> None:
+    assert slope_of_times_relu6(term(formula)) is None
 
 
 def test_the_cosh_in_a_logarithm_is_none_next_to_0() -> None:
@@ -154,6 +169,16 @@ def test_the_search_takes_what_lowers_the_estimate_and_stops() -> None:
     assert [rewrite.rule for rewrite in taken] == ["difference of squares"]
     assert improved(before, lambda tried: (3, 2 * LOST)) == (before, ())
     assert improved(before, lambda tried: (0, 1.0)) == (before, ())
+
+
+@pytest.mark.parametrize(("enough", "taken"), [(3 * LOST, True), (2 * LOST, False), (5 * LOST, False)])
+def test_the_search_takes_what_makes_the_error_small_enough(enough: float, taken: bool) -> None:
+    before = program(term("square(x) - square(y)"))
+
+    def score(tried: Program) -> tuple[int, float]:
+        return (3, 4 * LOST) if tried == before else (3, 3 * LOST)
+
+    assert bool(improved(before, score, lambda: enough)[1]) is taken
 
 
 def test_steps_are_written_out_and_shared_again() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.monomials import (
     ONCE,
+    ZERO,
     Factor,
     Product,
     key,
@@ -54,6 +56,47 @@ def choices_by_one_condition(term: Term) -> Term | None:
                 rest = [part for k, part in enumerate(parts) if k not in (first, second)]
                 return sum_term((product_of(call("where", condition, *sides)), *rest))
     return None
+
+
+def slope_of_times_relu6(term: Term) -> Term | None:
+    """A product p relu6(t), plus q where relu6 rises, by t: there p (t + q / p), which rounds less."""
+    if not (isinstance(term, Apply) and term.op == "add"):
+        return None
+    for first, second in (term.args, term.args[::-1]):
+        clamped, rising = _relu6(product_of(first)), _where_relu6_rises(second)
+        if clamped is None or rising is None:
+            continue
+        (t, by), (below, above, slope) = clamped, rising
+        ratio = slope.times(by.inverse())
+        if (below, above) == (_kink("le", t, 0), _kink("ge", t, 6)) and all(
+            f.power > 0 for f in ratio.factors
+        ):
+            between = term_of(by.times(product_of(total(t, term_of(ratio)))))
+            top = term_of(by.scaled(Fraction(6)))
+            return call("where", below, 0, call("where", above, top, between))
+    return None
+
+
+def _relu6(product: Product) -> tuple[Term, Product] | None:
+    """The argument of the relu6 in a product, and the other factors, none of which is 0."""
+    for place, factor in enumerate(product.factors):
+        match factor:
+            case Factor(Apply("relu6", (t,)), Fraction(numerator=1, denominator=1)) if product.coefficient:
+                return t, product.without(place)
+    return None
+
+
+def _where_relu6_rises(term: Term) -> tuple[Term, Term, Product] | None:
+    """The two conditions under which a term is 0, and what it is else."""
+    match term:
+        case Apply("where", (below, Number(Fraction(numerator=0)), Apply("where", (above, zero, slope)))):
+            return (below, above, product_of(slope)) if zero == ZERO else None
+    return None
+
+
+def _kink(op: str, line: Term, level: int) -> Term:
+    """A comparison of a line with a level, as forms have it."""
+    return at_the_kink(call(op, line, level), {})
 
 
 def _choice(product: Product) -> tuple[Term, Product, Product] | None:

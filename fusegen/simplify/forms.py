@@ -6,16 +6,12 @@ the gradient is derived, whose own forms follow from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
-
 from fusegen.ops import TRANSCENDENTAL
+from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import (
-    Apply,
     Let,
     Name,
-    Number,
     Program,
     Rewrite,
     Term,
@@ -78,7 +74,7 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
 
     def at_kinks(term: Term) -> Term:
         before = rebuild(term, at_kinks)
-        found = _at_the_kink(before, steps)
+        found = at_the_kink(before, steps)
         if found != before:
             taken.append(Rewrite("kink at the input", before, found))
         return found
@@ -86,28 +82,3 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     results = tuple(at_kinks(in_form(result)) for result in program.results)
     lets = tuple(Let(let.name, at_kinks(let.term)) for let in lets)
     return Program(program.inputs, program.params, needed(lets, results), results), tuple(taken)
-
-
-def _at_the_kink(term: Term, steps: Mapping[str, Term]) -> Term:
-    """A comparison of a rising line with a number as one of its argument, before which nothing rounds."""
-    match term:
-        case Apply("lt" | "le" | "gt" | "ge" as op, (line, Number(level))):
-            return call(op, *_solved(line, level, steps))
-    return term
-
-
-def _solved(line: Term, level: Fraction, steps: Mapping[str, Term]) -> tuple[Term, Number]:
-    """The argument of a rising line, and where the line has a level."""
-    match line:
-        case Name(name) if name in steps:
-            solved = _solved(steps[name], level, steps)
-            return (line, Number(level)) if solved[0] == steps[name] else solved
-        case Apply("add", (a, Number(k))) | Apply("add", (Number(k), a)):
-            return _solved(a, level - k, steps)
-        case Apply("sub", (a, Number(k))):
-            return _solved(a, level + k, steps)
-        case Apply("mul", (a, Number(k))) | Apply("mul", (Number(k), a)) if k > 0:
-            return _solved(a, level / k, steps)
-        case Apply("div", (a, Number(k))) if k > 0:
-            return _solved(a, level * k, steps)
-    return line, Number(level)

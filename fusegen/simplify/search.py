@@ -7,6 +7,7 @@ for at most `MOST` estimates.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -36,12 +37,15 @@ Score = tuple[int, float]  # how many results have an error above LOST, and the 
 Found = tuple[Program, tuple[Rewrite, ...]]
 
 
-def improved(program: Program, score: Callable[[Program], Score]) -> Found:
+def improved(
+    program: Program, score: Callable[[Program], Score], enough: Callable[[], float] = lambda: math.inf
+) -> Found:
     """The program of the least estimated error that the search reaches, and the rewrites that led there.
 
     Args:
         program: in the forms that `stable` takes always.
         score: estimates a program.
+        enough: the largest error that the contract allows, in ulp; asked for if digits are lost only.
     """
     best = program
     taken: tuple[Rewrite, ...] = ()
@@ -50,16 +54,21 @@ def improved(program: Program, score: Callable[[Program], Score]) -> Found:
         tried = [(score(found), found, way) for found, way in _some(_variants(best), left)]
         left -= len(tried)
         least_tried = min(tried, key=lambda each: each[0], default=None)
-        if least_tried is None or not _better(least_tried[0], least):
+        if least_tried is None or not _better(least_tried[0], least, enough()):
             break
         least, best, way = least_tried
         taken = (*taken, *way)
     return best, taken
 
 
-def _better(score: Score, than: Score) -> bool:
-    """Whether fewer results lose digits, or the largest error halves; less is the estimate's own error."""
-    return score[0] < than[0] or (score[0] == than[0] and score[1] < than[1] / 2)
+def _better(score: Score, than: Score, enough: float) -> bool:
+    """Whether fewer results lose digits, or the largest error halves or is small enough now.
+
+    Less is the estimate's own error.
+    """
+    return score[0] < than[0] or (
+        score[0] == than[0] and (score[1] < than[1] / 2 or score[1] <= enough < than[1])
+    )
 
 
 def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:

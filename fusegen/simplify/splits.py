@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fusegen.simplify.choices import choices_by_one_condition, difference_of_relus, sign_in_front
+from fusegen.simplify.choices import (
+    choices_by_one_condition,
+    difference_of_relus,
+    sign_in_front,
+    slope_of_times_relu6,
+)
 from fusegen.simplify.logarithms import (
     log_cosh_in_parts,
     log_of_expm1,
@@ -46,4 +51,5 @@ SPLITS = (
     Split("log of exp minus one", log_of_expm1, always=False),
     Split("quotient by a growing exponential", quotient_by_growth, always=False),
     Split("choices by one condition", choices_by_one_condition, always=False),
+    Split("slope of a product with relu6", slope_of_times_relu6, always=False),
 )
