@@ -20,6 +20,7 @@ from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import statements
 from fusegen.render import Binding
 from fusegen.simplify.constants import constants_folded
+from fusegen.term import names
 
 Kernels = Mapping[Device, Mapping[Pass, Emitted]]
 
@@ -66,8 +67,16 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         eager=statements(constants_folded(of.declared.eager)),
         eager_gradient=statements(first, several=True) if has_eager_gradient else (),
         from_output=from_output,
+        unread=_unread(of),
         autocast=autocasts(of.declared.eager),
     )
+
+
+def _unread(of: Compiled) -> tuple[str, ...]:
+    """The inputs that the gradient does not read, though it takes them."""
+    read = {name for term in of.programs.backward.terms for name in names(term)}
+    _, *taken = of.programs.backward.inputs
+    return tuple(name for name in taken if name not in read)
 
 
 def plain_double(of: Compiled) -> str:

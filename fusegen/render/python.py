@@ -105,10 +105,11 @@ def operators(spec: Spec, texts: Texts) -> Context:
     """The arguments of the schemas under which PyTorch knows the kernels."""
     scalars = [f"float {name}" for name in param_names(spec)]
     both = {"forward": input_names(spec), "backward": texts.backward.inputs}
-    return {
+    schemas = {
         f"{kernel}_schema": ", ".join([*(f"Tensor {name}" for name in tensors), *scalars])
         for kernel, tensors in both.items()
     }
+    return {**schemas, "unread": texts.unread}
 
 
 def input_names(spec: Spec) -> list[str]:

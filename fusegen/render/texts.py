@@ -130,6 +130,7 @@ class Texts:
         eager: Python lines that compute the same by PyTorch's own operations.
         eager_gradient: likewise for the gradient, where these operations say it; else it is eager's own.
         from_output: whether the gradient is read off the output.
+        unread: the inputs that the gradient does not read.
         autocast: whether eager computes this in float32 under CUDA's autocast.
     """
 
@@ -149,4 +150,5 @@ class Texts:
     eager: tuple[str, ...]
     eager_gradient: tuple[str, ...]
     from_output: bool
+    unread: tuple[str, ...]
     autocast: bool

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, List, Tuple
 
 import torch
 
@@ -14,22 +14,23 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
     signature = kernels.signature
     count, nones = len(signature.tensors), (None,) * signature.params
     saves_output = signature.saved != signature.tensors
+    unread = [k for k, name in enumerate(signature.saved) if name in signature.unread]
 
     class Forward(torch.autograd.Function):
-        """The kernel with its gradient, for which the output is saved, or the inputs are."""
+        """The kernel with its gradient, for which the output is saved, or the inputs that it reads are."""
 
         forward = staticmethod(_signed(kernels.forward))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             saved = (output,) if saves_output else inputs[:count]
-            ctx.save_for_backward(*saved)
             ctx.save_for_forward(*saved)
+            ctx.save_for_backward(*(_kept(saved, unread, output) if unread else saved))
             ctx.params = inputs[count:]
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            saved = ctx.saved_tensors
+            saved = [grad if t is None else t for t in ctx.saved_tensors]  # where only the shape matters
             if torch.is_grad_enabled() or transformed():
                 gradients = Backward.apply(grad, *saved, *ctx.params)
             else:
@@ -46,6 +47,12 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
 
     Backward = _backward(kernels)
     return Forward, Backward
+
+
+def _kept(saved: "Tuple[torch.Tensor, ...]", unread: "List[int]", output: torch.Tensor) -> "List[Any]":
+    """The tensors to save; None for one of the output's shape that the gradient does not read."""
+    dropped = [k for k in unread if saved[k].shape == output.shape]
+    return [None if k in dropped else t for k, t in enumerate(saved)]
 
 
 def _along(Backward: Any, tangents: "Tuple[Any, ...]", ctx: Any) -> Any:

@@ -37,6 +37,7 @@ class Activation:
     Attributes:
         name: of the module.
         signature: the arguments of the kernels.
+        unread: the tensors of which the gradient reads the shape only.
         dtypes: that the kernels take.
         eager, eager_gradient: the same in PyTorch's own operations, the gradient as a tuple: for tensors
             without a kernel, and for second derivatives.
@@ -52,11 +53,11 @@ class Activation:
     backward: Any
     backward_out: Any
 
-    def __init__(self, name: str, *, interface: int, **own: Any) -> None:
+    def __init__(self, name: str, *, interface: int, unread: "Tuple[str, ...]" = (), **own: Any) -> None:
         if interface != INTERFACE:
             other = f"{name}.py was generated for interface {interface}, this runtime is {INTERFACE}"
             raise ImportError(f"{other}; run fusegen build")
-        self.name = name
+        self.name, self.unread = name, unread
         self._keep(**own)
 
     def _keep(
@@ -68,7 +69,7 @@ class Activation:
         eager: "Callable[..., Any]",
         eager_gradient: "Optional[Callable[..., Any]]" = None,
     ) -> None:
-        self.signature = operators.Signature(self.name, forward, backward)
+        self.signature = operators.Signature(self.name, forward, backward, self.unread)
         self.inputs = len(self.signature.tensors)
         self.dtypes, self.sources = dtypes, sources
         self.eager = eager

@@ -31,11 +31,13 @@ class Signature:
     Attributes:
         name: of the module.
         forward, backward: the schemas' arguments, as in ``Tensor grad, Tensor x, float alpha``.
+        unread: the tensors of which the gradient reads the shape only.
     """
 
     name: str
     forward: str
     backward: str
+    unread: "Tuple[str, ...]" = ()
 
     @property
     def tensors(self) -> "List[str]":
