@@ -1,6 +1,6 @@
 # make demo   build a spec, run its module, check it against PyTorch, show the speed
-# make test   everything that CI checks
-# make test-full   the same, with many more random specs
+# make test   everything that CI checks; of the library, a module of each class and of each method
+# make test-full   the same for every module, with many more random specs
 # The first run makes .venv; PYTHON and TORCH say from what.
 
 PYTHON ?= python3
@@ -24,7 +24,8 @@ test: $(VENV)/.ready
 	python -m fusegen check
 	python -m pytest -q -n auto --dist worksteal
 
-# Ten to thirty times as many random specs and formulas as in `make test`: hours.
+# Every module, and ten to thirty times as many random specs and formulas as in `make test`: hours.
+test-full: export FUSEGEN_FULL = 1
 test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000
 test-full: export FUSEGEN_FORMULAS = 200

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +20,7 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 ALONE = ("test_gpu.py",)  # what runs with torch and pytest only
 NEEDED = ("click", "flint", "hypothesis", "jinja2", "jsonschema", "mpmath", "rich", "sympy", "yaml")
 MISSING = [name for name in NEEDED if find_spec(name) is None]
+LEFT_OUT = pytest.StashKey[int]()  # how many tests marked `full` do not run
 STRICT = pytest.mark.filterwarnings(
     "error", "ignore:.torch.jit.script.*:DeprecationWarning"
 )  # by torch._inductor itself
@@ -40,6 +42,35 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out, of the tests for a GPU, those that compile specs where the compiler cannot run."""
     compiles = collection_path.suffix == ".py" and collection_path.name not in ALONE
     return True if compiles and MISSING and config.option.markexpr == "gpu" else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = 0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects the tests marked `full`, unless FUSEGEN_FULL is set or only tests for a GPU run."""
+    if os.environ.get("FUSEGEN_FULL") or config.option.markexpr == "gpu":
+        return
+    full = [item for item in items if item.get_closest_marker("full")]
+    items[:] = [item for item in items if not item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=full)
+    config.stash[LEFT_OUT] = len(full)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = len(full)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes the count of a worker of pytest-xdist; every worker collects the same tests."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Reports how many tests `make test` leaves to `make test-full`."""
+    count = terminalreporter.config.stash[LEFT_OUT]
+    if count:
+        terminalreporter.write_line(f"{count} tests marked `full` were left out; FUSEGEN_FULL=1 runs them")
 
 
 def pytest_report_header() -> list[str]:

@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +33,15 @@ CLASSES = (  # a module of each class that the runtime tells apart
     *("gelu", "celu", "swiglu", "geglu"),  # of one tensor, with a parameter, of two tensors or halves
     *("relu", "leaky_relu", "relu_hardswish"),  # saving the output, with a bitmask and a parameter, a chain
 )
+CORE = (  # the modules that `make test` runs; `make test-full` runs the others, too
+    *CLASSES,
+    *("conv_relu_hardswish", "rrelu"),  # a layer; scalars of which the host computes another
+    *("hardsigmoid", "hardswish"),  # eager's bits where it divides
+    *("hardtanh", "softshrink"),  # and with two parameters, and zeros of either sign
+    *("silu", "tanh"),  # verified in 16 bits, and by the formula in fast float
+    *("softplus", "elu", "snake"),  # tables for default parameters only, else verified or by the formula
+    *("mish_mish", "silu_hardswish"),  # piecewise polynomials: of both passes, and of the gradient
+)  # fmt: skip
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = {
     torch.float32: torch.int32,
@@ -41,6 +50,11 @@ INTEGERS = {
     torch.float64: torch.int64,
 }
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded", "channels_last", "0-d", "empty", "ones")
+
+
+def by_module(names: Iterable[str]) -> list[object]:
+    """The parameters of a test of each of these modules; those outside `CORE` are marked `full`."""
+    return [pytest.param(name, id=name, marks=() if name in CORE else pytest.mark.full) for name in names]
 
 
 @pytest.fixture(scope="session", autouse=True)

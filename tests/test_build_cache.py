@@ -133,7 +133,12 @@ def test_no_variable_and_no_user_is_one_sentence(tmp_path: Path) -> None:
     assert spoken(NO_PASSWD + CAUGHT, env) == f"RuntimeError hardsigmoid: {unset} None False\n"
 
 
-@pytest.mark.parametrize("name", ["a $b", "a:b", "a\nb", "a|b", "é'\""])
+QUOTED = ("a\nb", "é'\"")
+
+
+@pytest.mark.parametrize(
+    "name", [*QUOTED, *(pytest.param(name, marks=pytest.mark.full) for name in ("a $b", "a:b", "a|b"))]
+)
 def test_any_path_will_do(tmp_path: Path, name: str) -> None:
     assert told(USE, tmp_path / name) == ANSWER
     assert without_compiler(tmp_path / name) == ANSWER

@@ -499,7 +499,9 @@ PLACES_IN_A_BINADE = (0, 0x123000, 0x400000, 0x7FF000)
 MANY = 4096
 
 
-@pytest.fixture(scope="module", params=[-3, 3], ids=["small", "large"])
+@pytest.fixture(
+    scope="module", params=[-3, pytest.param(3, marks=pytest.mark.full)], ids=["small", "large"]
+)
 def of_all(request: pytest.FixtureRequest) -> Screen:
     """Every form in binades of its own, in which its argument begins at some power of two."""
     terms, edges = [], []

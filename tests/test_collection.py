@@ -57,3 +57,39 @@ def test_a_warning_in_a_test_is_an_error(tmp_path: Path) -> None:
     done = run("-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path))
     assert done.returncode == 1
     assert "UserWarning: of the code" in done.stdout
+
+
+FULL = """
+import pytest
+def test_usual(): pass
+@pytest.mark.full
+def test_of_every_module(): pass
+@pytest.mark.gpu
+@pytest.mark.full
+def test_of_every_module_on_a_gpu(): pass
+"""
+LEFT_OUT = "\n2 tests marked `full` were left out; FUSEGEN_FULL=1 runs them\n"
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    ("full", "chosen", "passed", "left_out"),
+    [("", (), 1, True), ("1", (), 3, False), ("", ("-m", "gpu"), 1, False)],
+    ids=["usual", "full", "gpu"],
+)
+def test_tests_marked_full_run_where_they_are_asked_for(
+    tmp_path: Path,
+    workers: tuple[str, ...],
+    full: str,
+    chosen: tuple[str, ...],
+    passed: int,
+    left_out: bool,
+) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  gpu\n  full\n", encoding="utf-8")
+    (tmp_path / "test_gpu.py").write_text(FULL, encoding="utf-8")
+    command = ("-m", "pytest", "-q", "--rootdir", str(tmp_path), *workers, *chosen, str(tmp_path))
+    done = run(*command, FUSEGEN_FULL=full)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf"^{passed} passed", done.stdout, re.MULTILINE), done.stdout
+    assert (LEFT_OUT in done.stdout) is left_out, done.stdout

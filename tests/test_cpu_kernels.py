@@ -24,6 +24,7 @@ from kernels import (
     LIBRARY,
     arranged,
     assert_same,
+    by_module,
     compiled,
     function,
     generated,
@@ -517,7 +518,7 @@ def test_a_layer_has_gradients() -> None:
         assert not actual(sample).requires_grad
 
 
-@pytest.mark.parametrize("name", ["gelu", "silu", "swiglu", "serf", "tanh_exp"])
+@pytest.mark.parametrize("name", by_module(["gelu", "silu", "swiglu", "serf", "tanh_exp"]))
 def test_the_loops_hold_the_formula_itself(name: str, extensions: Path) -> None:
     x = [torch.randn(64, requires_grad=True) for _ in range(LIBRARY[name].inputs)]
     torch.autograd.grad(function(name)(*x).sum(), x)
@@ -538,7 +539,7 @@ ROWS = (
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", by_module(ROWS))
 def test_the_loop_over_a_row_becomes_vector_instructions(name: str, kernel: str, tmp_path: Path) -> None:
     # the second such loop, in float; in double, tests/test_doubles.py
     _, row = loops(generated(name), kernel, tmp_path)

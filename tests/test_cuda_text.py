@@ -7,12 +7,13 @@ import math
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from kernels import LIBRARY, NAMES, generated
+from kernels import LIBRARY, NAMES, by_module, generated
 
 from fusegen import budget, build
 from fusegen.certify.screen import CUDA_FLAGS, Screen
@@ -54,6 +55,15 @@ FUNCTOR = re.compile(  # its name, its tables of launches, its methods
 SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 WHOLE = ("rrelu", "swiglu")  # compiled with every index; the others as dense tensors need it
+METHODS = (  # a module of each method, compiled for one chip; with `make test-full` every module is for all
+    "hardtanh",
+    "celu",
+    "snake",
+    "mish_mish",
+    "silu_hardswish",
+    "tanh",
+    "sigmoid",
+)
 GROUPS = 8
 TRIGONOMETRIC = {"cvt.rn.f64.s64", "mul.rn.f64", "cvt.rn.f32.f64"}  # in sinf, for huge arguments
 SLOW_SINE = ("snake", "sin")  # whose reduction of huge arguments takes a table on the stack
@@ -133,13 +143,13 @@ def doubles(entry: str) -> set[str]:
     return set(re.findall(r"\S+\.f64\S*", entry))
 
 
-def compiled(folder: Path, name: str, text: str, instances: int) -> None:
+def compiled(folder: Path, name: str, text: str, instances: int, chips: Sequence[str] = CHIPS) -> None:
     """Compile for every chip: no warning, spill or stack frame, and double only for float64 tensors."""
-    chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in CHIPS]
-    own = [*flags.CUDA_FLAGS, "-Xptxas=-v", "-c", "--keep", f"--keep-dir={folder}", *chips]
+    code = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in chips]
+    own = [*flags.CUDA_FLAGS, "-Xptxas=-v", "-c", "--keep", f"--keep-dir={folder}", *code]
     told = nvcc(folder, name, text, *own)
     found = re.findall(f"{ENTRY.pattern}.*?{FRAME.pattern}", told, re.DOTALL)
-    assert sorted(chip for _, chip, *_ in found) == sorted(CHIPS * instances)
+    assert sorted(chip for _, chip, *_ in found) == sorted([*chips] * instances)
     for entry, chip, frame, *spills in found:
         if any(f"of_{slow}" in entry for slow in SLOW_SINE):
             assert sum(map(int, spills)) <= 24, (entry, chip)
@@ -151,7 +161,7 @@ def compiled(folder: Path, name: str, text: str, instances: int) -> None:
         else:
             assert (frame, *spills) == ("0", "0", "0"), (entry, chip)
     texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.ptx")]
-    assert len(texts) == len(CHIPS)
+    assert len(texts) == len(chips)
     for entry, body in (item for text in texts for item in kernels(text).items()):
         sine = any(f"of_{slow}" in entry for slow in SLOW_SINE) and not LOOKS_UP.search(entry)
         expected = TRIGONOMETRIC if sine else set()
@@ -164,6 +174,12 @@ def test_a_whole_module_compiles(name: str, tmp_path: Path) -> None:
     compiled(tmp_path, name, cuda_text(name), KERNELS * ELEMENTS + vectors(name))
 
 
+def test_a_module_of_each_method_compiles(tmp_path: Path) -> None:
+    texts = {name: cuda_text(name) for name in METHODS}
+    compiled(tmp_path, "methods", grouped(texts), sum(map(vectors, texts)), CHIPS[1:2])
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_module_compiles(group: int, tmp_path: Path) -> None:
     texts = {name: cuda_text(name) for name in NAMES[group::GROUPS]}
@@ -230,7 +246,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
     assert len(found[0]) >= 20
 
 
-@pytest.mark.parametrize("name", ["gelu", "relu6", "silu", "snake", "tanh_exp"])
+@pytest.mark.parametrize("name", by_module(["gelu", "relu6", "silu", "snake", "tanh_exp"]))
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(build.compiled_file(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
     text = Screen(subject.stable, subject.params).text

@@ -42,6 +42,7 @@ from kernels import (
     DTYPES,
     NAMES,
     assert_same,
+    by_module,
     compiled,
     differences,
     generated,
@@ -650,7 +651,7 @@ def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str],
     return cache(build)
 
 
-@pytest.mark.parametrize("name", PIECED)
+@pytest.mark.parametrize("name", by_module(PIECED))
 def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
     emulate: Callable[[str], Emulated], name: str
 ) -> None:
@@ -671,7 +672,7 @@ def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
         assert errors.max() < 4
 
 
-@pytest.mark.parametrize("name", PIECED)
+@pytest.mark.parametrize("name", by_module(PIECED))
 def test_far_out_a_line_gives_the_real_value_rounded_once(
     emulate: Callable[[str], Emulated], name: str
 ) -> None:
@@ -685,7 +686,7 @@ def test_far_out_a_line_gives_the_real_value_rounded_once(
         assert_same(y, exact.float(), x)
 
 
-@pytest.mark.parametrize("name", PIECED)
+@pytest.mark.parametrize("name", by_module(PIECED))
 def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
     emulate_formula: Callable[[str], Emulated], name: str
 ) -> None:
@@ -700,7 +701,7 @@ def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
 SMOOTH = ["mish_mish", "softplus_tanh_mish_silu_hardtanh", "subtract_mish", "tanh_gelu_mish_silu_sigmoid"]
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("name", by_module(SMOOTH))
 def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
     """Beyond the last step, too, and around a zero: the formula takes ten times as long."""
     formula = "if (!given_around_zero(in, out)) F::template element<T>(in, out, p);"
@@ -715,7 +716,7 @@ def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
         assert not y.isnan().any()
 
 
-@pytest.mark.parametrize("name", ["gelu_gelu", "serf", "subtract_mish"])
+@pytest.mark.parametrize("name", ["subtract_mish", *by_module(("gelu_gelu", "serf"))])
 def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp_path: Path) -> None:
     """It is not read again, as what the formula computes is."""
     module = retold(generated(name), ("if (left != 0) second_phase<F, T, VECTORS, M>(call, left, p);", ""))
@@ -996,7 +997,7 @@ def given(kernel: Kernel, x: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("name", by_module(TESTED))
 def test_what_is_tested_is_the_real_value_rounded_once(
     emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype
 ) -> None:

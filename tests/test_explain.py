@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ROOT, Workshop
-from kernels import NAMES, with_runtime
+from kernels import NAMES, by_module, with_runtime
 from kernels import extensions as extensions
 
 from fusegen.build import compiled_file, module, sources
@@ -168,7 +168,7 @@ def comment_above(text: str, name: str) -> str:
     return " ".join(line.removeprefix("// ") for line in lines[start:end])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_module(NAMES))
 def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
     """The comment above each kernel ends with the remarks on it, in the same words."""
     compiled = compiled_file(ROOT / "specs" / f"{name}.yaml")
@@ -180,7 +180,7 @@ def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_module(NAMES))
 def test_every_spec_is_explained_in_every_format(name: str, form: str) -> None:
     text = written(explanation(name, **CERTIFICATE if "x" in name else {}), form)
     assert text.endswith("\n")

@@ -18,6 +18,7 @@ from kernels import (
     LIBRARY,
     arranged,
     assert_same,
+    by_module,
     function,
     generated,
     patterns,
@@ -62,7 +63,7 @@ def test_what_pytorch_writes_in_place_so_do_we() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", INPLACE)
+@pytest.mark.parametrize("name", by_module(INPLACE))
 def test_in_place_writes_what_the_function_gives(name: str, device: str) -> None:
     for dtype in DTYPES:
         x = patterns(dtype, 2**12, LIBRARY[name].kinks, device)
@@ -94,7 +95,7 @@ def test_in_place_of_any_layout(name: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", OUT)
+@pytest.mark.parametrize("name", by_module(OUT))
 def test_out_is_written_and_returned(name: str, device: str) -> None:
     for dtype in DTYPES:
         tensors = smooth(name, 6, 7, device=device, dtype=dtype)
@@ -120,7 +121,7 @@ def test_out_is_written_and_returned(name: str, device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", INPLACE)
+@pytest.mark.parametrize("name", by_module(INPLACE))
 def test_the_gradient_of_in_place_is_the_functions(name: str, device: str) -> None:
     """Against the function out of place, and against PyTorch's in place; other steps before and after."""
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
@@ -145,7 +146,7 @@ def test_the_gradient_of_in_place_is_the_functions(name: str, device: str) -> No
                 torch.testing.assert_close(actual, expected, rtol=room, atol=room)
 
 
-@pytest.mark.parametrize("name", ["hardswish", "relu", "relu6", "tanh", "elu"])
+@pytest.mark.parametrize("name", by_module(["hardswish", "relu", "relu6", "tanh", "elu"]))
 def test_in_place_on_a_view_reaches_its_base(name: str) -> None:
     [x] = smooth(name, 4, 6)
     call = function(name)
@@ -305,7 +306,7 @@ def test_an_output_of_another_kind_is_refused_without_elements_too(name: str) ->
             function(name)(*tensors, out=out)
 
 
-@pytest.mark.parametrize("name", sorted(EAGERS))
+@pytest.mark.parametrize("name", by_module(sorted(EAGERS)))
 def test_in_place_on_integers_is_eagers(name: str) -> None:
     for dtype in (torch.int64, torch.uint8, torch.bool, torch.complex64):
         x = torch.tensor([0, 1, 2, 7]).to(dtype)
@@ -322,7 +323,9 @@ def test_in_place_on_integers_is_eagers(name: str) -> None:
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("name", ["leaky_relu", "elu", "celu", "rrelu", "hardshrink", "threshold"])
+@pytest.mark.parametrize(
+    "name", by_module(["leaky_relu", "elu", "celu", "rrelu", "hardshrink", "threshold"])
+)
 def test_in_place_takes_any_parameters(name: str) -> None:
     for given in scalars(name):
         [x] = smooth(name, 50, dtype=torch.float32)

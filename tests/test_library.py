@@ -22,6 +22,7 @@ from kernels import (
     LIBRARY,
     NAMES,
     assert_same,
+    by_module,
     differences,
     function,
     generated,
@@ -74,7 +75,7 @@ def pulled(call: Call, tensors: list[Tensor], *grad: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None:
     """Its schema, its registration for autograd, its fake tensors, and tracing with dynamic shapes."""
     given = scalars(name)[0]
@@ -96,7 +97,7 @@ GRADCHECK_OF_TORCH = "ignore:.torch.jit.script. is deprecated:DeprecationWarning
 
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_the_gradient_is_the_derivative(name: str, device: str) -> None:
     """By finite differences: backward, forward-mode, and both under vmap."""
     for given in scalars(name):
@@ -115,7 +116,7 @@ def test_the_gradient_is_the_derivative(name: str, device: str) -> None:
 
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_the_second_derivative_is_the_gradients_derivative(name: str, device: str) -> None:
     """Backward of backward, and forward-mode over it, under vmap, too; of the same tensor twice."""
     given = scalars(name)[0]
@@ -132,7 +133,7 @@ def test_the_second_derivative_is_the_gradients_derivative(name: str, device: st
 
 
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
-@pytest.mark.parametrize("name", [name for name, row in LIBRARY.items() if row.inputs > 1])
+@pytest.mark.parametrize("name", by_module(name for name, row in LIBRARY.items() if row.inputs > 1))
 def test_the_gradient_of_what_was_broadcast_is_summed(name: str) -> None:
     first, second = leaves(smooth(name, 3, 4))
     for pair in ((first, second[:1]), (first[:, :1], second), (first[0], second), (first, second[0, 0])):
@@ -165,7 +166,7 @@ def assert_as_eager(name: str, actual: Tensor, expected: Tensor, x: Tensor, what
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", by_module(EXACT))
 def test_every_bit_is_eagers(name: str, dtype: torch.dtype, device: str) -> None:
     """Value and gradient on every 16-bit value or on random bits, for gradients 1, random and special."""
     for given in scalars(name):
@@ -183,7 +184,7 @@ def test_every_bit_is_eagers(name: str, dtype: torch.dtype, device: str) -> None
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_the_gradient_at_a_kink_is_eagers(name: str, dtype: torch.dtype, device: str) -> None:
     """At every kink, at both zeros and infinities, and at the neighbours of all of them."""
     kinks = [0.0, *LIBRARY[name].kinks]
@@ -348,7 +349,7 @@ def test_it_is_near_the_real_function(name: str, device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_nothing_overflows_where_eagers_result_is_a_number(name: str, device: str) -> None:
     """No NaN and no infinity of our own, from the smallest to the largest finite values."""
     for dtype in (torch.float32, torch.bfloat16):
@@ -364,7 +365,7 @@ def test_nothing_overflows_where_eagers_result_is_a_number(name: str, device: st
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["silu", "mish", "gelu", "gelu_tanh", "quick_gelu", "tanh_exp", "serf"])
+@pytest.mark.parametrize("name", by_module("silu mish gelu gelu_tanh quick_gelu tanh_exp serf".split()))
 def test_a_huge_incoming_gradient_takes_part_in_no_product_that_overflows(name: str, device: str) -> None:
     """Its slope is 1 far above and 0 far below; eager multiplies by x first, and inf * 0 is NaN."""
     x = torch.tensor([1e10, 3e38, -1e10, -3e38], device=device, requires_grad=True)
@@ -482,7 +483,7 @@ def outcome(call: Call, *arguments: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_what_has_no_kernel_is_left_to_eager(name: str, device: str) -> None:
     """Integers, bool, complex and float8: the same dtype and values, or an exception of the same type."""
     for dtype in OTHER_DTYPES:
@@ -501,7 +502,7 @@ GATED = [name for name, row in LIBRARY.items() if row.inputs > 1]
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", GATED)
+@pytest.mark.parametrize("name", by_module(GATED))
 def test_two_dtypes_are_promoted_as_eager_does(name: str, device: str) -> None:
     """Every pair, with a 0-dim tensor, from the CPU, too, on either side."""
     eager = (lambda a, b: a * torch.sigmoid(b)) if name == "glu" else LIBRARY[name].eager
@@ -530,7 +531,7 @@ def test_two_dtypes_are_promoted_as_eager_does(name: str, device: str) -> None:
                 torch.testing.assert_close(ours[1], theirs[1], rtol=4 * room, atol=room)
 
 
-@pytest.mark.parametrize("name", GATED)
+@pytest.mark.parametrize("name", by_module(GATED))
 def test_a_gradient_comes_back_in_the_dtype_of_its_input(name: str) -> None:
     x = torch.tensor([0.5, 1.0, -2.0], dtype=torch.float16, requires_grad=True)
     y = torch.tensor([0.5, 1.0, -2.0], dtype=torch.float64, requires_grad=True)

@@ -13,7 +13,7 @@ import torch
 from conftest import Workshop
 from emulated import Emulated, Guarded, Kernel, emulated, run, width
 from emulated import defined as defined
-from kernels import DTYPES, NAMES, assert_same, function, generated, patterns, scalars
+from kernels import DTYPES, NAMES, assert_same, by_module, function, generated, patterns, scalars
 from kernels import extensions as extensions
 from torch import Tensor
 
@@ -163,7 +163,7 @@ def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> N
     assert_same(ours, module.BACKWARD(grad, saved, *params), grad, x)
 
 
-@pytest.mark.parametrize("name", ["relu6", "leaky_relu", "hardtanh"])
+@pytest.mark.parametrize("name", by_module(["relu6", "leaky_relu", "hardtanh"]))
 def test_in_place_a_tensor_may_be_written_over_again(name: str, extensions: Path) -> None:
     """As in eager, which saves a copy; and what autograd does with a gradient is what it does with any."""
     module, [params, *_] = generated(name), scalars(name)
@@ -214,7 +214,7 @@ def both_gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.gpu
 @GPU
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("name", by_module(MASKED))
 def test_a_large_gradient_is_what_it_is_without_a_mask_on_a_gpu(
     name: str, dtype: torch.dtype, extensions: Path
 ) -> None:

@@ -27,6 +27,7 @@ from kernels import (
     ROOT,
     arranged,
     assert_same,
+    by_module,
     function,
     generated,
     meaningful_strides,
@@ -190,7 +191,7 @@ def test_vmap_over_any_dimension(name: str, device: str) -> None:
 @pytest.mark.filterwarnings(JVP)
 @pytest.mark.filterwarnings(BATCHED)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_functional_transforms_agree_with_eager(name: str, device: str) -> None:
     tensors = given(name, 4, device=device, dtype=torch.float64)
     every = tuple(range(len(tensors)))

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled, generated, nearest
+from kernels import by_module, compiled, generated, nearest
 from kernels import extensions as extensions
 from torch import Tensor
 
@@ -33,14 +33,14 @@ def wrong(given: Tensor, exact: Tensor) -> int:
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_module(NAMES))
 def test_every_value_is_rounded_once(name: str, dtype: torch.dtype) -> None:
     forward, x = generated(name).FORWARD, every(dtype)
     assert wrong(forward(x), forward(x.double())) == 0
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("name", [*NAMES, "softplus"])
+@pytest.mark.parametrize("name", by_module([*NAMES, "softplus"]))
 def test_every_gradient_is_rounded_once(name: str, dtype: torch.dtype) -> None:
     backward, x = generated(name).BACKWARD, every(dtype)
     params = (1.0, 20.0) if name == "softplus" else ()

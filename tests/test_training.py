@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels import DEVICES, ON_CUDA, assert_same, function, generated, smooth
+from kernels import DEVICES, ON_CUDA, assert_same, by_module, function, generated, smooth
 from kernels import extensions as extensions
 from torch import Tensor, nn
 
@@ -175,7 +175,7 @@ def test_a_graph_replays_forward_and_backward(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["hardswish", "relu6", "elu"])
+@pytest.mark.parametrize("name", by_module(["hardswish", "relu6", "elu"]))
 def test_a_second_backward_through_one_graph(name: str, device: str) -> None:
     """Saved tensors serve as often as retain_graph asks for; then they are gone, as eager's are."""
     [x] = smooth(name, 50, device=device)
