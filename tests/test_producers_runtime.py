@@ -96,6 +96,17 @@ def test_other_layers_run_whole_and_leave_nothing(name: str, apart: None) -> Non
     assert torch.equal((zeros + bias).view(torch.int32), zeros.view(torch.int32))
 
 
+def test_a_bias_of_another_dtype_is_refused_as_pytorch_does(apart: None) -> None:
+    layer, x = nn.Conv2d(4, 6, 3), torch.randn(2, 4, 7, 8)
+    layer.bias = nn.Parameter(torch.ones(6, dtype=torch.bfloat16))
+    with pytest.raises(RuntimeError, match=r"^Input type \(float\) and bias type \(c10::BFloat16\)"):
+        producers.without_bias(layer, x)
+    with torch.autocast("cpu", torch.bfloat16):  # which has one dtype for all
+        y, bias = producers.without_bias(layer, x)
+        assert y.dtype == bias.dtype == torch.bfloat16
+        assert torch.equal(y + bias, layer(x))
+
+
 def test_on_the_cpu_a_convolution_adds_its_bias() -> None:
     """In one rounding, which a sum behind it would double in 16 bits."""
     layer, x = nn.Conv2d(4, 6, 3).bfloat16(), torch.randn(2, 4, 7, 8).bfloat16()

@@ -40,8 +40,7 @@ def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tens
         layer: a convolution.
         x: its input.
     """
-    known: bool = layer.__class__ in CALLS
-    if not adds_bias_apart(x) or not known or is_watched(layer) or layer.bias is None:
+    if not adds_bias_apart(x) or not leaves_bias(layer):
         y = layer(x)
         return y, y.new_full((), -0.0)
     y = convolved(layer, in_faster_layout(layer, x))
@@ -51,6 +50,14 @@ def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tens
 def adds_bias_apart(x: torch.Tensor) -> bool:
     """Whether PyTorch adds the bias of a convolution of x in a pass of its own."""
     return x.is_cuda
+
+
+def leaves_bias(layer: Any) -> bool:
+    """Whether a layer is one of PyTorch's convolutions that can run without its bias."""
+    known: bool = layer.__class__ in CALLS
+    if not known or is_watched(layer) or layer.bias is None:
+        return False
+    return bool(layer.bias.dtype == layer.weight.dtype)  # else PyTorch refuses it, or autocast casts both
 
 
 def convolved(layer: Any, x: torch.Tensor) -> Any:
