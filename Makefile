@@ -24,7 +24,7 @@ test: $(VENV)/.ready
 	python -m fusegen check
 	python -m pytest -q -n auto --dist worksteal
 
-# Every module, and ten to thirty times as many random specs and formulas as in `make test`: hours.
+# Every module, and ten to seventy times as many random specs and formulas as in `make test`: hours.
 test-full: export FUSEGEN_FULL = 1
 test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000

@@ -197,7 +197,7 @@ BROKEN: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("what", [".so", ".sum"])
+@pytest.mark.parametrize("what", [".so", pytest.param(".sum", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "harm", [*BROKEN.values(), pytest.param(_given_away, marks=ROOT_ONLY)], ids=[*BROKEN, "another user's"]
 )
@@ -208,7 +208,9 @@ def test_a_library_that_may_be_another_is_not_used(
     assert without_compiler(tmp_path) == REFUSED
 
 
-@pytest.mark.parametrize("harm", ["a link", "a pipe", "half"])
+@pytest.mark.parametrize(
+    "harm", ["a link", *(pytest.param(harm, marks=pytest.mark.full) for harm in ("a pipe", "half"))]
+)
 def test_such_a_library_is_built_anew(cache: Path, tmp_path: Path, harm: str) -> None:
     path = library(copied(cache, tmp_path))
     BROKEN[harm](path)

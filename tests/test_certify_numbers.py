@@ -519,7 +519,9 @@ def of_all(request: pytest.FixtureRequest) -> Screen:
     )
 
 
-@pytest.mark.parametrize("sign", [0, 2**31], ids=["positive", "negative"])
+@pytest.mark.parametrize(
+    "sign", [0, pytest.param(2**31, marks=pytest.mark.full)], ids=["positive", "negative"]
+)
 @pytest.mark.parametrize("form", OF_ONE)
 def test_many_inputs_at_a_time_give_the_sums_of_few(of_all: Screen, form: str, sign: int) -> None:
     binades = sign + ((FIRST + BINADES * list(OF_ONE).index(form)) << 23)

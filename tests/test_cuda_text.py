@@ -54,7 +54,8 @@ FUNCTOR = re.compile(  # its name, its tables of launches, its methods
 )
 SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
-WHOLE = ("rrelu", "swiglu")  # compiled with every index; the others as dense tensors need it
+# compiled with every index; the others as dense tensors need it
+WHOLE = ("rrelu", pytest.param("swiglu", marks=pytest.mark.full))
 METHODS = (  # a module of each method, compiled for one chip; with `make test-full` every module is for all
     "hardtanh",
     "celu",
@@ -197,8 +198,11 @@ DOUBLED = {  # chains, and the registers that some of their kernels for floats m
 }
 
 
+FIRST, *OTHERS = DOUBLED
+
+
 @pytest.mark.usefixtures("exact_eager_once")
-@pytest.mark.parametrize("body", DOUBLED)
+@pytest.mark.parametrize("body", [FIRST, *(pytest.param(body, marks=pytest.mark.full) for body in OTHERS)])
 def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
     """What calls of double need keeps some values on the stack."""
     spec = tmp_path / "lost.yaml"
@@ -284,7 +288,9 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return kernels((folder / "formulas").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("first", range(0, len(UNARY), 4))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(k, marks=pytest.mark.full) for k in range(4, len(UNARY), 4))]
+)
 def test_any_function_compiles_within_a_chain(first: int, tmp_path: Path) -> None:
     """There it takes what the one before has rounded, in two words, and gives two, in double as well."""
     spec = tmp_path / "within.yaml"

@@ -56,6 +56,7 @@ from torch import Tensor
 
 from fusegen import build
 from fusegen.launch import shipped
+from fusegen.render.texts import Share
 
 SIXTH = 1 / 6
 
@@ -147,6 +148,12 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 def own(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     """A module with its own tables of launches."""
     return emulated(generated("gelu"), "gelu", tmp_path_factory.mktemp("own"), own=True)
+
+
+@pytest.fixture(scope="module")
+def own_shares() -> tuple[Share, ...]:
+    """The launch tables that the forward pass of this module shares between its dtypes."""
+    return build.texts(build.compiled_file(ROOT / "specs" / "gelu.yaml")).forward.shares
 
 
 @pytest.fixture(scope="module")
@@ -538,13 +545,14 @@ def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("chip", [70, 80, 86, 89, 90, 100, 120])
 @pytest.mark.parametrize("kib", [1, 8191, 8192, 8193, 16384, 16385, 2**21])
-def test_a_launch_is_as_the_table_says(own: Emulated, dtype: torch.dtype, chip: int, kib: int) -> None:
+def test_a_launch_is_as_the_table_says(
+    own: Emulated, own_shares: tuple[Share, ...], dtype: torch.dtype, chip: int, kib: int
+) -> None:
     kernel, state = own.forward, own.forward.state
     state.first_block = 0
     fill_table(kernel, dtype, 0)
     x = torch.zeros(4096, dtype=torch.uint8)
     n = kib * 1024 // dtype.itemsize
-    texts = build.texts(build.compiled_file(ROOT / "specs" / "gelu.yaml"))
     call = kernel.call()
     call.data[:], call.numel, call.rank = (x.data_ptr(), x.data_ptr()), n, 1
     call.dtype, call.dense, call.aligned = SCALAR_TYPES[dtype], True, True
@@ -552,7 +560,7 @@ def test_a_launch_is_as_the_table_says(own: Emulated, dtype: torch.dtype, chip: 
     state.chip, state.first_block = chip, 2**62  # no block is run
     launched(kernel, call)
     bits = 8 * dtype.itemsize
-    [share] = [share for share in texts.forward.shares if share.bits == bits]
+    [share] = [share for share in own_shares if share.bits == bits]
     rows = shipped().at(chip, "gelu_forward", share.rows, bits)
     row = next(row for row in rows if row.kib is None or kib <= row.kib)
     assert state.threads == row.threads

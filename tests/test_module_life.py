@@ -271,7 +271,14 @@ def test_ninja_is_found_beside_the_interpreter(tools: Path, tmp_path: Path) -> N
     assert told(code, tmp_path / "builds", PATH=str(tools)) == f"{ANSWER}{tools} False\n"
 
 
-@pytest.mark.parametrize("compiler", ["", " ", "launcher g++", "launcher  'c++' -DUNUSED=1"])
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        "",
+        "launcher  'c++' -DUNUSED=1",
+        *(pytest.param(text, marks=pytest.mark.full) for text in (" ", "launcher g++")),
+    ],
+)
 def test_a_compiler_may_be_empty_or_have_a_launcher(compiler: str, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     script(tmp_path, "launcher", f'echo "$1" >> {ran}\nexec "$@"\n')

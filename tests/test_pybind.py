@@ -123,6 +123,7 @@ def test_every_bit_is_pytorchs(hardtanh: Callable[..., Tensor], dtype: torch.dty
         assert_same(*(g.masked_fill(x.isnan(), 0) for g in pair))  # of which PyTorch's loops differ
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_bit_is_the_stable_modules(swiglu: Callable[..., Tensor], dtype: torch.dtype) -> None:
     a = patterns(dtype, 2**16).requires_grad_()
@@ -228,6 +229,7 @@ def test_where_pytorch_lacks_what_came_after_2_2(
     assert x._version == 1
 
 
+@pytest.mark.full
 def test_another_process_finds_what_is_built(paths: dict[str, Path], extensions: Path) -> None:
     folder = paths["hardtanh"].parent
     code = f"import torch; from {folder.name}.hardtanh import hardtanh\n"

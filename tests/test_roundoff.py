@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 
 import pytest
 from conftest import ROOT, Workshop
@@ -158,10 +159,16 @@ def certified(name: str, device: Device) -> list[tuple[float, float]]:
     return [(float(part["given"]["ulp"]), float(part["eager"]["ulp"])) for part in judged]
 
 
-@pytest.mark.parametrize("name", LIBRARY)
+@cache
+def of_library(name: str) -> Compiled:
+    """A compiled spec of the library, for both devices."""
+    return compiled_file(ROOT / "specs" / f"{name}.yaml")
+
+
 @pytest.mark.parametrize("device", Device)
+@pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: str, device: Device) -> None:
-    compiled = compiled_file(ROOT / "specs" / f"{name}.yaml")
+    compiled = of_library(name)
     for which in Pass:
         assert compiled.plan[which, device, "float32"] in (
             method.FLOAT,

@@ -228,6 +228,7 @@ def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
     assert run.shop.files() == files
 
 
+@pytest.mark.full
 def test_a_header_of_the_host_has_to_be_read(tmp_path: Path) -> None:
     """And a certificate is renewed once somebody says so."""
     edits = {LAYOUT: (("namespace fusegen {\n", "namespace fusegen {\nusing Moved = int;\n"),)}
