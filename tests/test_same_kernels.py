@@ -23,7 +23,7 @@ from fusegen.certify import certificate
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.host import machine
 
-pytestmark = pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(nvcc() is None, reason="needs nvcc")]
 
 BODY = "formula: 2 * x\ndtypes: [float16]"
 BODIES = {"wrapper": "params: {a: 2.0}\nformula: a * x\ndtypes: [float16]"}
@@ -228,7 +228,6 @@ def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
     assert run.shop.files() == files
 
 
-@pytest.mark.full
 def test_a_header_of_the_host_has_to_be_read(tmp_path: Path) -> None:
     """And a certificate is renewed once somebody says so."""
     edits = {LAYOUT: (("namespace fusegen {\n", "namespace fusegen {\nusing Moved = int;\n"),)}
