@@ -34,7 +34,7 @@ FLOORS = {
     "emit": EMIT,
     "build": BUILD,
     **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
-    **dict.fromkeys(("certify", "bench", "modules", "standalone"), RUNS),
+    **dict.fromkeys(("certify", "bench", "lift", "modules", "standalone"), RUNS),
     "cli": CLI,
 }
 DOORS = {
@@ -43,7 +43,10 @@ DOORS = {
     "jinja2": {"render"},
     "click": {
         "cli",
-        *(f"cli.{name}" for name in ("building", "evidence", "modules", "options", "progress", "speed")),
+        *(
+            f"cli.{name}"
+            for name in ("building", "evidence", "lifting", "modules", "options", "progress", "speed")
+        ),
     },
     "rich": {f"cli.{name}" for name in ("modules", "evidence", "progress", "speed")},
     "torch": {
@@ -66,6 +69,12 @@ DOORS = {
             )
         ),
         *(f"bench.{name}" for name in ("arguments", "clock", "contest", "rows", "session", "tuning")),
+        *(
+            f"lift.{name}"
+            for name in ("inputs", "load", "record", "rows", "spec_text", "state", "table", "trace")
+        ),
+        "lift.graph",
+        "lift.verify",
         "cli.options",
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},

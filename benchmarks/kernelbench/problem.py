@@ -16,6 +16,8 @@ from typing import Any
 
 from torch import nn
 
+from fusegen.lift.tiny import shrunk as shrunk
+
 CLASSES = {  # of problems, by the layers that their Model has; the first that fits
     "convolution": re.compile(r"(Lazy)?Conv(Transpose)?[123]d"),
     "linear": re.compile(r"(Lazy|Bi)?[Ll]inear"),
@@ -23,12 +25,6 @@ CLASSES = {  # of problems, by the layers that their Model has; the first that f
 POINTWISE = "pointwise"
 REFERENCE = ("Model", "get_inputs", "get_init_inputs")
 CANDIDATE = "ModelNew"
-
-# Sizes up to SMALL stay: kernel sizes, strides, groups. Larger ones become small ones from FIRST on. Equal
-# sizes stay equal, different ones different, and a size keeps its remainder by STEP, which alignment sees.
-SMALL, FIRST, STEP = 8, 12, 4
-SIZES = ("get_inputs", "get_init_inputs")  # functions that hold sizes, too
-STAY = re.compile(r"kernel|stride|padding|dilation|groups", re.IGNORECASE)  # names whose numbers stay
 
 
 class NotAProblem(Exception):
@@ -110,43 +106,6 @@ def class_of(model: nn.Module) -> str:
     layers = [type(module).__name__ for module in model.modules()]
     fits = (name for name, layer in CLASSES.items() if any(map(layer.fullmatch, layers)))
     return next(fits, POINTWISE)
-
-
-def shrunk(tree: ast.Module) -> ast.Module:
-    """A problem with small sizes: those in module-level assignments and in the two functions of inputs.
-
-    ``Model`` is left as it is: its sizes are arguments of the constructor. A number in a module-level
-    assignment to a name that `STAY` finds stays.
-    """
-    places = [node for node in tree.body if _holds_sizes(node)]
-    found = {node.value for place in places for node in ast.walk(place) if _is_size(node)}  # type: ignore[attr-defined]
-    small = {size: FIRST + STEP * place + size % STEP for place, size in enumerate(sorted(found))}
-    shrink = _Shrink(small)
-    body = [shrink.visit(node) if node in places else node for node in tree.body]
-    return ast.fix_missing_locations(ast.Module(body, tree.type_ignores))
-
-
-class _Shrink(ast.NodeTransformer):
-    """Puts small sizes in the place of large ones."""
-
-    def __init__(self, small: dict[int, int]) -> None:
-        self.small = small
-
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        return ast.Constant(self.small[int(str(node.value))]) if _is_size(node) else node
-
-
-def _holds_sizes(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name in SIZES
-    if not isinstance(node, ast.Assign | ast.AnnAssign):
-        return False
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return not any(STAY.search(ast.unparse(target)) for target in targets)
-
-
-def _is_size(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value > SMALL
 
 
 def _run(text: CodeType | str, own: dict[str, Any], what: str) -> None:
