@@ -14,11 +14,11 @@ import click
 
 from fusegen import __version__
 from fusegen.access import refused
-from fusegen.cli import building, evidence, modules, speed
+from fusegen.cli import building, evidence, lifting, modules, speed
 from fusegen.errors import FusegenError, SpecErrors
 
 VERBS = (
-    *(building.build, modules.check, modules.list_),
+    *(building.build, modules.check, modules.list_, lifting.lift),
     *(evidence.certify, evidence.audit, speed.bench, speed.tune),
     *(modules.explain, modules.show, modules.new, modules.schema),
 )

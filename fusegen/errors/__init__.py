@@ -70,6 +70,10 @@ from fusegen.errors.layers import StateOfLayer as StateOfLayer
 from fusegen.errors.layers import UnreadState as UnreadState
 from fusegen.errors.layers import WholeNumbers as WholeNumbers
 from fusegen.errors.layers import WrongArgument as WrongArgument
+from fusegen.errors.lifting import Differs as Differs
+from fusegen.errors.lifting import NotAModel as NotAModel
+from fusegen.errors.lifting import NotLifted as NotLifted
+from fusegen.errors.lifting import SpecExists as SpecExists
 from fusegen.errors.measuring import BadLaunches as BadLaunches
 from fusegen.errors.measuring import BadShape as BadShape
 from fusegen.errors.measuring import DoesNotFit as DoesNotFit

@@ -1,0 +1,25 @@
+"""A model that cannot be lifted."""
+
+from __future__ import annotations
+
+from fusegen.errors.base import FusegenError
+
+
+class NotAModel(FusegenError):
+    sentence = "this is no model to lift: {why}"
+    hint = "{remedy}"
+
+
+class NotLifted(FusegenError):
+    sentence = "{node} has no place in a spec: {why}"
+    hint = "{remedy}"
+
+
+class SpecExists(FusegenError):
+    sentence = "the spec exists and was not lifted from {source}"
+    hint = "choose another --name, or move the file"
+
+
+class Differs(FusegenError):
+    sentence = "the module is not the model: {what}"
+    hint = "this is an error in fusegen; please report it with the model, and do not use the module"

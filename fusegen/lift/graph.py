@@ -1,0 +1,124 @@
+"""The graph of a model's forward, by torch.fx, and what it becomes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, fx
+
+from fusegen.lift.load import Problem
+from fusegen.lift.table import ALTERED
+
+START = "%start"  # what the chain begins with: the first input, behind the layers
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A pointwise operation of a graph.
+
+    Attributes:
+        key: its name in formulas of others; no name of the language.
+        body: its formula, in names of inputs, state and scalars, and keys of other operations.
+        what: what it is called in the model.
+        line: of the model's file.
+    """
+
+    key: str
+    body: ast.expr
+    what: str
+    line: int
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The keys of the values that it reads."""
+        return keys_in(self.body)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What forward computes.
+
+    Attributes:
+        layers: the attributes of the layers that run first, in order, with the line of each call.
+        operations: those behind them, in order.
+        result: the key of the value that is returned.
+    """
+
+    layers: dict[str, int]
+    operations: tuple[Operation, ...]
+    result: str
+
+
+def keys_in(body: ast.expr) -> frozenset[str]:
+    """The keys in a formula."""
+    names = (node.id for node in ast.walk(body) if isinstance(node, ast.Name))
+    return frozenset(name for name in names if name.startswith("%"))
+
+
+def live(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes that the result depends on."""
+    found: set[fx.Node] = set()
+    left = [node for node in graph.nodes if node.op == "output"]
+    while left:
+        node = left.pop()
+        found.add(node)
+        left += [each for each in node.all_input_nodes if each not in found]
+    return found
+
+
+def writes_in_place(node: fx.Node) -> bool:
+    """Whether a call writes to its first argument."""
+    if node.op == "call_module":
+        return False
+    name = name_of(node)
+    written = name.endswith("_") and not name.endswith("__")
+    return written or node.target in ALTERED or bool(node.kwargs.get("inplace"))
+
+
+class Tracer(fx.Tracer):
+    """Traces parameters and buffers as values, and keeps the line of each operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.record_stack_traces = True
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """A value of the graph in the place of a parameter or a buffer."""
+        if isinstance(attr_val, Tensor):
+            for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
+                if tensor is attr_val:
+                    if name not in parameter_proxy_cache:
+                        parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+                    return parameter_proxy_cache[name]
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+
+def what(node: fx.Node) -> str:
+    """A node in words: the function, the method or the module."""
+    if node.op == "call_module":
+        return str(node.target)
+    if node.target is getattr:
+        return f"the attribute {node.args[1]}"
+    return name_of(node).strip("_")
+
+
+def name_of(node: fx.Node) -> str:
+    """The name of the function or the method that a node calls."""
+    return (
+        node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
+    )
+
+
+def line_of(problem: Problem, node: fx.Node) -> int:
+    """The line of the model's file that made a node; 0 where none did."""
+    found = re.findall(rf'File "{re.escape(str(problem.path))}", line (\d+)', node.stack_trace or "")
+    return int(found[-1]) if found else 0
+
+
+def forward_line(problem: Problem) -> int:
+    """The line where forward begins; 0 where it is in another file."""
+    code = getattr(problem.model.forward, "__code__", None)
+    return code.co_firstlineno if code and code.co_filename == str(problem.path) else 0

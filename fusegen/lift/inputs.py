@@ -1,0 +1,108 @@
+"""The inputs of a model: their names in the spec, their shapes, and what get_inputs fills them with."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fusegen.errors import FusegenError, Span
+from fusegen.lift.labels import plain
+from fusegen.lift.load import Problem, refuse_variadic
+from fusegen.lift.record import recording, storage_of
+from fusegen.lift.state import Constructed
+from fusegen.parse.names import check_name, check_variable
+
+FILLS = ("rand", "randn")
+
+
+@dataclass(frozen=True)
+class Given:
+    """The inputs of a model.
+
+    Attributes:
+        names: of forward's arguments in the spec, by those of the model.
+        first: the model's name of the first tensor.
+        values: by the names in the spec, tensors on the device `meta`, and numbers.
+        fills: of tensors, by the names in the spec; empty where get_inputs fills them otherwise.
+    """
+
+    names: dict[str, str]
+    first: str
+    values: dict[str, Any]
+    fills: dict[str, str]
+
+
+def given(problem: Problem, of: Constructed) -> Given:
+    """The inputs of a model, without the memory that they take.
+
+    Raises:
+        NotAModel: they are no tensors of floats and numbers, or not as many as forward takes.
+    """
+    signature = inspect.signature(of.model.forward)
+    refuse_variadic(problem, signature, "forward")
+    with recording() as record, torch.device("meta"):
+        found = problem.call(problem.get_inputs, "get_inputs")
+    arguments = list(signature.parameters)
+    if len(found) != len(arguments):
+        problem.refuse(
+            f"forward takes {len(arguments)} arguments, and get_inputs returns {len(found)}",
+            "return a value for each",
+        )
+    taken = {*of.order, *of.arguments}
+    names = {name: _variable(problem, name, taken) for name in arguments}
+    values = {
+        names[name]: _checked(problem, name, value) for name, value in zip(arguments, found, strict=True)
+    }
+    tensors = [name for name, value in zip(arguments, found, strict=True) if isinstance(value, Tensor)]
+    if not tensors:
+        problem.refuse("get_inputs returns no tensor", "return one at least")
+    made = {
+        name: record.made.get(storage_of(value))
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+    }
+    calls = {name: one.call.partition("(")[0] if one else "" for name, one in made.items()}
+    multiples = {name for name, one in made.items() if one and " * " in one.call}
+    fills = {name: call if call in FILLS and name not in multiples else "" for name, call in calls.items()}
+    return Given(names, tensors[0], values, fills)
+
+
+def _checked(problem: Problem, name: str, value: Any) -> Any:
+    """An input that a spec can have."""
+    if isinstance(value, bool) or not isinstance(value, Tensor | int | float):
+        problem.refuse(f"the input {name} is a {type(value).__name__}, no tensor or number")
+    if isinstance(value, Tensor) and not value.is_floating_point():
+        kind = str(value.dtype).removeprefix("torch.")
+        problem.refuse(f"the input {name} is of {kind}, and a spec computes floats", "convert it before")
+    return value if isinstance(value, Tensor) else plain(value)
+
+
+def _variable(problem: Problem, name: str, taken: set[str]) -> str:
+    """The name of an input in the spec: the model's in lower case."""
+    variable = name.lower()
+    try:
+        check_variable(variable, Span(str(problem.path)))
+    except FusegenError:
+        variable = f"{variable}_input"
+    if variable in taken:
+        problem.refuse(f"the name {name} of an input is also an argument or an attribute", "rename one")
+    return variable
+
+
+def check_arguments(problem: Problem, of: Constructed) -> None:
+    """Refuse names of the constructor's arguments that a spec cannot have.
+
+    Raises:
+        NotAModel: there is one.
+    """
+    for name in of.arguments:
+        try:
+            check_name(name, Span(str(problem.path)))
+        except FusegenError as error:
+            problem.refuse(
+                f"the argument {name!r} of the constructor cannot be kept: {error.message}", "rename it"
+            )

@@ -1,0 +1,66 @@
+"""Values of the constructor's arguments that know their names.
+
+torch.nn keeps the objects it is given, and so does a model's `self`: a number that comes back from either
+still carries its label. Arithmetic gives plain numbers again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Whole(int):
+    """A whole number with a label."""
+
+    label: str
+
+
+class Real(float):
+    """A real number with a label."""
+
+    label: str
+
+
+class Word(str):
+    """A word with a label."""
+
+    label: str
+
+
+class Sizes(tuple):  # type: ignore[type-arg]  # of anything
+    """A tuple with a label."""
+
+    label: str
+
+
+class Listed(list):  # type: ignore[type-arg]  # of anything
+    """A list with a label."""
+
+    label: str
+
+
+CARRIERS: dict[type, type] = {int: Whole, float: Real, str: Word, tuple: Sizes, list: Listed}
+
+
+def labelled(name: str, value: Any) -> Any:
+    """The value with its name; as it is, where its type cannot carry one, as of True and None."""
+    carrier = CARRIERS.get(type(value))
+    if carrier is None:
+        return value
+    carried = carrier(value)
+    carried.label = name
+    return carried
+
+
+def label_of(value: Any) -> str | None:
+    """The name of the argument that a value is, if it knows."""
+    found = getattr(value, "label", None) if isinstance(value, tuple(CARRIERS.values())) else None
+    return str(found) if found is not None else None
+
+
+def plain(value: Any) -> Any:
+    """The value without its label, and those in it."""
+    if isinstance(value, tuple | list):
+        return tuple(map(plain, value))
+    carrier = next((kind for kind, of in CARRIERS.items() if isinstance(value, of)), None)
+    return carrier(value) if carrier else value

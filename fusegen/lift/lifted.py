@@ -1,0 +1,102 @@
+"""A model lifted: the text of its spec, and what is to be said of it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+
+from fusegen.errors import FusegenError, NotLifted, SpecErrors
+from fusegen.lift.graph import Traced, forward_line
+from fusegen.lift.inputs import Given, check_arguments, given
+from fusegen.lift.load import Problem, executed, line_span, read
+from fusegen.lift.spec_text import read_names, spec_text, specs
+from fusegen.lift.state import Constructed, constructed
+from fusegen.lift.steps import steps
+from fusegen.lift.trace import traced
+from fusegen.parse import parse_spec
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A lifted model.
+
+    Attributes:
+        name: of the spec.
+        text: of the spec.
+        problem: the model's file.
+        of: its constructor.
+        given: its inputs.
+        traced: its forward.
+        unread: arguments of the constructor that neither layers nor formulas read.
+    """
+
+    name: str
+    text: str
+    problem: Problem
+    of: Constructed
+    given: Given
+    traced: Traced
+    unread: tuple[str, ...]
+
+
+def lifted(target: str, name: str | None = None) -> Lifted:
+    """The model that ``FILE.py:Model`` means; the file is executed.
+
+    Args:
+        target: the file and the class.
+        name: of the spec; by default that of the file.
+
+    Raises:
+        NotAModel, NotLifted: what is wrong.
+    """
+    path, attribute, tree = read(target)
+    return lifted_problem(executed(path, attribute, tree), name)
+
+
+def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
+    """The model of a file that was executed.
+
+    Raises:
+        NotAModel, NotLifted: what is wrong.
+    """
+    of = constructed(problem)
+    inputs = given(problem, of)
+    graph = traced(problem, of, inputs)
+    for attribute in of.layers:
+        if attribute not in graph.layers:
+            problem.refuse(f"forward never calls the layer {attribute}", "remove it")
+    if list(graph.layers) != [attribute for attribute in of.order if attribute in of.layers]:
+        problem.refuse(
+            "forward calls the layers in another order than the constructor makes them", "reorder them"
+        )
+    check_arguments(problem, of)
+    taken = {*inputs.values, *of.order, *of.arguments, *graph.layers, *inputs.names}
+    body = steps(graph, inputs.names[inputs.first], problem.path, taken)
+    chosen = name or name_of(problem)
+    text = spec_text(chosen, problem, of, inputs, body)
+    try:
+        parse_spec(text, f"specs/{chosen}.yaml")
+    except SpecErrors as errors:
+        raise untold(problem, errors.errors[0]) from None
+    words = " ".join((*of.layers.values(), *of.state.values(), *read_names(body)))
+    used = set(re.findall(r"[A-Za-z_]\w*", words))
+    return Lifted(chosen, text, problem, of, inputs, graph, tuple(a for a in of.arguments if a not in used))
+
+
+def untold(problem: Problem, error: FusegenError) -> NotLifted:
+    """A mistake in the spec that was written, at the model's forward."""
+    span = line_span(problem.path, forward_line(problem))
+    return NotLifted(
+        span,
+        node=f"the model {problem.attribute}",
+        why=error.message,
+        remedy="change the model, or write the spec by hand",
+    )
+
+
+def name_of(problem: Problem) -> str:
+    """The name of a spec by that of the file, without a number in front: ``linear_scale_silu``."""
+    found = re.sub(r"[^a-z0-9]+", "_", problem.path.stem.lower()).strip("_")
+    found = re.sub(r"^[\d_]+", "", found) or "model"
+    return f"{found}_model" if found in specs() or keyword.iskeyword(found) else found

@@ -1,0 +1,29 @@
+"""What is said of a lifted model: what was fused, what stayed PyTorch's, and what the spec leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusegen.errors import counted
+from fusegen.lift.lifted import Lifted
+from fusegen.parse import parse_spec
+
+
+def report(of: Lifted) -> Iterator[str]:
+    """Sentences, in order."""
+    spec = parse_spec(of.text, f"specs/{of.name}.yaml")
+    told = [f"{each.what} (line {each.line})" if each.line else each.what for each in of.traced.operations]
+    also = f", which adds the bias of {spec.producer.attribute}, too" if spec.bias and spec.producer else ""
+    yield f"fused: {', '.join(told)}: {counted(len(told), 'operation')} in 1 kernel{also}"
+    for attribute, line in of.traced.layers.items():
+        kind = of.of.layers[attribute].partition("(")[0]
+        yield f"PyTorch's: {attribute} (line {line}): {kind} is a layer, and runs before the kernel"
+    for old, new in of.given.names.items():
+        if old != new:
+            yield f"the input {old} is {new} in the spec, whose names are in lower case"
+    for name, fill in of.given.fills.items():
+        if not fill:
+            yield f"get_inputs fills {name} by neither rand nor randn; the spec says randn"
+    for name in of.unread:
+        value = of.of.arguments[name]
+        yield f"neither layers nor formulas read the argument {name}; the spec is for {name}={value!r} only"
