@@ -189,7 +189,10 @@ class Behind(nn.Module):
 @pytest.mark.parametrize("what", ["forward", "backward"])
 def test_a_model_with_a_layer_a_parameter_and_a_second_input_is_held_against_eager(what: str) -> None:
     module = ModuleType("gate")
-    eager: Callable[..., Tensor] = lambda x, r, bias, n: (x + bias) * r * n  # noqa: E731
+
+    def eager(x: Tensor, r: Tensor, conv_bias: Tensor, bias: Tensor, n: float) -> Tensor:
+        return (x + conv_bias + bias) * r * n
+
     vars(module).update(ModelNew=Behind, get_init_inputs=lambda: [3], eager=eager)
     found = Contest(BEHIND, module, Case("gate", what, "float32", (4, 2, 9), "cpu"))
     assert [tuple(x.shape) for x in found.inputs] == [(4, 2, 9), (4, 3, 7)]

@@ -126,12 +126,13 @@ class Contest:
         """The same in PyTorch's own operations, with the layers, parameters and buffers of a model."""
         scalars = [scalar.default for scalar in self.spec.scalars]
         layers = [getattr(model, item.attribute) for item in self.spec.layers if isinstance(item, Layer)]
-        names = [tensor.name for tensor in self.spec.tensors[len(self.spec.inputs) :]]
+        bias, held = self.spec.bias, self.spec.tensors[len(self.spec.inputs) :]
 
         def function(first: Tensor, *others: Tensor) -> Tensor:
             for layer in layers:
-                first = layer(first)
-            state = [getattr(model, name) for name in names]
+                first = layer(first)  # with its bias; -0.0 adds nothing
+            nothing = first.new_full((), -0.0)
+            state = [nothing if each == bias else getattr(model, each.name) for each in held]
             value: Tensor = self.module.eager(first, *others, *state, *scalars)
             return value
 
