@@ -1,7 +1,7 @@
 """The layers in front of a kernel: convolutions without their bias, and outputs that are written over.
 
-On CUDA PyTorch adds the bias of a convolution in a pass of its own over the whole output; here the kernel
-adds it. On the CPU the convolution adds it at no cost, before it rounds.
+On CUDA PyTorch adds the bias of a convolution by a kernel of its own over the whole output; here the
+module's kernel adds it. On the CPU the convolution adds it at no cost, before it rounds.
 """
 
 from typing import Any, Dict, Tuple
@@ -44,7 +44,7 @@ def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tens
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:
-    """Whether PyTorch adds the bias of a convolution of x in a pass of its own."""
+    """Whether PyTorch adds the bias of a convolution of x by a kernel of its own."""
     return x.is_cuda
 
 
