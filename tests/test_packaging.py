@@ -47,8 +47,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_all_that_the_compiler_reads(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     for folder in ("templates", "specs"):
-        for path in (ROOT / folder).iterdir():
-            assert f"fusegen/{folder}/{path.name}" in held
+        for path in filter(Path.is_file, (ROOT / folder).rglob("*")):
+            assert f"fusegen/{path.relative_to(ROOT).as_posix()}" in held
     for path in (ROOT / "fusegen").rglob("*.py"):
         assert path.relative_to(ROOT).as_posix() in held
     assert "fusegen/specs/schema.json" in held
