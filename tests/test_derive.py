@@ -317,11 +317,11 @@ def test_the_gradient_of_every_committed_spec_is_that_of_its_eager_form(name: st
     """At kinks too; the eager form is the one in the module, of PyTorch's own operations."""
     compiled = build.compiled_file(Path(ROOT / "specs" / f"{name}.yaml"))
     spec = compiled.spec
-    inputs, params = [i.name for i in spec.inputs], [p.name for p in spec.params]
+    inputs, params = [i.name for i in spec.tensors], [p.name for p in spec.scalars]
     body = "\n    ".join(build.texts(compiled).eager)
     scope: dict[str, Any] = {"torch": torch, "nn": torch.nn}
     exec(f"def eager({', '.join([*inputs, *params])}):\n    {body}", scope)
-    scalars = [float(p.default) for p in spec.params]
+    scalars = [float(p.default) for p in spec.scalars]
     tensors = points(len(inputs), special=False)
     g = torch.linspace(-2, 3, tensors[0].numel(), dtype=torch.float64)
     expected = autograd(scope["eager"], g, tensors, *scalars)
