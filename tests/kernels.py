@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -54,7 +54,16 @@ LAYOUTS = ("contiguous", "transposed", "sliced", "expanded", "channels_last", "0
 
 def by_module(names: Iterable[str]) -> list[object]:
     """The parameters of a test of each of these modules; those outside `CORE` are marked `full`."""
-    return [pytest.param(name, id=name, marks=() if name in CORE else pytest.mark.full) for name in names]
+    return _outside_full(names, CORE)
+
+
+def by_class(names: Iterable[str]) -> list[object]:
+    """The same of a test of what the runtime does; those outside `CLASSES` are marked `full`."""
+    return _outside_full(names, CLASSES)
+
+
+def _outside_full(names: Iterable[str], kept: Sequence[str]) -> list[object]:
+    return [pytest.param(name, id=name, marks=() if name in kept else pytest.mark.full) for name in names]
 
 
 @pytest.fixture(scope="session", autouse=True)

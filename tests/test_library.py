@@ -22,6 +22,7 @@ from kernels import (
     LIBRARY,
     NAMES,
     assert_same,
+    by_class,
     by_module,
     differences,
     function,
@@ -75,7 +76,7 @@ def pulled(call: Call, tensors: list[Tensor], *grad: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", by_module(LIBRARY))
+@pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None:
     """Its schema, its registration for autograd, its fake tensors, and tracing with dynamic shapes."""
     given = scalars(name)[0]
@@ -322,7 +323,7 @@ def errors(actual: Tensor, truth: list[tuple[Any, Any]]) -> list[float]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", by_module(REAL))
 def test_it_is_near_the_real_function(name: str, device: str) -> None:
     """Value and gradients: within the bound, or as near as eager is about there."""
     for dtype in DTYPES:
