@@ -40,11 +40,12 @@ class Mean:
 
 def environment(options: Options) -> dict[str, Any]:
     """What a run depends on: the chip, PyTorch, its flags, and what was asked for."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    matmul = torch.backends.cuda.matmul
     return {
         **machine(options.place.device),
         "cuda": torch.version.cuda,
-        "cudnn": cudnn.version() if options.place.device == "cuda" else None,  # type: ignore[no-untyped-call]
+        "cudnn": cudnn.version() if options.place.device == "cuda" else None,
         "cudnn.allow_tf32": cudnn.allow_tf32,
         "cudnn.benchmark": cudnn.benchmark,
         "cudnn.deterministic": cudnn.deterministic,

@@ -27,13 +27,13 @@ class Word(str):
     label: str
 
 
-class Sizes(tuple):  # type: ignore[type-arg]  # of anything
+class Sizes(tuple[Any, ...]):
     """A tuple with a label."""
 
     label: str
 
 
-class Listed(list):  # type: ignore[type-arg]  # of anything
+class Listed(list[Any]):
     """A list with a label."""
 
     label: str

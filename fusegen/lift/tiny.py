@@ -22,7 +22,8 @@ def shrunk(tree: ast.Module) -> ast.Module:
     assignment to a name that `STAY` finds stays.
     """
     places = [node for node in tree.body if _holds_sizes(node)]
-    found = {node.value for place in places for node in ast.walk(place) if _is_size(node)}  # type: ignore[attr-defined]
+    sizes = (_size(node) for place in places for node in ast.walk(place))
+    found = {size for size in sizes if size is not None}
     small = {size: FIRST + STEP * place + size % STEP for place, size in enumerate(sorted(found))}
     shrink = _Shrink(small)
     body = [shrink.visit(node) if node in places else node for node in tree.body]
@@ -36,8 +37,8 @@ class _Shrink(ast.NodeTransformer):
         self.small = small
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        small = ast.Constant(self.small[int(str(node.value))]) if _is_size(node) else node
-        return ast.copy_location(small, node)
+        size = _size(node)
+        return node if size is None else ast.copy_location(ast.Constant(self.small[size]), node)
 
 
 def _holds_sizes(node: ast.stmt) -> bool:
@@ -49,5 +50,7 @@ def _holds_sizes(node: ast.stmt) -> bool:
     return not any(STAY.search(ast.unparse(target)) for target in targets)
 
 
-def _is_size(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value > SMALL
+def _size(node: ast.AST) -> int | None:
+    """The whole number that a node is, if it is a large one."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > SMALL else None

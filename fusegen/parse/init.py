@@ -115,8 +115,8 @@ class Scope:
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None as value):
                 return value
-            case ast.UnaryOp(operand=operand):
-                return -self.value(operand)  # type: ignore[operator]  # a number
+            case ast.UnaryOp(operand=ast.Constant(value=int() | float() as number)):
+                return -number
             case ast.Tuple(elts=items):
                 return tuple(map(self.value, items))
             case ast.Name(id=used):
