@@ -120,7 +120,7 @@ def check(name: str, function: Callable[..., Tensor], given: list[Tensor]) -> No
 def runs(
     functions: dict[str, Callable[..., Tensor]], given: list[Tensor]
 ) -> Iterator[tuple[str, Any, int]]:
-    """Each way by its name: what is timed, and the bytes that are read and written."""
+    """The timed functions by name, each with the bytes that it reads and writes."""
     *inputs, grad = given
     plain = [t.detach() for t in inputs]
     moved = sum(t.nbytes for t in inputs) + grad.nbytes

@@ -15,7 +15,7 @@ Given = Mapping[str, Any]  # the arguments of a layer by name
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """What an argument is.
+    """The type of an argument.
 
     Attributes:
         expected: in words; ``{several}`` is where a layer of several spatial dimensions takes a tuple.
@@ -30,11 +30,11 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What must hold between arguments of some layers.
+    """A constraint between arguments of a family of layers.
 
     Attributes:
         family: how the names of these layers begin.
-        argument: the one that is told where it does not hold.
+        argument: the one that the error message names.
         expected: what that one is, in words.
         example: an argument that would do.
         reads: the arguments, with PyTorch's defaults; None where there is none.
@@ -51,7 +51,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An argument that PyTorch refuses, what is expected in its place, and an example of that."""
+    """An argument that PyTorch refuses, the expected type in words, and an example."""
 
     argument: str
     expected: str
@@ -60,28 +60,28 @@ class Refused:
 
 def refused(layer: str, given: Given) -> Iterator[Refused]:
     """The arguments of a layer that PyTorch refuses, each for one reason."""
-    n, told = dimensions(layer), set()
+    n, wrong = dimensions(layer), set()
     several = f", or {n} of them" if n > 1 else ""
     for argument, value in given.items():
         found = type_of(layer, argument)
         if found and not found.admits(value, n):
-            told.add(argument)
+            wrong.add(argument)
             yield Refused(argument, found.expected.format(several=several), f"{argument}={found.example}")
     for law in LAWS:
         known = {name: given.get(name, default) for name, default in law.reads.items()}
-        unknown = told & known.keys() or None in known.values()
+        unknown = wrong & known.keys() or None in known.values()
         if layer.startswith(law.family) and not unknown and not law.holds(known):
             yield Refused(law.argument, law.expected, law.example)
 
 
 def type_of(layer: str, argument: str) -> Type | None:
-    """What an argument of a layer is, if a row says so."""
+    """The type of a layer's argument; None if no row has it."""
     own = (types for family, types in OF_FAMILIES.items() if layer.startswith(family))
     return next((types[argument] for types in own if argument in types), TYPES.get(argument))
 
 
 def dimensions(layer: str) -> int:
-    """The number of spatial dimensions of a layer: 2 of Conv2d, 1 of one whose name tells none."""
+    """The number of spatial dimensions of a layer: 2 of Conv2d, 1 if its name has no number."""
     return int(layer[-2]) if layer[-2:-1].isdigit() else 1
 
 

@@ -53,7 +53,7 @@ class Layer:
 
     @property
     def holder(self) -> str:
-        """What has its name, in words."""
+        """The kind of its holder, as error messages name it."""
         return "a layer"
 
     @property
@@ -96,7 +96,7 @@ class StateTensor:
 
     @property
     def holder(self) -> str:
-        """What has its name, in words."""
+        """The kind of its holder, as error messages name it."""
         return f"a {self.kind.value}"
 
 

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 def two_fits(spec: Spec) -> Iterator[str]:
     """A sentence for each input that fits the others with a dimension of size 1 in another place, too.
 
-    A layer decides the shape of what stands for the first input, so that nothing is known then.
+    With layers in front, the shape of the first operand is unknown.
     """
     if spec.layers:
         return

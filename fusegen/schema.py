@@ -19,7 +19,7 @@ REFERENCE_PATTERN = rf"^{_REFERENCE}(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of a spec: what it means, its JSON Schema, and how it is written."""
+    """A key of a spec: its meaning, its JSON Schema, and an example."""
 
     key: str
     meaning: str

@@ -1,4 +1,4 @@
-"""The shape of what a layer gives, and whether shapes broadcast."""
+"""The output shapes of layers, and the broadcasting of shapes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _after(layer: Layer, shape: Sizes) -> Sizes | None:
 
 
 def _convolved(kind: str, given: Mapping[str, Any], shape: Sizes) -> Sizes | None:
-    """The shape of what a convolution gives of a batch."""
+    """The output shape of a convolution of a batch."""
     n = dimensions(kind)
     fits = len(shape) == n + 2 and shape[1] == given.get("in_channels")
     if not fits or not {"out_channels", "kernel_size"} <= given.keys():

@@ -1,4 +1,4 @@
-"""The types of a kernel's values: what an operation gives of single-word and double-word arguments.
+"""The types of a kernel's values: the result type of an operation by the types of its arguments.
 
 An operation's row says it (`Op.words`), unless a call names the body of the function. In float on CUDA some
 functions are single-word (`Op.single`).

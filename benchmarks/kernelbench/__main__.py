@@ -79,7 +79,7 @@ def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
     "--json",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write all that is found, anew after each problem.",
+    help="Write the results as JSON; the file is rewritten after each problem.",
 )
 @click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
 @click.option(
@@ -91,7 +91,7 @@ def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
 )
 @click.option("--jobs", default=os.cpu_count() or 1, help="Candidates to build at a time.")
 def main(folders: tuple[Path, ...], **given: Any) -> None:  # fmt: skip
-    """Tries, times, measures and tells."""
+    """Runs the trials, the timing and the accuracy checks, and prints the table."""
     device = given["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cuda" and not torch.cuda.is_available():
         raise click.BadParameter("PyTorch finds no CUDA device", param_hint="--device")
@@ -115,7 +115,7 @@ def main(folders: tuple[Path, ...], **given: Any) -> None:  # fmt: skip
 def watched(
     paths: tuple[Path, ...], made: dict[Path, candidates.Made], options: Options, file: Path | None
 ) -> list[Outcome]:
-    """The outcomes, each told and written as soon as it is known."""
+    """The outcomes; each is printed and written as soon as it is known."""
     found: list[Outcome] = []
     ran = report.environment(options)
     for one in session.outcomes(paths, made, options):

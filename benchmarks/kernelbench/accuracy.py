@@ -44,11 +44,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What was found of accuracy.
+    """The measured accuracy of a candidate.
 
     Attributes:
         measured: errors, check by check.
-        findings: what is wrong.
+        findings: the failed checks.
         limits: elements that are NaN in eager's results and numbers in ours, where inputs are infinite.
     """
 
@@ -58,7 +58,7 @@ class Accuracy:
 
 
 class Meter:
-    """Measures the errors of a pair of models, and keeps what it finds."""
+    """Measures the errors of a pair of models, and collects the failed checks."""
 
     def __init__(self, of: Models, place: Place) -> None:
         """Take models on their device."""
@@ -141,7 +141,7 @@ class Meter:
         eager = _gradients(self.of.reference, inputs, self.place)
         ours = _gradients(self.of.candidate, inputs, self.place)
         if len(ours) != len(names):
-            return  # another state_dict, which is told elsewhere
+            return  # the trials report a different state_dict
         for name, *found in zip(names, ours, eager, exact, strict=True):
             self.gradient(f"{GRADIENTS} {name}", *found)
 

@@ -15,7 +15,7 @@ from fusegen.render import Binding
 
 SPECS = Path("specs")
 FOLDERS = (SPECS / "kernelbench", SPECS)  # of specs; the first that has one of the name
-NAMES = Path(__file__).parent / "names.json"  # of the specs of known problems, which say what they compute
+NAMES = Path(__file__).parent / "names.json"  # the spec of each known problem
 BINDING = Binding.STABLE
 
 
@@ -36,7 +36,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What is known of candidates.
+    """The known candidates.
 
     Attributes:
         files: standalone files or specs, by the key of their name.
@@ -62,7 +62,7 @@ def found(folder: Path | None, names: Path | None) -> Candidates:
         names: a file of names, which win over those of `NAMES`.
 
     Raises:
-        ValueError: `names` is no JSON object of words.
+        ValueError: `names` is not a JSON object of strings.
     """
     if folder:
         files = {key(path.stem): path for path in sorted(folder.glob("*.py"))}

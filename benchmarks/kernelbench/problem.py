@@ -28,7 +28,7 @@ CANDIDATE = "ModelNew"
 
 
 class NotAProblem(Exception):
-    """A problem or a candidate that does not define what it should, in a sentence."""
+    """A problem or a candidate that lacks a required definition."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run found, as JSON and as a table."""
+"""The results of a run, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Mean:
 
 
 def environment(options: Options) -> dict[str, Any]:
-    """What a run depends on: the chip, PyTorch, its flags, and what was asked for."""
+    """The environment of a run: the chip, PyTorch, its flags, and the options."""
     cudnn: Any = torch.backends.cudnn
     matmul = torch.backends.cuda.matmul
     return {
@@ -94,7 +94,7 @@ def _plain(one: Outcome) -> dict[str, Any]:
 
 
 def table(outcomes: list[Outcome]) -> Iterator[str]:
-    """The lines of the table: problems, then what is wrong, then means and counts."""
+    """The lines of the table: problems, failed checks, means and counts."""
     yield from _aligned([_row(one) for one in outcomes])
     yield ""
     for one in outcomes:

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for.
+    """The options of a run.
 
     Attributes:
         place: where models run.
@@ -50,9 +50,9 @@ class Outcome:
         problem: its name.
         kind: its class, where it was constructed.
         candidate: the file of its candidate.
-        state: ``right``, or in capitals what it is instead.
-        findings: what is wrong.
-        accuracy, times: what was measured, as far as it was.
+        state: ``right``, or the kind of failure in capitals.
+        findings: the failed checks.
+        accuracy, times: the measurements; None where there are none.
     """
 
     problem: str
@@ -70,7 +70,7 @@ def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Option
     Args:
         paths: the files of the problems.
         made: the candidates that there are, by the files of their problems.
-        options: what is asked for.
+        options: of the run.
     """
     for path in paths:
         candidate = made.get(path)
@@ -87,7 +87,7 @@ def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Option
 
 
 def prepare(made: Mapping[Path, Made], place: Place, jobs: int) -> None:
-    """Build the kernels of candidates, some at a time; what fails here is told when its turn comes."""
+    """Builds the kernels of several candidates in parallel; the trials report a build that fails."""
     able = [(path, one.text) for path, one in made.items() if not one.refused]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(_prepared, able, repeat(place)))
@@ -145,7 +145,7 @@ class Examination:
         return timing.times(self.of, self.options.place, self.options.competitors, self.options.rounds)
 
     def tried(self, check: str, part: Callable[[], Result]) -> Result | None:
-        """What a part gives; nothing, and a finding, if it fails."""
+        """The result of a part; None, and a finding, if it fails."""
         try:
             return part()
         except Exception as error:  # of the problem's or the candidate's code

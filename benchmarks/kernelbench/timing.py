@@ -25,7 +25,7 @@ SEED = 11
 
 @dataclass(frozen=True)
 class Times:
-    """What was measured of one problem.
+    """The measured times of one problem.
 
     Attributes:
         spreads: times in milliseconds, by who.
@@ -43,7 +43,7 @@ class Times:
 
 
 def times(of: Models, place: Place, competitors: tuple[str, ...], rounds: int) -> Times:
-    """The times of some competitors.
+    """The times of the given competitors.
 
     Args:
         of: the models, on their device.

@@ -61,11 +61,11 @@ class Models:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, of which check.
+    """A failed check.
 
     Attributes:
         check: its name.
-        said: what is wrong, in a sentence.
+        said: the failure, in a sentence.
     """
 
     check: str
@@ -114,7 +114,7 @@ def state_differs(reference: nn.Module, candidate: nn.Module) -> str:
 
 
 def findings(of: Models, place: Place) -> Iterator[Finding]:
-    """What is wrong in the trials, each mode apart."""
+    """The failed trials, by mode."""
     before = {name: tensor.detach().clone() for name, tensor in of.candidate.named_parameters()}
     for mode, count in MODES.items():
         with _in_mode(of, mode):
@@ -128,7 +128,7 @@ def findings(of: Models, place: Place) -> Iterator[Finding]:
 
 
 def trial(of: Models, inputs: list[Any], place: Place) -> str:
-    """What is wrong with the candidate's result for some inputs; nothing, if it is right."""
+    """The failure of the candidate's result for the given inputs; empty if it is right."""
     expected = of.reference(*inputs)
     kept = [value.clone() if isinstance(value, Tensor) else value for value in inputs]
     given = of.candidate(*inputs)
@@ -139,7 +139,7 @@ def trial(of: Models, inputs: list[Any], place: Place) -> str:
 
 
 def wrong(given: Any, expected: Tensor, tolerance: float) -> str:
-    """What is wrong with a result: its kind, its need of a gradient, or its values."""
+    """The failure of a result: its type, its requires_grad, or its values."""
     if not isinstance(given, Tensor):
         return f"it gives a {type(given).__name__}, not a tensor"
     if _kind(given) != _kind(expected):
@@ -164,7 +164,7 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 
 def seeds(count: int) -> list[int]:
-    """The seeds of some trials, drawn from one seed."""
+    """The seeds of the trials, drawn from one seed."""
     generator = torch.Generator().manual_seed(SEED)
     return [int(torch.randint(0, 2**31, (), generator=generator)) for _ in range(count)]
 

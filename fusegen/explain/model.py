@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fusegen.constructor import Layer
 from fusegen.spec import Spec
 
-Row = tuple[str, str, str]  # the attribute, what makes it, and what it is for
+Row = tuple[str, str, str]  # the attribute, its constructor call, and its use
 BEFORE = "runs on {} before the kernel"
 OPERAND = "a tensor of the kernel, of the shape {}"
 UNREAD = "is only held"

@@ -14,5 +14,5 @@ spec_text  the text of the spec
 tiny       the file with small sizes
 lifted     all of these, in order
 verify     the module compared with the model
-report     what is said of it
+report     the lines that the command prints
 """

@@ -1,4 +1,4 @@
-"""The graph of a model's forward, by torch.fx, and what it becomes."""
+"""The graph of a model's forward, traced by torch.fx, and its translation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Operation:
     Attributes:
         key: its name in formulas of others; no name of the language.
         body: its formula, in names of inputs, state and scalars, and keys of other operations.
-        what: what it is called in the model.
+        what: its name in the model.
         line: of the model's file.
     """
 

@@ -1,4 +1,4 @@
-"""A model lifted: the text of its spec, and what is to be said of it."""
+"""A lifted model: the text of its spec, and the facts that the report prints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lifted(target: str, name: str | None = None) -> Lifted:
         name: of the spec; by default that of the file.
 
     Raises:
-        NotAModel, NotLifted: what is wrong.
+        NotAModel, NotLifted: the model cannot be lifted.
     """
     path, attribute, tree = read(target)
     return lifted_problem(executed(path, attribute, tree), name)
@@ -58,7 +58,7 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
     """The model of a file that was executed.
 
     Raises:
-        NotAModel, NotLifted: what is wrong.
+        NotAModel, NotLifted: the model cannot be lifted.
     """
     of = constructed(problem)
     inputs = given(problem, of)

@@ -61,7 +61,7 @@ class Problem:
         return dict(bound.arguments)
 
     def call(self, function: Callable[[], Any], name: str) -> Any:
-        """What a function of the file returns, which is a list.
+        """The list that a function of the file returns.
 
         Raises:
             NotAModel: it raises, or returns something else.

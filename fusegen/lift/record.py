@@ -65,7 +65,7 @@ class Record(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Note what a call made."""
+        """Records the storage that a call made."""
         found = func(*args, **(kwargs or {}))
         if func is Tensor.__setitem__:
             self.note(func, (), {}, args[0])
@@ -86,9 +86,9 @@ class Record(TorchFunctionMode):
             self.of_layers.add(storage)
         elif storage in self.of_layers:
             self.changed[storage] = name.strip("_")
-        told = {key: value for key, value in kwargs.items() if key != "device"}
+        others = {key: value for key, value in kwargs.items() if key != "device"}
         call, value = "", None
-        if storage not in self.made and not told:
+        if storage not in self.made and not others:
             call, value = self.words(func, args)
         self.made[storage] = Made(call, name.strip("_"), value, found)
 
@@ -125,7 +125,7 @@ def written(value: Any) -> str:
 
 @contextlib.contextmanager
 def recording() -> Iterator[Record]:
-    """A record of what is made inside, on the device that is current."""
+    """Records the layers and tensors made inside the block, on the current device."""
     record = Record()
     before = {kind: vars(kind).get("__init__") for kind in map(_class, PRODUCERS)}
     for kind in before:

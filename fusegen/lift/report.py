@@ -1,4 +1,4 @@
-"""What is said of a lifted model: what was fused, what stayed PyTorch's, and what the spec leaves out."""
+"""The report of a lifted model: fused operations, layers left to PyTorch, and unread arguments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fusegen.parse import parse_spec
 def report(of: Lifted) -> Iterator[str]:
     """Sentences, in order."""
     spec = parse_spec(of.text, f"specs/{of.name}.yaml")
-    told = [f"{each.what} (line {each.line})" if each.line else each.what for each in of.traced.operations]
+    fused = [f"{each.what} (line {each.line})" if each.line else each.what for each in of.traced.operations]
     also = f", which adds the bias of {spec.producer.attribute}, too" if spec.bias and spec.producer else ""
-    yield f"fused: {', '.join(told)}: {counted(len(told), 'operation')} in 1 kernel{also}"
+    yield f"fused: {', '.join(fused)}: {counted(len(fused), 'operation')} in 1 kernel{also}"
     for attribute, line in of.traced.layers.items():
         kind = of.of.layers[attribute].partition("(")[0]
         yield f"PyTorch's: {attribute} (line {line}): {kind} is a layer, and runs before the kernel"

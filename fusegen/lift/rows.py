@@ -100,7 +100,7 @@ def substituted(
 
 
 class _Substitution(ast.NodeTransformer):
-    """Puts values in the place of arguments, and leaves out keywords that say what is usual."""
+    """Substitutes values for arguments, and drops keywords that have their defaults."""
 
     def __init__(self, values: Mapping[str, ast.expr], usual: frozenset[str]) -> None:
         self.values, self.usual = values, usual

@@ -1,4 +1,4 @@
-"""The text of a spec that says what a model does."""
+"""The YAML text of a lifted spec."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
         problem: the model's file.
         of: its constructor.
         given: its inputs.
-        body: what it computes.
+        body: its formula or chain.
     """
     lines = [
         SCHEMA,
@@ -71,7 +71,7 @@ def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
         source: the line by which a spec of the same model is known.
 
     Raises:
-        SpecExists: there is one of something else.
+        SpecExists: the file holds a spec of another origin.
         SpecErrors: a name, or what the compiler refuses.
     """
     made = changes({path: text})
@@ -159,8 +159,8 @@ def short_step(step: ast.expr, running: str) -> str | None:
             ):
                 usual = {"softplus": {"beta": "1", "threshold": "20"}}.get(name, {})
                 words = [f"{k.arg}={ast.unparse(k.value)}" for k in keywords]
-                told = [word for word in words if word not in {f"{k}={v}" for k, v in usual.items()}]
-                return quoted_in_flow(f"{name}({', '.join(told)})" if told else name)
+                shown = [word for word in words if word not in {f"{k}={v}" for k, v in usual.items()}]
+                return quoted_in_flow(f"{name}({', '.join(shown)})" if shown else name)
     return None
 
 

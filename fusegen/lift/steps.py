@@ -68,7 +68,7 @@ class _Names:
         self.path, self.taken = path, taken
 
     def of(self, line: int, otherwise: str) -> str:
-        """A new name for what a line of the model computes."""
+        """A new name for the value of a line of the model."""
         name = self.variable(line) or otherwise
         try:
             check_variable(name, Span(""))

@@ -83,7 +83,7 @@ class _Reader:
         readers[node.op](node)
 
     def found(self) -> Traced:
-        """What was read."""
+        """The values that were read."""
         return Traced(self.layers, tuple(self.operations), self.result)
 
     def placeholder(self, node: fx.Node) -> None:
@@ -186,7 +186,7 @@ class _Reader:
         return body
 
     def check_in_place(self, node: fx.Node, of: Any) -> None:
-        """Refuse to write to what is read again, or belongs to the caller."""
+        """Refuses to write to a value that is read again, or that belongs to the caller."""
         if not isinstance(of, fx.Node) or of.op in ("placeholder", "get_attr"):
             why = "it writes to an input or a parameter"
             self.refuse(node, f"{what(node)} in place", why, "use the form that makes a new tensor")

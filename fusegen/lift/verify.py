@@ -1,4 +1,4 @@
-"""The module of a lifted model held against the model: its state after a seed, and what it computes."""
+"""Compares the module of a lifted model with the model: the state_dict after a seed, and the outputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pair:
     """A model and its module, made after the same seed, on the CPU.
 
     Attributes:
-        sizes: what was compared, in words.
+        sizes: the compared sizes, in words.
         problem: the file, perhaps with small sizes.
         own: what get_inputs returns.
         after: the random numbers that each constructor left.

@@ -1,4 +1,4 @@
-"""What `words` looks for in terms: what is computed as a whole, and what takes double-word arguments."""
+"""Patterns in terms: expressions with a function of their own, and operations of double-word arguments."""
 
 from __future__ import annotations
 

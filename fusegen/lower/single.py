@@ -52,7 +52,7 @@ class SingleWord(Border):
         return self.call("gate_slope", *factors, self.expr(t, True))
 
     def fma(self, a: Term, b: Term, c: Term) -> Expr:
-        """The sum of a product and c, which rounds once; of a number c what it rounds to is added last."""
+        """The sum of a product and c, rounded once; the high word of a constant c is added last."""
         factors: tuple[Term, ...] = (a, b)
         match a, b:
             case Number(value), Apply("mul", (Number(other), rest)):

@@ -89,7 +89,7 @@ class Slack(Ranges):
         return Body.NEAR if self.near(term.op, term.args[0]) else SHORT[term.op]
 
     def given(self, body: Body | None, argument: Term) -> Term:
-        """What a single-word function takes: infinities, too, where it makes them finite itself."""
+        """The argument of a single-word function; infinite where the function clamps it itself."""
         match argument:
             case Name(name) if body is Body.SINGLE_WORD and name in self.steps:
                 step = self.steps[name]

@@ -1,6 +1,6 @@
-"""What kernels compute with besides: double-word values, and what is too small for a number of one word.
+"""Operations of kernels only: double-word values, and prescaled values below the range of a single word.
 
-None stands in a formula, so that none has a real function.
+Formulas contain none of them, so that they have no function over the real numbers.
 """
 
 from __future__ import annotations

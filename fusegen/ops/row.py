@@ -1,4 +1,4 @@
-"""What a row of the table says of an operation."""
+"""The row of an operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHAINED = tuple(Body)
 
 
 class Words(Enum):
-    """What an operation takes and gives: single-word or double-word values."""
+    """The argument and result types of an operation: single-word or double-word."""
 
     SINGLE = "takes and gives single words"
     NARROWED = "takes either, gives a single word"

@@ -1,4 +1,4 @@
-"""Laws of the names that a spec declares: one name for one thing, read somewhere, and for what it says."""
+"""Laws of the names that a spec declares: each is unique and read, and a function keeps its name."""
 
 from __future__ import annotations
 

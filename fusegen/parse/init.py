@@ -52,7 +52,7 @@ def _value(node: yaml.Node, key: str) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an argument in a layer's call may name.
+    """The names that an argument in a layer's call may have.
 
     Attributes:
         names: those that `init` declares.
@@ -110,7 +110,7 @@ class Scope:
         """The value of what `check` admits.
 
         Raises:
-            KeyError: it names an argument whose value is wrong, which is told at its place.
+            KeyError: it names an argument whose value is wrong; the error of that argument is reported.
         """
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None as value):

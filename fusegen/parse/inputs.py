@@ -95,7 +95,7 @@ def read_numbers(node: yaml.Node) -> tuple[Param, ...]:
 
 
 def _number(node: yaml.Node) -> yaml.Scalar | None:
-    """What stands for a number: any plain scalar."""
+    """The scalar that may be a number, which any plain one may; None for other nodes."""
     plain = isinstance(node, yaml.Scalar) and not node.quoted and bool(node.text.strip())
     return node if plain and isinstance(node, yaml.Scalar) else None
 

@@ -1,4 +1,4 @@
-"""What a spec's constructor, its parameters and buffers have to keep, once everything is read."""
+"""Laws of a spec's constructor, parameters and buffers, checked after parsing."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def state_is_read(spec: Spec) -> Iterator[FusegenError]:
     """One mistake for each parameter or buffer that is not read as it is declared."""
     used = read_names(spec)
     for item in _state(spec):
-        told = {"name": item.attribute, "kind": item.kind.value, "initialiser": item.initialiser}
+        fields = {"name": item.attribute, "kind": item.kind.value, "initialiser": item.initialiser}
         if item.is_read and item.attribute not in used:
-            yield UnreadState(item.span, **told)
+            yield UnreadState(item.span, **fields)
         if not item.is_read and item.attribute in used:
-            yield ReadUnread(used[item.attribute], **told)
+            yield ReadUnread(used[item.attribute], **fields)
 
 
 def state_fits_inputs(spec: Spec) -> Iterator[FusegenError]:

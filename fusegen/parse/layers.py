@@ -62,7 +62,7 @@ def _item(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
 
 
 def _made(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
-    """What a call makes."""
+    """The layer or the tensor that a call makes."""
     text = as_scalar(node, attribute, "a call", _EXAMPLE)
     tree, place = parse_tree(text.text, text.at)
     if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
@@ -71,7 +71,7 @@ def _made(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
     if tree.func.id not in KINDS:
         return _layer(attribute, span, (tree, place), scope)
     made = Made("", ())
-    with suppress(KeyError):  # of an argument that is told at its place
+    with suppress(KeyError):  # the error of the argument is reported
         made = Initialisers(tree.func.id, place, scope).of(tree)
     initialiser = ast.unparse(tree.args[0]) if made.text else ""
     return StateTensor(
@@ -80,7 +80,7 @@ def _made(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
 
 
 def _unread(node: yaml.Mapping) -> yaml.Node:
-    """What a map under an attribute declares as unread."""
+    """The initialiser that a map under an attribute declares as unread."""
     for key, place, _ in node.entries:
         if key != UNREAD:
             remedy = nearest(key, (UNREAD,), f"it has {UNREAD}, as in  {_UNREAD_EXAMPLE}")

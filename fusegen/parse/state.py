@@ -44,7 +44,7 @@ class Made:
 class Initialisers:
     """Reads what initialises the tensors of one kind.
 
-    Functions raise KeyError for an argument of the constructor whose value is wrong, which is told there.
+    Functions raise KeyError for an argument of the constructor whose value is wrong: its error is reported.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Initialisers:
 
         Raises:
             NotAnInitialiser, NotAShape, WholeNumbers, NumberOutOfRange, TooLarge, NotInInit, StateOfLayer,
-            NotAFormula: what is wrong.
+            NotAFormula: it is not an initialiser.
         """
         if len(call.args) != 1 or call.keywords:
             self.fail(call, f"a {self.kind} takes one argument, which initialises it")

@@ -123,7 +123,7 @@ def increasing(function: Enclosure, limits: tuple[Bound, Bound], over: Interval)
 
 
 def _bound(end: Any, rounded: tuple[Bound, Bound]) -> Bound:
-    """An end that is no negative number as a fraction; what it becomes where it is tiny, or huge."""
+    """A non-negative end as a fraction; one of `rounded` where it is tiny or huge."""
     _, mantissa, exponent, bits = end
     if mantissa and abs(exponent + bits) > FAR * 2:
         return rounded[exponent > 0]

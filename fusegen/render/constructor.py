@@ -1,4 +1,4 @@
-"""What a ModelNew is made with, in Python: its constructor, and the inputs of an example."""
+"""The constructor of a ModelNew, and the lines that run its layers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def layer_lines(spec: Spec) -> list[str]:
 
 
 def reuses(spec: Spec) -> bool:
-    """Whether the kernel may write over what is in front of it."""
+    """Whether the kernel may write over the output of the layer in front of it."""
     producer = spec.producer
     return producer is not None and producer.kind.startswith(FRESH) and spec.inputs[-1].split is None
 

@@ -27,7 +27,7 @@ LEAST_IN_TF32 = 32  # channels of a group, from which cuDNN computes NCHW in TF3
 
 
 def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
-    """What a convolution gives without its bias, and the bias, in a shape that broadcasts with that.
+    """The output of a convolution without its bias, and the bias in a shape that broadcasts with it.
 
     A layer on the CPU, or one that is not exactly PyTorch's, adds its bias itself. In place of the bias is
     then -0.0, which changes nothing that it is added to.
@@ -57,7 +57,7 @@ def leaves_bias(layer: Any) -> bool:
 
 
 def convolved(layer: Any, x: torch.Tensor) -> Any:
-    """What one of PyTorch's convolutions gives without its bias."""
+    """The output of one of PyTorch's convolutions without its bias."""
     call = CALLS[layer.__class__]
     if call is None:
         return layer._conv_forward(x, layer.weight, None)
@@ -106,7 +106,7 @@ def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
 
 
 def is_watched(layer: nn.Module) -> bool:
-    """Whether anything looks at what a layer takes or gives: hooks, or a forward of the layer's own."""
+    """Whether a layer has hooks, or a forward of its own."""
     own = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
     others = layer._backward_pre_hooks or "forward" in layer.__dict__
     return bool(own or others or hooks._has_any_global_hook())

@@ -61,7 +61,7 @@ class _Run:
         self.rewrites: list[Rewrite] = []
 
     def name(self, step: str, term: Term) -> None:
-        """Give a term a name; what is used once is as good as written where it is used."""
+        """Names a term; rules look through a name that is used once."""
         self.ranges.name(step, term)
         if self.uses[step] == 1:
             self.once[step] = term

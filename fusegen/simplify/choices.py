@@ -87,7 +87,7 @@ def _relu6(product: Product) -> tuple[Term, Product] | None:
 
 
 def _where_relu6_rises(term: Term) -> tuple[Term, Term, Product] | None:
-    """The two conditions under which a term is 0, and what it is else."""
+    """The two conditions under which a term is 0, and its value elsewhere."""
     match term:
         case Apply("where", (below, Number(Fraction(numerator=0)), Apply("where", (above, zero, slope)))):
             return (below, above, product_of(slope)) if zero == ZERO else None

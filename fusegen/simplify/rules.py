@@ -59,9 +59,9 @@ class Rule:
     """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants.
 
     Attributes:
-        name: what a derivation calls it.
+        name: as a derivation prints it.
         left, right: equal terms.
-        facts: what has to hold.
+        facts: its preconditions.
         looks_through: whether `left` may match steps that are used once.
     """
 
