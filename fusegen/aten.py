@@ -13,8 +13,7 @@ What a row does not say:
     relu, relu6 and hardtanh turn -0.0 into 0.0 on CUDA before PyTorch 2.14 where a bound is 0.
     the CPU's backward of sigmoid rounds between operations in float16 but not in bfloat16.
     the CPU's vectorized exp, expm1, log1p, tanh and erf are other approximations than its math library's.
-
-softsign and tanhshrink have no row: each is several kernels.
+    softsign and tanhshrink have no row: each is several kernels.
 
 Source: PyTorch, aten/src/ATen/native/Activation.cpp, aten/src/ATen/native/cuda/Activation*.cu,
 BinaryMiscBackwardOpsKernels.cu and UnarySpecialOpsKernel.cu; tools/autograd/derivatives.yaml.
@@ -246,7 +245,6 @@ ATEN: dict[str, Fused] = {
     "torch.nn.functional.gelu": Fused((), _gelu, _gelu_backward),
     "torch.nn.functional.gelu(approximate='tanh')": Fused((), _gelu_tanh, _gelu_tanh_backward),
     # gated
-    "torch.nn.functional.glu": Fused(
-        (), lambda a, b: a * _sigmoid(b), _glu_backward, inputs=("a", "b")),
+    "torch.nn.functional.glu": Fused((), lambda a, b: a * _sigmoid(b), _glu_backward, inputs=("a", "b")),
 }
 # fmt: on
