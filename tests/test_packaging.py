@@ -13,6 +13,7 @@ from budget import HANG
 from kernels import GENERATED, ROOT
 
 SOME = ("conv_relu_hardswish", "geglu", "hardtanh", "mish_mish", "silu", "snake")  # from all templates
+READ = (".py", ".h", ".cuh")  # the suffixes of what the compiler reads in its own folder
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
@@ -49,8 +50,9 @@ def test_the_wheel_holds_all_that_the_compiler_reads(wheel: Path) -> None:
     for folder in ("templates", "specs"):
         for path in filter(Path.is_file, (ROOT / folder).rglob("*")):
             assert f"fusegen/{path.relative_to(ROOT).as_posix()}" in held
-    for path in (ROOT / "fusegen").rglob("*.py"):
-        assert path.relative_to(ROOT).as_posix() in held
+    for path in (ROOT / "fusegen").rglob("*"):
+        assert path.suffix not in READ or path.relative_to(ROOT).as_posix() in held
+    assert {"fusegen/certify/include/interval.h", "fusegen/runtime/include/layout.h"} <= held
     assert "fusegen/specs/schema.json" in held
     tops = {name.split("/")[0] for name in held}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fusegen"}
@@ -73,6 +75,14 @@ def test_an_installed_compiler_writes_the_committed_modules(installed: Path, tmp
     for path in (GENERATED / "_runtime").glob("*.py"):
         assert (tmp_path / "out" / "_runtime" / path.name).read_bytes() == path.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_an_installed_compiler_writes_a_screen(installed: Path, tmp_path: Path) -> None:
+    """The headers that lie inside the package stand in its text."""
+    text = "from fusegen.certify.screen_text import source; from fusegen.term import Name, Program; "
+    text += "print(source(Program(('x',), (), (), (Name('x'),)), {}, {}))"
+    more = {"PYTHONPATH": str(installed)}
+    assert "struct Series {" in run(sys.executable, "-c", text, folder=tmp_path, **more)
 
 
 def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ as many digits as they need. A result so near to a tie that its interval holds t
 correctly on either side.
 
 On the CPU, up to 4096 neighbouring inputs are decided together where Taylor polynomials with intervals for
-coefficients are as narrow (`screen_series.h.j2`); kinks, ties and all that they leave open one by one.
+coefficients are as narrow (`include/together.h`); kinks, ties and all that they leave open one by one.
 
 The program is one in which little cancels (`Subject.stable`); `guard` compares it with the formula.
 """
@@ -31,13 +31,11 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from fusegen import render
 from fusegen.certify.findings import Ranges
 from fusegen.certify.host import compiler
-from fusegen.certify.screen_text import end, number, text
+from fusegen.certify.screen_text import source
 from fusegen.term import Program
 
-TEMPLATE, SERIES = "screen.cpp.j2", "screen_series.h.j2"
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
              "-std=c++17", "-w")  # fmt: skip
 CUDA_FLAGS = ("-O3", "--fmad=false", "-std=c++17", "-w")
@@ -46,7 +44,7 @@ Pairs = ctypes.c_uint64 * 2
 
 
 class Tally(ctypes.Structure):
-    """What a sweep has found so far, as the template declares it; of pairs, ours is the first."""
+    """What a sweep has found so far, as `include/tally.h` declares it; of pairs, ours is the first."""
 
     _fields_ = [
         ("worst", ctypes.c_uint64 * BUCKETS * 2 * 2),
@@ -101,14 +99,7 @@ class Screen:
             params: a number for each of its parameters.
             assume: the ranges of inputs that are judged, where they are not all.
         """
-        lines = [f"const D {name}_ = {number(value)};" for name, value in params.items()]
-        lines += [f"const D {let.name}_ = {text(let.term)};" for let in program.lets]
-        lines += [f"return {text(program.results[0])};"]
-        inputs = [f"{name}_" for name in program.inputs]
-        series = render.fill(SERIES, {})
-        low, high = assume.get(program.inputs[0], (-math.inf, math.inf))
-        holes = {"inputs": inputs, "lines": lines, "series": series, "low": end(low), "high": end(high)}
-        self.text = render.fill(TEMPLATE, holes)
+        self.text = source(program, params, assume)
 
     @cached_property
     def cpu(self) -> ctypes.CDLL:

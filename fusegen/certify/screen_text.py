@@ -1,11 +1,51 @@
-"""A formula as the C++ of its intervals."""
+"""A formula as the C++ of its intervals: its own lines, and the headers of `include` in their places."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
+from pathlib import Path
 
-from fusegen.term import Apply, Name, Number, Term
+from fusegen import render
+from fusegen.certify.findings import Ranges
+from fusegen.headers import inlined
+from fusegen.term import Apply, Name, Number, Program, Term
+
+TEMPLATE = "screen.cpp.j2"
+INCLUDE = Path(__file__).parent / "include"
+TOGETHER, SINGLY = "share_together.h", "share_singly.h"  # how a CPU shares out inputs
+WHOLE_LINE = (-math.inf, math.inf)
+
+
+def source(program: Program, params: Mapping[str, Fraction], assume: Ranges) -> str:
+    """The C++ and CUDA of a screen, which includes no header but the standard's.
+
+    Args:
+        program: in which little cancels.
+        params: a number for each of its parameters.
+        assume: the ranges of inputs that are judged, where they are not all.
+    """
+    lines = [f"const D& {name}_ = IN[{place}];" for place, name in enumerate(program.inputs)]
+    lines += [f"const D {name}_ = {number(value)};" for name, value in params.items()]
+    lines += [f"const D {let.name}_ = {text(let.term)};" for let in program.lets]
+    lines += [f"return {text(program.results[0])};"]
+    low, high = assume.get(program.inputs[0], WHOLE_LINE)
+    holes = {
+        "inputs": len(program.inputs),
+        "low": end(low),
+        "high": end(high),
+        "lines": lines,
+        "share": TOGETHER if len(program.inputs) == 1 else SINGLY,
+    }
+    return inlined(render.fill(TEMPLATE, holes), header)
+
+
+@cache
+def header(name: str) -> str:
+    """The text of a header."""
+    return (INCLUDE / name).read_text(encoding="utf-8")
 
 
 def text(term: Term) -> str:

@@ -1,0 +1,11 @@
+#pragma once
+// How a CPU shares out inputs of a function of several: one by one.
+#include "few.h"
+
+namespace {
+
+void share(const Task& task, int64_t begin, int64_t count, Tally* tally) {
+  for (int64_t at = begin; at < begin + count; at += RUN) few(task, at, tally);
+}
+
+}  // namespace

@@ -1,0 +1,16 @@
+#pragma once
+// How a CPU shares out inputs of a function of one: neighbours are judged together where that decides them.
+#include "few.h"
+#include "together.h"
+
+namespace {
+
+// Judges inputs, as many together as can be.
+void share(const Task& task, int64_t begin, int64_t count, Tally* tally) {
+  if (count <= RUN) return few(task, begin, tally);
+  if (count <= MANY && together(task, begin, count, tally)) return;
+  const int64_t part = count > MANY ? MANY : count / 4;
+  for (int64_t at = begin; at < begin + count; at += part) share(task, at, part, tally);
+}
+
+}  // namespace

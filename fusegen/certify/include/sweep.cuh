@@ -1,0 +1,84 @@
+#pragma once
+// The sweep on a GPU.
+#include "judged.h"
+
+namespace {
+
+__device__ void raise(double* at, double v) {
+  auto* place = reinterpret_cast<unsigned long long*>(at);
+  for (unsigned long long old = *place; __longlong_as_double(old) < v;) {
+    const unsigned long long seen = atomicCAS(place, old, __double_as_longlong(v));
+    if (seen == old) return;
+    old = seen;
+  }
+}
+
+__global__ void __launch_bounds__(128) sweep_kernel(Task task, Tally* tally) {
+  using word = unsigned long long;
+  const int64_t begin = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * RUN;
+  __shared__ Found all;
+  if (threadIdx.x == 0) {
+    all = Found{};
+    all.first_alien = ~0ull;
+    for (int k = 0; k < 2; ++k) {
+      all.lowest[k] = all.lowest_given[k] = all.highest[k] = all.highest_given[k] = -INF;
+    }
+  }
+  __syncthreads();
+  if (begin < task.count) {
+    const Found found = judged(task, begin, [&](uint32_t bits) {
+      const word at = atomicAdd(reinterpret_cast<word*>(&tally->open), 1ull);
+      if (at < task.room) task.open[at] = bits;
+    });
+    const auto add = [](uint64_t& to, uint64_t v) { if (v) atomicAdd(reinterpret_cast<word*>(&to), word(v)); };
+    const auto max = [](uint64_t& to, uint64_t v) { if (v) atomicMax(reinterpret_cast<word*>(&to), word(v)); };
+    for (int k = 0; k < 2; ++k) {
+      for (int who = 0; who < WHO; ++who) {
+        max(all.worst[k][who], found.worst[k][who]);
+        add(all.misrounded[k][who], found.misrounded[k][who]);
+        add(all.overflows[k][who], found.overflows[k][who]);
+      }
+      add(all.differing[k], found.differing[k]);
+      add(all.further[k], found.further[k]);
+      raise(&all.lowest[k], -found.lowest[k]);
+      raise(&all.highest[k], found.highest[k]);
+      raise(&all.lowest_given[k], -found.lowest_given[k]);
+      raise(&all.highest_given[k], found.highest_given[k]);
+    }
+    for (int who = 0; who < WHO; ++who) add(all.falls[who], found.falls[who]);
+    add(all.alien, found.alien);
+    atomicMin(reinterpret_cast<word*>(&all.first_alien), word(found.first_alien));
+    max(all.worst_alien, found.worst_alien);
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  const auto add = [](uint64_t& to, uint64_t v) { if (v) atomicAdd(reinterpret_cast<word*>(&to), word(v)); };
+  const auto max = [](uint64_t& to, uint64_t v) { if (v) atomicMax(reinterpret_cast<word*>(&to), word(v)); };
+  const int bucket = int((task.start + uint32_t(begin)) >> 23);  // a block stays within one
+  for (int k = 0; k < 2; ++k) {
+    for (int who = 0; who < WHO; ++who) {
+      max(tally->worst[k][who][bucket], all.worst[k][who]);
+      add(tally->misrounded[k][who], all.misrounded[k][who]);
+      add(tally->overflows[k][who], all.overflows[k][who]);
+    }
+    add(tally->differing[k], all.differing[k]);
+    add(tally->further[k], all.further[k]);
+    raise(&tally->lowest[k], all.lowest[k]);
+    raise(&tally->highest[k], all.highest[k]);
+    raise(&tally->lowest_given[k], all.lowest_given[k]);
+    raise(&tally->highest_given[k], all.highest_given[k]);
+  }
+  for (int who = 0; who < WHO; ++who) add(tally->falls[who], all.falls[who]);
+  add(tally->alien, all.alien);
+  if (all.alien) atomicMin(reinterpret_cast<word*>(&tally->first_alien), word(all.first_alien));
+  max(tally->worst_alien, all.worst_alien);
+}
+
+}  // namespace
+
+// Holds the task's values, on the current device, against the formula; says what CUDA reports.
+extern "C" int sweep(const Task* task, Tally* tally, void* stream) {
+  const int64_t block = 128 * RUN, blocks = (task->count + block - 1) / block;
+  if (blocks > 0) sweep_kernel<<<unsigned(blocks), 128, 0, static_cast<cudaStream_t>(stream)>>>(*task, tally);
+  return int(cudaGetLastError());
+}

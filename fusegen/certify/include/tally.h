@@ -1,0 +1,29 @@
+#pragma once
+// What a sweep reads, and what it has found.
+#include "anywhere.h"
+
+namespace {
+
+constexpr int BUCKETS = 512, WHO = 2;  // signs and exponents; ours and eager
+
+}  // namespace
+
+extern "C" {
+
+// What a sweep found, of the value and of the derivative; WHO is ours, then eager.
+struct Tally {
+  uint64_t worst[2][WHO][BUCKETS];  // error in ulp, as the bits of a float, above the input's bits
+  uint64_t misrounded[2][WHO], overflows[2][WHO], differing[2], further[2], falls[WHO], alien;
+  uint64_t first_alien, worst_alien;  // the order of the input; the gap's bits above the input's
+  double lowest[2], highest[2], lowest_given[2], highest_given[2];
+  uint64_t open;  // inputs that intervals do not decide
+};
+
+struct Task {
+  const float *given[2], *eager[2];  // value and derivative; null where there is none
+  int64_t count;
+  uint32_t start;  // the bits of the first input
+  uint32_t* open;
+  uint64_t room;  // in open
+};
+}

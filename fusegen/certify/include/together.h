@@ -1,0 +1,51 @@
+#pragma once
+// Neighbouring inputs judged together.
+#include "series_functions.h"
+#include "decided.h"
+#include "counts.h"
+
+namespace {
+
+// The formula, once.
+__attribute__((noinline)) Series series_of(const Series& x) { return formula(&x); }
+
+// Judges inputs of one binade, MANY at most, where polynomials can; says whether they could.
+inline bool together(const Task& task, int64_t begin, int64_t count, Tally* tally) {
+  const uint32_t first = task.start + uint32_t(begin);
+  const double from = float_of(first), to = float_of(first + uint32_t(count - 1));
+  if (!(fabs(to) < INF) || least(from, to) < LOW || most(from, to) > HIGH) return false;
+  const double middle = float_of(first + uint32_t(count / 2)), step = (to - from) / double(count - 1);
+  const double reach = most(fabs(from - middle), fabs(to - middle));
+  const Real all = {least(from, to), most(from, to)};
+  const Series y = series_of({exactly(middle), exactly(1)}), z = series_of({all, exactly(1)});
+  Run run{task, begin, count, middle, step,
+          {Polynomial(y.c[0], y.c[1], y.c[2], z.c[3], reach),
+           Polynomial(y.c[1], exactly(2) * y.c[2], exactly(3) * z.c[3], exactly(0), reach)},
+          z.c[1].lo >= 0, z.c[1].hi <= 0};
+  for (int k = 0; k < 2; ++k)
+    if (!(2 * run.p[k].off * per_ulp(run.p[k].c[0]) <= 0x1p-12)) return false;
+  for (int k = 0; k < 2; ++k)
+    for (int64_t i = 0; i < count; ++i) run.real[k][i] = run.p[k](run.input(i));
+  if (!decided(run)) return false;
+
+  for (int k = 0; k < 2; ++k) {
+    const double *real = run.real[k], off = run.p[k].off;
+    tally->lowest[k] = most(tally->lowest[k], maximum_of(count, [=](int64_t i) { return -real[i]; }) - off);
+    tally->highest[k] = most(tally->highest[k], maximum_of(count, [=](int64_t i) { return real[i]; }) - off);
+    const float *ours = run.values(k, 0), *theirs = run.values(k, 1);
+    if (ours) count_column(run, k, 0, tally);
+    if (theirs) count_column(run, k, 1, tally);
+    if (!ours || !theirs) continue;
+    const auto differ = [=](int64_t i) { return bits_of(ours[i]) != bits_of(theirs[i]); };
+    tally->differing[k] += number_of(count, differ);
+    tally->further[k] += number_of(count, [=](int64_t i) {
+      const double a = fabs(double(ours[i]) - real[i]), b = fabs(double(theirs[i]) - real[i]);
+      return differ(i) & !(a <= b * (1 + 0x1p-12));
+    });
+  }
+  for (int who = 0; who < WHO; ++who)
+    if (run.values(0, who)) count_falls(run, who, tally);
+  return true;
+}
+
+}  // namespace
