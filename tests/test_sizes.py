@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from conftest import ROOT
 
-PACKAGE = ROOT / "fusegen"
+PACKAGE, TEMPLATES = ROOT / "fusegen", ROOT / "templates"
 MOST_LINES, MOST_OF_A_FUNCTION, MOST_PARAMETERS = 250, 40, 6
 FILES: dict[str, int] = {}
 FUNCTIONS = {
     "cli/speed.py bench": 52,
 }
+TEXTS: dict[str, int] = {}
 PARAMETERS = {
     "cli/evidence.py certify": 7,
     "cli/speed.py bench": 17,
@@ -52,13 +53,34 @@ def assert_within(found: dict[str, int], listed: dict[str, int]) -> None:
     assert found.keys() == listed.keys(), "take what has become small enough off the list"
 
 
+def line_counts(paths: Iterable[Path], folder: Path) -> Iterator[tuple[str, int]]:
+    """The number of lines of some files, by their path in a folder."""
+    for path in paths:
+        yield path.relative_to(folder).as_posix(), len(path.read_text(encoding="utf-8").splitlines())
+
+
+def texts() -> list[Path]:
+    """The templates, and the headers of kernels and of the screen."""
+    beside = [folder for folder in PACKAGE.rglob("include") if folder.is_dir()]
+    return [path for folder in (TEMPLATES, *beside) for path in folder.rglob("*") if path.is_file()]
+
+
 def test_files_are_small() -> None:
-    paths = PACKAGE.rglob("*.py")
-    lines = (
-        (path.relative_to(PACKAGE).as_posix(), len(path.read_text(encoding="utf-8").splitlines()))
-        for path in paths
-    )
-    assert_within(too_large(lines, MOST_LINES), FILES)
+    assert_within(too_large(line_counts(PACKAGE.rglob("*.py"), PACKAGE), MOST_LINES), FILES)
+
+
+def test_templates_and_headers_are_small() -> None:
+    assert_within(too_large(line_counts(texts(), ROOT), MOST_LINES), TEXTS)
+
+
+def test_there_are_templates_and_headers_to_look_at() -> None:
+    assert {path.parent.relative_to(ROOT).as_posix() for path in texts()} >= {
+        "templates",
+        "fusegen/certify/include",
+        "fusegen/runtime/include",
+        "fusegen/runtime/include/cpu",
+        "fusegen/runtime/include/cuda",
+    }
 
 
 def test_functions_are_short() -> None:
