@@ -313,7 +313,5 @@ def test_a_bench_gives_masks_of_bool_and_counts_their_bytes(
     x, m = found.inputs
     assert (x.dtype, m.dtype) == (torch.float32, torch.bool)
     assert found.moved == 64 * (4 + 1 + 4 + 4 * (what == "backward"))
-    functions = found.functions((), compiled=False)
-    assert {
-        name: found.wrong(found.run(function)) for name, function in functions.items()
-    } == dict.fromkeys(functions, "")
+    for function in found.functions((), compiled=False).values():
+        assert not found.wrong(found.run(function))
