@@ -48,7 +48,7 @@ def needs_torch(spec: Spec) -> bool:
 def _has_row(spec: Spec) -> bool:
     """Whether the reference is a row whose parameters the spec has, so that the row takes its place."""
     row = ATEN.get(spec.reference)
-    return row is not None and set(row.params) <= {p.name for p in spec.scalars}
+    return row is not None and not spec.masks and set(row.params) <= {p.name for p in spec.scalars}
 
 
 def _reachable(spec: Spec, library: Library) -> Iterator[Spec]:
@@ -109,7 +109,7 @@ def _gaps(spec: Spec, library: Library, params: Point) -> Iterator[Gap]:
 def _points(spec: Spec) -> Iterator[Point]:
     """The points of the error estimate, and even steps through each interval that is promised."""
     names = [i.name for i in spec.tensors]
-    points = sampled(names, "", {}, dict(spec.assume), lambda _: ()).points
+    points = sampled(names, "", {}, spec.ranges, lambda _: ()).points
     found = [{name: point[name] for name in names} for point in points]
     yield from found
     for name, interval in spec.assume:

@@ -32,7 +32,13 @@ class Interval:
         return f"[{_text(self.low)}, {_text(self.high)}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Truth(Interval):
+    """The two values of a mask, 0 and 1; what holds of every number between them holds of these."""
+
+
 REALS = Interval(-INFINITY, INFINITY)
+TRUTH = Truth(Fraction(0), Fraction(1))
 
 
 def point(value: Fraction) -> Interval:

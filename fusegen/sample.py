@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.interval import REALS, Interval
+from fusegen.interval import REALS, Interval, Truth
 from fusegen.ir import Math, held
 
 # of |x|; more densely where functions bend
@@ -68,13 +68,18 @@ def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[d
         return
     ranges = {name: assume.get(name, Interval(-JUDGED, JUDGED)) for name in moving}
     others = {name: _nearest(OTHERS, ranges[name]) for name in moving}
+    masks = [name for name in moving if isinstance(ranges[name], Truth)]
+    numbers = [name for name in moving if name not in masks]
     apart = -(-len(moving) * len(every) // MOST)
-    for k, name in enumerate(moving):
-        yield from ({**others, name: x} for x in every[k % apart :: apart] if _inside(x, ranges[name]))
+    for truth in (1.0, 0.0) if masks else (1.0,):
+        chosen = {**others, **dict.fromkeys(masks, truth)}
+        for k, name in enumerate(numbers):
+            yield from ({**chosen, name: x} for x in every[k % apart :: apart] if _inside(x, ranges[name]))
     draw = random.Random(SEED)
     for _ in range(TOGETHER):
         point = {name: held(draw.gauss(0.0, 3.0), Math.FLOAT) for name in moving}
-        yield {name: _nearest(x, ranges[name]) for name, x in point.items()}
+        point = {name: _nearest(x, ranges[name]) for name, x in point.items()}
+        yield {**point, **{name: float(point[name] > 0) for name in masks}}
 
 
 def _inside(x: float, interval: Interval) -> bool:

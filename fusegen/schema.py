@@ -51,6 +51,7 @@ _INPUT: dict[str, Any] = {
         "shape": {"type": "array", "items": _SIZE, "maxItems": MAX_DIMENSIONS},
         "fill": {"type": "string", "pattern": r"^(rand|randn|uniform\(.+,.+\))$"},
         "split": _SPLIT,
+        "dtype": {"const": "bool", "description": "Of a mask, which formulas read as  where(mask, a, b)."},
     },
 }
 _LITERAL: dict[str, Any] = {"type": ["number", "boolean", "string", "null", "array"]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.constructor import Argument, Item, Layer, StateTensor
 from fusegen.errors import Span
-from fusegen.interval import Interval
+from fusegen.interval import TRUTH, Interval
 from fusegen.term import SpecCall, Term
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -32,7 +32,8 @@ class Input:
 
     Where the second of two inputs has a `split`, a call may leave it out: the first is then split into two
     halves along this dimension, as torch.nn.functional.glu does. With `unsqueeze` formulas read it with a
-    dimension of size 1 there.
+    dimension of size 1 there. With the dtype ``bool`` it is a mask, which formulas read as a condition;
+    the other tensors have the dtypes of the spec.
     """
 
     name: str
@@ -41,6 +42,12 @@ class Input:
     span: Span
     split: int | None = None
     unsqueeze: int | None = None
+    dtype: str | None = None
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether it is a tensor of True and False."""
+        return self.dtype == "bool"
 
     @property
     def view(self) -> str:
@@ -133,6 +140,16 @@ class Spec:
         state = (item for item in self.layers if isinstance(item, StateTensor) and item.is_read)
         held = (Input(t.attribute, t.shape, Fill("randn"), t.span) for t in state)
         return (*self.inputs, *([self.bias] if self.bias else []), *held)
+
+    @property
+    def masks(self) -> frozenset[str]:
+        """The names of the inputs that are masks."""
+        return frozenset(each.name for each in self.inputs if each.is_mask)
+
+    @property
+    def ranges(self) -> dict[str, Interval]:
+        """The values that tensors may have, where something is known of them."""
+        return {**dict(self.assume), **dict.fromkeys(sorted(self.masks), TRUTH)}
 
     @property
     def producer(self) -> Layer | None:

@@ -115,7 +115,7 @@ def declared(spec: Spec, library: Library) -> Declared:
     check_constants(program, spec.dtypes, spec.scalars)
     eager = program if is_eager else eager_operations(spec, library)
     params = {param.name: param.default for param in spec.scalars}
-    formula = Formula(program, eager, params, dict(spec.assume))
+    formula = Formula(program, eager, params, spec.ranges)
     composed, forms = (program, ()) if is_eager else stable_form(program)
     return Declared(spec, program, eager, formula, composed, forms)
 
@@ -176,14 +176,14 @@ def _value(of: Declared, best: Program, further: tuple[Rewrite, ...]) -> Derivat
         stopped, plain = stops(of.program), attached(of.program)
         composed, forms = stable_form(plain)
         best, further = best_form(replace(of, program=plain, composed=composed))
-    program, rewrites = simplify(expanded(attached(best)), dict(of.spec.assume))
+    program, rewrites = simplify(expanded(attached(best)), of.spec.ranges)
     return Derivation(of.program, forms, (*stopped, *further, *rewrites), program)
 
 
 def _gradient(of: Declared, first: Program, best: Program) -> Derivation:
     """The gradient of the composed program; of its best form, where that loses less in float."""
     if of.is_eager:
-        program, rewrites = simplify(expanded(first), dict(of.spec.assume))
+        program, rewrites = simplify(expanded(first), of.spec.ranges)
         return Derivation(first, (), rewrites, program)
     own = _in_forms(of, first, of.composed)
     if best == of.composed or not _score(of, own.program)[0]:
@@ -194,7 +194,7 @@ def _gradient(of: Declared, first: Program, best: Program) -> Derivation:
 
 def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
     """The gradient that was derived of a form of the forward pass, in fewer operations."""
-    program, rewrites = simplify(expanded(first), dict(of.spec.assume))
+    program, rewrites = simplify(expanded(first), of.spec.ranges)
     program, second = formed(program)
     # a form may leave one use of a step, and that use take another
     program, third = formed(inlined(program, {let.name for let in forward.lets}))

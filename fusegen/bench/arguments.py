@@ -1,8 +1,8 @@
-"""Models as functions of their tensors only."""
+"""Models as functions of their tensors only, and these tensors: numbers and masks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -19,3 +19,13 @@ def of_tensors(spec: Spec, model: Callable[..., Tensor]) -> Callable[..., Tensor
         return model(*(a.default if isinstance(a, Param) else next(rest) for a in spec.arguments))
 
     return function
+
+
+def with_gradients(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors of numbers; a mask has no gradient."""
+    return [t for t in tensors if t.is_floating_point()]
+
+
+def in_double(tensor: Tensor) -> Tensor:
+    """Numbers in double; a mask as it is."""
+    return tensor.detach().double() if tensor.is_floating_point() else tensor

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.bench.arguments import of_tensors
+from fusegen.bench.arguments import in_double, of_tensors, with_gradients
 from fusegen.bench.clock import Run
 from fusegen.built import imported
 from fusegen.constructor import Layer
 from fusegen.errors import NoSuchCompetitor, Span
-from fusegen.render.forward import function_name, is_viewed
+from fusegen.render.forward import function_name
 from fusegen.spec import Spec
 
 Function = Callable[..., Tensor]
@@ -84,12 +84,13 @@ class Contest:
         aside = torch.empty(place * ASIDE, dtype=torch.uint8, device=self.case.device)
         generator = torch.Generator(self.case.device).manual_seed(0)
         others = [of.shape if self.spec.layers else self.case.shape for of in self.spec.inputs[1:]]
-        self.inputs = tuple(
-            torch.randn(shape, generator=generator, device=self.case.device)
-            .mul_(SCALE)
-            .to(self.dtype)
-            .requires_grad_(self.case.what == BACKWARD)
+        drawn = (
+            torch.randn(shape, generator=generator, device=self.case.device).mul_(SCALE)
             for shape in (self.case.shape, *others)
+        )
+        self.inputs = tuple(
+            t > 0 if of.is_mask else t.to(self.dtype).requires_grad_(self.case.what == BACKWARD)
+            for of, t in zip(self.spec.inputs, drawn, strict=True)
         )
         grad = torch.randn(
             self.shape if self.case.what == BACKWARD else 0,
@@ -117,7 +118,7 @@ class Contest:
 
     def ours(self) -> Function:
         """The model; of a spec with views, whose tensors differ in shape, the function of these."""
-        if not is_viewed(self.spec):
+        if all(each.unsqueeze is None for each in self.spec.inputs):
             return of_tensors(self.spec, self.model)
         function = getattr(self.module, function_name(self.spec))
         return lambda *tensors: function(*tensors, *(param.default for param in self.spec.scalars))
@@ -165,7 +166,8 @@ class Contest:
         if self.case.what == FORWARD:
             return lambda: function(*self.inputs)
         y = function(*self.inputs)
-        return lambda: torch.autograd.grad(y, self.inputs, self.incoming, retain_graph=True)
+        leaves = with_gradients(self.inputs)
+        return lambda: torch.autograd.grad(y, leaves, self.incoming, retain_graph=True)
 
     def whole(self, function: Function) -> Run:
         """The run with all that is done once before: a backward pass with its forward pass."""
@@ -182,10 +184,10 @@ class Contest:
     @cached_property
     def moved(self) -> int:
         """The bytes that are read and written: tensors, each once; parameters do not count."""
-        read = sum(t.numel() for t in self.inputs)
+        read = sum(t.numel() * t.itemsize for t in self.inputs)
         if self.case.what == BACKWARD:
-            read += read  # as many gradients as inputs
-        return (read + self.shape.numel()) * self.dtype.itemsize
+            read += sum(t.numel() * t.itemsize for t in with_gradients(self.inputs))  # as many gradients
+        return read + self.shape.numel() * self.dtype.itemsize
 
     @cached_property
     def shape(self) -> torch.Size:
@@ -199,7 +201,9 @@ class Contest:
         """What is wrong with the results of a run; nothing, if they are right."""
         given = run()
         results = given if isinstance(given, tuple) else (given,)
-        shapes = [self.shape] if self.case.what == FORWARD else [t.shape for t in self.inputs]
+        shapes = (
+            [self.shape] if self.case.what == FORWARD else [t.shape for t in with_gradients(self.inputs)]
+        )
         if [t.shape for t in results] != shapes:
             return f"it gives {', '.join(str(tuple(t.shape)) for t in results)}"
         for start, exact in self.expected():
@@ -213,7 +217,7 @@ class Contest:
 
     def expected(self) -> Iterator[tuple[int, list[Tensor]]]:
         """Parts of the results in double, rounded to the dtype, each with where it begins."""
-        wide = [t.detach().double() for t in self.inputs] if self.spec.layers else []
+        wide = [in_double(t) for t in self.inputs] if self.spec.layers else []
         if wide:  # a layer needs the tensor whole
             layered: Any = self.module.ModelNew(*self.module.get_init_inputs())
             layered.load_state_dict(self.model.state_dict())
@@ -224,15 +228,15 @@ class Contest:
             return
         function = self.eager(self.model)
         for start in range(0, self.case.numel, CHUNK):
-            parts = [t.detach().reshape(-1)[start : start + CHUNK].double() for t in self.inputs]
+            parts = [in_double(t.reshape(-1)[start : start + CHUNK]) for t in self.inputs]
             yield start, self.exact(function, parts, self.incoming.reshape(-1)[start : start + CHUNK])
 
     def exact(self, function: Function, inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
         """Results of a function in double, flat."""
         backward = self.case.what == BACKWARD
-        leaves = [t.requires_grad_(backward) for t in inputs]
+        leaves = [t.requires_grad_(backward) for t in with_gradients(inputs)]
         with torch.set_grad_enabled(backward):
-            y = function(*leaves)
+            y = function(*inputs)
             results = torch.autograd.grad(y, leaves, grad.double()) if backward else (y,)
         return [t.detach().reshape(-1).to(self.dtype).double() for t in results]
 

@@ -31,6 +31,7 @@ class Subject:
         reference: PyTorch's function that the spec names, if it names one.
         compared: the reference where `eager` does not call it; it is compared with the formula, too.
         assume: the range of each input that has one.
+        masks: the inputs that are masks.
         with_params: the same subject at other values of its parameters; None where it has none.
     """
 
@@ -44,6 +45,7 @@ class Subject:
     reference: str = ""
     compared: Function | None = None
     assume: Ranges = field(default_factory=dict)
+    masks: frozenset[str] = frozenset()
     with_params: Callable[[dict[str, Fraction]], Subject] | None = None
 
 

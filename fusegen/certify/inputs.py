@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import torch
@@ -41,8 +41,17 @@ def specials(dtype: torch.dtype) -> Tensor:
     return torch.tensor(SPECIALS, dtype=dtype)
 
 
-def sample(program: Program, params: Mapping[str, Fraction], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """A sample of finite inputs, a tensor of one dimension for each of the program's inputs."""
+def sample(
+    program: Program, params: Mapping[str, Fraction], dtype: torch.dtype, masks: Collection[str] = ()
+) -> tuple[Tensor, ...]:
+    """A sample of finite inputs, a tensor of one dimension for each of the program's inputs.
+
+    Args:
+        program: the formula.
+        params: the values of its parameters.
+        dtype: of the tensors.
+        masks: the inputs that are masks, which are 0 and 1 only.
+    """
     generator = torch.Generator().manual_seed(20)
     at_kinks = _neighbours(kinks(program, params), dtype)
     columns = []
@@ -62,7 +71,10 @@ def sample(program: Program, params: Mapping[str, Fraction], dtype: torch.dtype)
     for pair in pairs:
         parts += [_on_grid(pair, few, len(columns), generator), *_tied(pair, torch.stack(near)[:, :TIED])]
     points = torch.cat(parts, 1)
-    return tuple(points[:, points.isfinite().all(0)])
+    points = points[:, points.isfinite().all(0)]
+    for k, name in enumerate(program.inputs):
+        points[k] = (points[k] > 0).to(dtype) if name in masks else points[k]
+    return tuple(points)
 
 
 def within(points: tuple[Tensor, ...], ranges: Sequence[tuple[float, float]]) -> Tensor:

@@ -71,8 +71,11 @@ class Judge:
 
     def sampled(self, dtype: torch.dtype) -> Evidence:
         """The evidence of every 16-bit number, or of a sample."""
-        program, every = self.subject.program, self.unary and dtype.itemsize == 2
-        points = self.every(dtype) if every else inputs.sample(program, self.subject.params, dtype)
+        subject, every = self.subject, self.unary and dtype.itemsize == 2
+        program = subject.program
+        points = (
+            self.every(dtype) if every else inputs.sample(program, subject.params, dtype, subject.masks)
+        )
         ranges = inputs.judged_ranges(program, self.subject.assume)
         inside = inputs.within(points, [ranges.get(n, (-math.inf, math.inf)) for n in program.inputs])
         judged, further = (tuple(t[where] for t in points) for where in (inside, ~inside))

@@ -91,7 +91,7 @@ def check(spec: Spec, subject: Subject, device: str) -> Found | None:
 
 def points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """A few hundred points of moderate size, in order of the first input."""
-    found = inputs.sample(subject.program, subject.params, dtype)
+    found = inputs.sample(subject.program, subject.params, dtype, subject.masks)
     moderate = (-inputs.MODERATE, inputs.MODERATE)
     ranges = [subject.assume.get(name, moderate) for name in subject.program.inputs]
     inside = torch.nonzero(inputs.within(found, ranges) & inputs.within(found, [moderate] * len(found)))[

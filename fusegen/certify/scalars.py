@@ -52,7 +52,7 @@ def samples(judge: Judge, dtype: torch.dtype) -> Iterator[tuple[Judge, tuple[Ten
 
 def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """A thin sample of the judged inputs."""
-    points = inputs.sample(subject.program, subject.params, dtype)
+    points = inputs.sample(subject.program, subject.params, dtype, subject.masks)
     ranges = inputs.judged_ranges(subject.program, subject.assume)
     everywhere = (-float("inf"), float("inf"))
     inside = inputs.within(points, [ranges.get(name, everywhere) for name in subject.program.inputs])

@@ -30,8 +30,10 @@ def found(judge: Judge, dtype: torch.dtype) -> list[tuple[Special, ...]]:
 
 
 def judged(subject: Subject, name: str, dtype: torch.dtype) -> Tensor:
-    """The special values that an input may have: NaN, and those in the range that is assumed."""
+    """The special values that an input may have: NaN, and those in its range; 0 of a mask."""
     values = inputs.specials(dtype)
+    if name in subject.masks:
+        return torch.zeros(1, dtype=dtype)
     low, high = subject.assume.get(name, (-math.inf, math.inf))
     return values[values.isnan() | ((values >= low) & (values <= high))]
 

@@ -51,7 +51,8 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
             compared=_compared(spec, numbers),
             promise=_promise(compiled),
             reference=spec.reference,
-            assume={name: (float(i.low), float(i.high)) for name, i in spec.assume},
+            assume={name: (float(i.low), float(i.high)) for name, i in spec.ranges.items()},
+            masks=spec.masks,
             with_params=at if params else None,
         )
 
@@ -102,13 +103,21 @@ def _called(spec: Spec, numbers: dict[str, float]) -> Function:
     found, (_, call, _) = allowed.resolved(spec), spec.reference.partition("(")
     given = {**numbers, **(_words(spec.reference) if call else {})}
     if not isinstance(found, type):
-        return partial(found, **given)
+        return _of_masks(spec, partial(found, **given))
     try:
-        made: Function = found(**given)
+        made = _of_masks(spec, found(**given))
     except (TypeError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise NotAReference(spec.reference_span, reference=spec.reference, why=why) from None
     return made
+
+
+def _of_masks(spec: Spec, function: Function) -> Function:
+    """The function with its masks as bool, of tensors of numbers."""
+    if not spec.masks:
+        return function
+    masks = [each.is_mask for each in spec.tensors]
+    return lambda *tensors: function(*(t != 0 if m else t for t, m in zip(tensors, masks, strict=True)))
 
 
 def _reference(name: str) -> Function:

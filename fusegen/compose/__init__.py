@@ -11,6 +11,8 @@ operation, and stays a call of it.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from fusegen.aten import ATEN
 from fusegen.compose.composer import Composer, Library
 from fusegen.compose.eager import EagerComposer, fused_call
@@ -22,12 +24,15 @@ from fusegen.term import (
     Apply,
     Let,
     Name,
+    Number,
     Program,
     SpecCall,
     Term,
     needed,
     rebuild,
 )
+
+ZERO = Number(Fraction(0))
 
 __all__ = ["Library", "compose", "compose_eager", "expanded", "fused_call"]
 
@@ -59,6 +64,7 @@ def _names(spec: Spec) -> list[str]:
 def _composed(spec: Spec, composer: Composer) -> Program:
     inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
+    values |= {name: Apply("ne", (Name(name), ZERO)) for name in sorted(spec.masks)}  # as kernels read them
     if spec.bias:
         first = spec.inputs[0].name
         added = composer.operation(Apply("add", (Name(first), Name(spec.bias.name))))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from fusegen.errors import (
+    NotReal,
     RepeatedArgument,
     UnknownArgument,
     WrongArity,
     counted,
 )
+from fusegen.ops import OPS
 from fusegen.signatures import argument_named
 from fusegen.spec import Spec
 from fusegen.term import (
+    Apply,
     Number,
     SpecCall,
     Term,
@@ -42,6 +45,31 @@ def bound_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
         signature = signature_of(spec)
         raise WrongArity(call.span, name=spec.name, expected=expected, found=found, signature=signature)
     return values
+
+
+def check_masks(spec: Spec, call: SpecCall, values: Mapping[str, Term]) -> None:
+    """Refuse a mask in the place of a number, and a number in the place of a mask."""
+    for name, value in values.items():
+        if name not in spec.masks:
+            check_number(call, name, value)
+        elif not is_condition(value):
+            remedy = "hand on an input with  dtype: bool"
+            expected = f"the mask {name!r} of {spec.name!r}"
+            raise NotReal(call.span, what="a number", expected=expected, remedy=remedy)
+
+
+def check_number(call: SpecCall, name: str, value: Term) -> None:
+    """Refuse a mask in the place of a number."""
+    if is_condition(value):
+        remedy = "a mask selects, as in  where(mask, a, b)"
+        raise NotReal(
+            call.span, what="a mask", expected=f"the number {name!r} of {call.spec!r}", remedy=remedy
+        )
+
+
+def is_condition(value: Term) -> bool:
+    """Whether a value is true or false: a mask, as kernels read it."""
+    return isinstance(value, Apply) and OPS[value.op].boolean
 
 
 def check_argument(

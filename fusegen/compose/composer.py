@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fusegen.compose.arguments import bound_arguments, check_argument, signature_of
+from fusegen.compose.arguments import (
+    bound_arguments,
+    check_argument,
+    check_masks,
+    check_number,
+    is_condition,
+    signature_of,
+)
 from fusegen.constructor import Layer
 from fusegen.errors import (
     ChainCycle,
@@ -113,6 +120,7 @@ class Composer:
             given: dict[str, Term] = {op.args[0]: current}
             for key, value in keywords:
                 check_argument(step.call, key, op.args, given, op.signature)
+                check_number(step.call, key, value)
                 given[key] = value
             row = called(op, given)
             if row is None:
@@ -159,14 +167,15 @@ class Composer:
             raise StepHasViews(call.span, name=call.spec, view=view)
         fits(call, spec)
         values = bound_arguments(spec, call)
+        check_masks(spec, call, values)
         for name, value in values.items():
             if not isinstance(value, Name | Number) and _mentions(spec, name) > 1:
                 values[name] = self.bind(f"{call.spec}_{name}", value)
         return self.value(spec, values, (*path, call.spec))
 
     def bind(self, name: str, value: Term) -> Term:
-        """A new let, under the first free name like `name`; a plain name or number needs none."""
-        if isinstance(value, Name | Number):
+        """A new let, under the first free name like `name`; a name, a number or a condition needs none."""
+        if isinstance(value, Name | Number) or is_condition(value):
             return value
         free, count = name, 1
         while free in self.taken or free in OPS:

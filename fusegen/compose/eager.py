@@ -62,7 +62,7 @@ def fused_call(spec: Spec, values: Mapping[str, Term]) -> SpecCall | None:
     kernel = ATEN.get(spec.reference)
     if kernel is None or not set(kernel.params) <= {p.name for p in spec.scalars}:
         return None
-    if "detach" in applied(_terms(spec)):  # the kernel has another gradient
+    if spec.masks or "detach" in applied(_terms(spec)):  # the kernel takes none, or has another gradient
         return None
     args = (*(i.name for i in spec.tensors), *kernel.params)
     return SpecCall(spec.reference, tuple(values[name] for name in args))

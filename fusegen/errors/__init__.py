@@ -22,6 +22,7 @@ from fusegen.errors.fields import BadName as BadName
 from fusegen.errors.fields import DuplicateKey as DuplicateKey
 from fusegen.errors.fields import Empty as Empty
 from fusegen.errors.fields import FormulaOrChain as FormulaOrChain
+from fusegen.errors.fields import MisplacedMask as MisplacedMask
 from fusegen.errors.fields import MisplacedSplit as MisplacedSplit
 from fusegen.errors.fields import MissingField as MissingField
 from fusegen.errors.fields import NameIsNotStem as NameIsNotStem

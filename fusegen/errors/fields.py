@@ -60,6 +60,11 @@ class MisplacedSplit(FusegenError):
     hint = "it halves the first input where the second is not given, as torch.nn.functional.glu does"
 
 
+class MisplacedMask(FusegenError):
+    sentence = "{problem}"
+    hint = "{remedy}"
+
+
 class UnsafeText(FusegenError):
     sentence = "{key} holds {what}, which could end or disguise a comment in the generated code"
     hint = "keep to one line of plain text"

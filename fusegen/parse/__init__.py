@@ -30,6 +30,7 @@ from fusegen.parse.init import Scope, read_init
 from fusegen.parse.inputs import read_numbers
 from fusegen.parse.laws import LAWS, scalars_of
 from fusegen.parse.layers import read_layers, state_names
+from fusegen.parse.masks import MASKS
 from fusegen.parse.shapes import as_scalar
 from fusegen.parse.views import with_views
 from fusegen.schema import FIELDS
@@ -110,7 +111,8 @@ class _Reader:
         dtypes = self.read("dtypes", fields.dtypes, DTYPES)
         variables = self.keys("inputs") or ("x",)
         running = inputs[0].name if inputs else variables[0]
-        assume = self.read("assume", lambda node: fields.assume(node, variables), ())
+        masks = {each.name for each in inputs if each.is_mask}
+        assume = self.read("assume", lambda node: fields.assume(node, variables, masks), ())
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")
@@ -130,7 +132,7 @@ class _Reader:
         """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
         spec, mistakes = with_views(spec)
         spec = replace(spec, scalars=scalars_of(spec))
-        self.errors += [*mistakes, *(error for law in (*NAMES, *LAWS) for error in law(spec))]
+        self.errors += [*mistakes, *(error for law in (*NAMES, *LAWS, *MASKS) for error in law(spec))]
         return spec
 
     def arguments(self, init: tuple[Argument, ...]) -> Scope:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from fusegen.errors import (
     Empty,
+    MisplacedMask,
     MisplacedSplit,
     NotAnInput,
     Span,
@@ -23,7 +25,15 @@ from fusegen.interval import Interval
 from fusegen.parse import document as yaml
 from fusegen.parse import scalars
 from fusegen.parse.formula import parse_formula
-from fusegen.parse.inputs import read_fill, read_interval, read_shape, read_split, tensors_of
+from fusegen.parse.inputs import (
+    Entry,
+    read_dtype,
+    read_fill,
+    read_interval,
+    read_shape,
+    read_split,
+    tensors_of,
+)
 from fusegen.parse.names import check_attribute, check_module, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
 from fusegen.schema import REFERENCE_PATTERN
@@ -38,6 +48,9 @@ from fusegen.spec import (
 )
 
 MAX_TEXT = 200
+PARTS: dict[str, Callable[[yaml.Node], object]] = {  # of an input
+    "shape": read_shape, "fill": read_fill, "split": read_split, "dtype": read_dtype,
+}  # fmt: skip
 _UNSAFE = {
     "*/": "'*/'",
     "/*": "'/*'",
@@ -101,20 +114,11 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
     entries = as_mapping(node, "inputs", "a map from names", example).entries
     for key, span, value in tensors_of(entries):
         check_variable(key, span)
-        shape: tuple[int, ...] = DEFAULT_SHAPE
-        fill = Fill("randn")
-        split = None
-        for part, place, content in as_mapping(value, f"the input {key}", "a map", example).entries:
-            if part == "shape":
-                shape = read_shape(content)
-            elif part == "fill":
-                fill = read_fill(content)
-            elif part == "split":
-                split, splits[len(found)] = read_split(content), place
-            else:
-                remedy = nearest(part, ("shape", "fill", "split"), "it has shape, fill and split")
-                raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
-        found.append(Input(key, shape, fill, span, split))
+        parts = as_mapping(value, f"the input {key}", "a map", example).entries
+        places = {part: place for part, place, _ in parts}
+        if "split" in places:
+            splits[len(found)] = places["split"]
+        found.append(_input(key, span, parts))
     if not found:
         raise _no_tensor(node.span, len(entries))
     if len(found) > MAX_INPUTS:
@@ -125,6 +129,22 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
             name_, position, total = found[index].name, index + 1, len(entries)
             raise MisplacedSplit(place, name=name_, position=position, number=total)
     return tuple(found)
+
+
+def _input(key: str, span: Span, entries: Sequence[Entry]) -> Input:
+    """One tensor argument."""
+    values: dict[str, Any] = {"shape": DEFAULT_SHAPE, "fill": Fill("randn")}
+    for part, place, content in entries:
+        if part not in PARTS:
+            remedy = nearest(part, tuple(PARTS), "it has shape, fill, split and dtype")
+            raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
+        values[part] = PARTS[part](content)
+    made = Input(key, span=span, **values)
+    filled = [place for part, place, _ in entries if part == "fill"]
+    if made.is_mask and filled:
+        problem = f"{key!r} is a mask, which get_inputs fills with True and False"
+        raise MisplacedMask(filled[0], problem=problem, remedy="leave out the fill")
+    return made
 
 
 def _no_tensor(span: Span, numbers: int) -> Empty | WrongType:
@@ -163,8 +183,10 @@ def reference(node: yaml.Node) -> str:
     return re.sub(", ?", ", ", scalar.text).replace('"', "'")
 
 
-def assume(node: yaml.Node, known: Sequence[str]) -> tuple[tuple[str, Interval], ...]:
-    """The interval each input is promised to lie in."""
+def assume(
+    node: yaml.Node, known: Sequence[str], masks: Collection[str]
+) -> tuple[tuple[str, Interval], ...]:
+    """The interval each input is promised to lie in; masks lie in none."""
     entries = as_mapping(
         node, "assume", "a map from inputs to intervals", 'assume: {x: "[0, inf)"}'
     ).entries
@@ -173,6 +195,9 @@ def assume(node: yaml.Node, known: Sequence[str]) -> tuple[tuple[str, Interval],
         if key not in known:
             hint = nearest(key, known, f"the inputs are {', '.join(known)}")
             raise NotAnInput(span, name=key, near=hint)
+        if key in masks:
+            problem = f"{key!r} is a mask, which lies in no interval"
+            raise MisplacedMask(span, problem=problem, remedy="remove it; a mask is True or False")
         found.append((key, read_interval(as_scalar(value, key, "an interval", 'assume: {x: "[0, inf)"}'))))
     return tuple(found)
 

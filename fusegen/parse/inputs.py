@@ -77,6 +77,15 @@ def read_split(node: yaml.Node) -> int:
     return found
 
 
+def read_dtype(node: yaml.Node) -> str:
+    """The dtype of a mask."""
+    scalar = as_scalar(node, "dtype", "bool", "dtype: bool")
+    if scalar.text != "bool":
+        remedy = "a mask has  dtype: bool; other tensors have those listed under `dtypes`"
+        raise WrongValue(scalar.span, value=scalar.text[:80], key="dtype of an input", remedy=remedy)
+    return scalar.text
+
+
 def tensors_of(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries of `inputs` that are tensors; a number is a scalar of forward."""
     return (entry for entry in entries if _number(entry[2]) is None)

@@ -27,6 +27,7 @@ from fusegen.term import INFINITY, Apply, Name, Number, SpecCall, Term
 
 MAX_LENGTH, MAX_PARENTHESES, MAX_DEPTH = 4096, 64, 100
 INFINITE = "inf"  # the word for it
+VIEW = "unsqueeze"  # of an input
 ROUNDS_TO_INFINITY = 2**1024 - 2**970  # the least number that float64 rounds to infinity
 
 BINARY: dict[type[ast.operator], str] = {
@@ -68,6 +69,7 @@ REMEDIES = {
     "and": "put one where(...) inside another",
     "or": "put one where(...) inside another",
     "not": "turn the comparison round",
+    "~": "turn the comparison round, or exchange a and b in  where(mask, a, b)",
     "an if-else": "write where(condition, a, b)",
     "a chain of comparisons": "put one where(...) inside another",
 }
@@ -82,6 +84,12 @@ def too_many(parts: str, limit: int, span: Span) -> TooMany:
 def too_deep(span: Span) -> TooMany:
     """The mistake of a formula that nests too deeply."""
     return too_many("nested operations", MAX_DEPTH, span)
+
+
+def no_condition(span: Span) -> NotReal:
+    """The mistake of a number in the place of a condition."""
+    remedy = "compare it, as in  where(x > 0, a, b)"
+    return NotReal(span, what="a number", expected="a comparison", remedy=remedy)
 
 
 class Reader:
@@ -102,12 +110,11 @@ class Reader:
         return term
 
     def condition(self, node: ast.expr, depth: int) -> Term:
-        """The term of a node that has to be a comparison."""
+        """The term of a node that has to be a comparison, or what may name a mask."""
         term = self.term(node, depth)
-        if not (isinstance(term, Apply) and OPS[term.op].boolean):
-            remedy = "compare it, as in  where(x > 0, a, b)"
-            where = self.place(node)
-            raise NotReal(where, what="a number", expected="a comparison", remedy=remedy)
+        named = isinstance(term, Name) or (isinstance(term, SpecCall) and term.spec == VIEW)
+        if not named and not (isinstance(term, Apply) and OPS[term.op].boolean):
+            raise no_condition(self.place(node))
         return term
 
     def term(self, node: ast.expr, depth: int) -> Term:

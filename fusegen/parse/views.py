@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fusegen.errors import FusegenError, NotAView, Span
+from fusegen.parse.terms import VIEW
 from fusegen.spec import Input, Named, Spec, Step
 from fusegen.term import Name, Number, SpecCall, Term, rebuild
 
-VIEW = "unsqueeze"
 ARGUMENTS = ("input", "dim")
 REMEDY = f"write  {VIEW}(a, 1)  with the name of an input and a dimension"
 ALIKE = "read it alike everywhere, or declare two inputs"

@@ -64,7 +64,7 @@ def _plain(value: object) -> str:
         case Step(call, written, _, label):
             return f"{label.name}: {_plain(call or written)}" if label else _plain(call or written)
         case Input(_, shape, fill):
-            return f"{value.view} {list(shape)} {fill.kind}"
+            return f"{value.view} {list(shape)} {value.dtype or fill.kind}"
         case Param(name, default):
             return f"{name}={float(default):g}"
         case Named(name, formula):

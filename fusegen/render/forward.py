@@ -27,31 +27,38 @@ def example(of: Input | Param) -> str:
     if isinstance(of, Param):
         return repr(of.default)
     sizes, filling = ", ".join(map(str, of.shape)) or "()", of.fill
+    if of.is_mask:
+        return f"torch.rand({sizes}) < 0.5"
     if filling.kind != "uniform":
         return f"torch.{filling.kind}({sizes})"
     return f"torch.empty({sizes}).uniform_({filling.low!r}, {filling.high!r})"
 
 
-def is_viewed(spec: Spec) -> bool:
-    """Whether a view of an input is taken before the kernel."""
-    return any(each.unsqueeze is not None for each in spec.inputs)
+def is_prepared(spec: Spec) -> bool:
+    """Whether the kernel takes something else of an input: a view, or a mask as numbers."""
+    return any(each.unsqueeze is not None or each.is_mask for each in spec.inputs)
 
 
 def function_name(spec: Spec) -> str:
-    """The function that the kernel is called by: the plain one, or of views one of its own."""
-    return f"_{spec.name}" if is_viewed(spec) else spec.name
+    """The function that the kernel is called by: the plain one, or of views and masks one of its own."""
+    return f"_{spec.name}" if is_prepared(spec) else spec.name
 
 
-def viewed(of: Input) -> str:
+def prepared(of: Input, spec: Spec) -> str:
     """What the kernel is given of a tensor."""
-    return of.name if of.unsqueeze is None else f"{of.name}.unsqueeze({of.unsqueeze})"
+    view = of.name if of.unsqueeze is None else f"{of.name}.unsqueeze({of.unsqueeze})"
+    if not of.is_mask:
+        return view
+    others = [each.name for each in spec.inputs if not each.is_mask]
+    return f'KERNELS.mask("{of.name}", {", ".join([view, *others])})'
 
 
 def views(spec: Spec, parameters: str) -> dict[str, str]:
-    """The function of the kernel, and the plain one that calls it, if that takes views."""
-    given = [*map(viewed, spec.tensors), *(scalar.name for scalar in spec.scalars), "out=out"]
+    """The function of the kernel, and the plain one that calls it, if that takes views or masks."""
+    tensors = [prepared(each, spec) for each in spec.tensors]
+    given = [*tensors, *(scalar.name for scalar in spec.scalars), "out=out"]
     return {
         "function_name": function_name(spec),
-        "view_parameters": parameters if is_viewed(spec) else "",
+        "view_parameters": parameters if is_prepared(spec) else "",
         "view_arguments": ", ".join(given),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegen.render import constructor
-from fusegen.render.forward import argument, example, keyword_scalars, viewed
+from fusegen.render.forward import argument, example, keyword_scalars, prepared
 from fusegen.render.python import Context, defaults, in_place, input_names, listed, options
 from fusegen.spec import Spec
 
@@ -14,7 +14,8 @@ def model(spec: Spec) -> Context:
     """The constructor and the body of ModelNew."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
-    tensors = [*map(viewed, spec.tensors[:given]), *(f"self.{name}" for name in inputs[given:])]
+    tensors = [prepared(each, spec) for each in spec.tensors[:given]]
+    tensors += [f"self.{name}" for name in inputs[given:]]
     numbers = [number.name for number in spec.numbers]
     arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
     kept = _kept(spec)

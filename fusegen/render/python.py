@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.elements import maths
-from fusegen.render.forward import argument, is_viewed, keyword_scalars, optional, views
+from fusegen.render.forward import argument, is_prepared, keyword_scalars, optional, views
 from fusegen.render.texts import Texts
 from fusegen.signatures import Choice, choice_of, refusal_of
 from fusegen.spec import Param, Spec
@@ -77,7 +77,7 @@ def function(spec: Spec, texts: Texts) -> Context:
             f"if {inputs[1]} is None:",
             f"    return KERNELS.halves({', '.join([first, 'dim', *params])})",
         ]
-    alias = "input" not in (*inputs, *params) and not numbers and not is_viewed(spec)
+    alias = "input" not in (*inputs, *params) and not numbers and not is_prepared(spec)
     if alias:
         tensors = [optional(i.name) for i in spec.tensors]
         words += ['input: "Tensor | None" = None']
@@ -124,7 +124,7 @@ def param_names(spec: Spec) -> list[str]:
 
 def in_place(spec: Spec) -> bool:
     """Whether the function can write over its input: there is one, and no layer comes before."""
-    return len(spec.tensors) == 1 and not spec.layers and not is_viewed(spec)
+    return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec)
 
 
 def either(words: tuple[str, ...]) -> str:
@@ -162,7 +162,7 @@ def _choice(spec: Spec) -> Choice | None:
     """The word that PyTorch's function takes, if the spec is that function of one tensor."""
     choice = choice_of(spec.reference)
     free = choice is not None and choice.argument != spec.inputs[0].name
-    free = free and not is_viewed(spec)
+    free = free and not is_prepared(spec)
     return choice if free and len(spec.tensors) == 1 and not spec.scalars else None
 
 
@@ -190,6 +190,9 @@ def _doc(spec: Spec, texts: Texts) -> list[str]:
     if spec.numbers:
         numbers = ", ".join(number.name for number in spec.numbers)
         lines += [f"Numbers: {numbers}; a tensor without dimensions and without a gradient is one, too."]
+    if spec.masks:
+        masks = ", ".join(each.name for each in spec.inputs if each.is_mask)
+        lines += [f"Masks: {masks}; 0 or 1 in the dtype of the other tensors, without a gradient."]
     if spec.inputs[-1].split is not None:
         lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
     lines += [

@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ __all__ = [
     "bump_version",
     "copy_into",
     "differentiable",
+    "dtype_of",
     "forward_ad",
     "have_kernel",
     "is_tracing",
@@ -39,6 +40,12 @@ def have_kernel(*tensors: torch.Tensor) -> bool:
     """Whether a kernel takes the tensors' layouts on their devices; else an operator returns None."""
     devices = {t.device.type for t in tensors}
     return devices <= DEVICES and all(t.layout == torch.strided and not t.is_nested for t in tensors)
+
+
+def dtype_of(*tensors: torch.Tensor) -> "Optional[torch.dtype]":
+    """The dtype that PyTorch computes with tensors in: those without dimensions follow the others."""
+    shaped = [t.dtype for t in tensors if t.dim()] or [t.dtype for t in tensors]
+    return functools.reduce(torch.promote_types, shaped) if shaped else None
 
 
 def differentiable(*tensors: torch.Tensor) -> bool:

@@ -4,7 +4,6 @@
 # ruff: noqa
 """The kernels of a module, and the calls that are not the common one."""
 
-import functools
 from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
@@ -17,6 +16,7 @@ from .calls import (
     bump_version,
     copy_into,
     differentiable,
+    dtype_of,
     have_kernel,
     recorded,
     traced,
@@ -139,6 +139,12 @@ class Activation:
             return value
         return checks.scalar(self.name, name, value)
 
+    def mask(self, name: str, given: Any, *others: Any) -> Any:
+        """A mask as the kernels take it: 1 or 0 in the dtype of the other tensors, without a gradient."""
+        checks.check_mask(self.name, name, given)
+        dtype = dtype_of(*(t for t in others if isinstance(t, torch.Tensor)))
+        return given if dtype is None else given.to(dtype)
+
     def first(self, given: Any, input: Any) -> Any:
         """The first tensor, which PyTorch calls input."""
         name = self.signature.tensors[0]
@@ -162,11 +168,10 @@ class Activation:
             return self.eager(*arguments)
         if any(isinstance(p, torch.Tensor) for p in params):
             return self.eager(*arguments)
-        shaped = [t for t in tensors if t.dim()] or tensors  # the others follow these in dtype and device
-        dtype = tensors[0].dtype
+        dtype = dtype_of(*tensors)
         if len(tensors) > 1:
-            dtype = functools.reduce(torch.promote_types, (t.dtype for t in shaped))
-            tensors = tuple(t.to(dtype) if t.dim() else t.to(shaped[0].device, dtype) for t in tensors)
+            device = next((t for t in tensors if t.dim()), tensors[0]).device
+            tensors = tuple(t.to(dtype) if t.dim() else t.to(device, dtype) for t in tensors)
         if dtype not in self.dtypes or any(p != p for p in params):
             return self.eager(*arguments)
         return self.operator(*tensors, *params) if have_kernel(*tensors) else self.by_pytorch(*arguments)

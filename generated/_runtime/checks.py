@@ -37,6 +37,13 @@ def scalar(module: str, name: str, value: Any) -> float:
     return float(value)
 
 
+def check_mask(module: str, name: str, value: Any) -> None:
+    """Refuses what torch.where takes as no condition."""
+    tensor = isinstance(value, torch.Tensor)
+    check(tensor, module, f"{name} must be a tensor of bool, not {type(value).__name__}", TypeError)
+    check(value.dtype == torch.bool, module, f"{name} must be a tensor of bool, not of {value.dtype}")
+
+
 def check_number(module: str, name: str, value: torch.Tensor) -> None:
     """Refuses a tensor that is no number: it has a gradient, which would be lost, or it has dimensions."""
     graded = f"{name} must be a number: the kernels compute no gradient of it; give {name}.item()"
