@@ -12,6 +12,7 @@ from torch import Tensor, fx
 from fusegen.lift.load import Problem
 from fusegen.lift.table import ALTERED
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 START = "%start"  # what the chain begins with: the first input, behind the layers
 
 

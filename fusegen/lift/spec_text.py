@@ -54,12 +54,14 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
     ]
     lines += _inputs(given)
     if of.arguments:
-        lines.append(f"init: {_map({key: _value(plain(value)) for key, value in of.arguments.items()})}")
+        lines.append(
+            f"init: {map_text({key: _value(plain(value)) for key, value in of.arguments.items()})}"
+        )
     if of.order:
         lines.append("layers:")
         lines += [f"  - {name}: {_made(name, of, body)}" for name in of.order]
-    lines += _where(body)
-    return "\n".join([*lines, *_body(body, given.names[given.first])]) + "\n"
+    lines += where_lines(body)
+    return "\n".join([*lines, *body_lines(body, given.names[given.first])]) + "\n"
 
 
 def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
@@ -96,7 +98,7 @@ def read_names(body: Steps) -> frozenset[str]:
 def _inputs(given: Given) -> list[str]:
     shown = {key: _input(value, given.fills.get(key, "")) for key, value in given.values.items()}
     if len(shown) == 1 or sum(map(len, shown.values())) < 80:
-        return [f"inputs: {_map(shown)}"]
+        return [f"inputs: {map_text(shown)}"]
     return ["inputs:", *(f"  {key}: {value}" for key, value in shown.items())]
 
 
@@ -106,7 +108,8 @@ def _input(value: Any, fill: str) -> str:
     return f"{{shape: {list(value.shape)}, fill: {fill or 'randn'}}}"
 
 
-def _map(entries: dict[str, str]) -> str:
+def map_text(entries: dict[str, str]) -> str:
+    """A mapping in one line."""
     return "{" + ", ".join(f"{key}: {value}" for key, value in entries.items()) + "}"
 
 
@@ -124,15 +127,17 @@ def _made(name: str, of: Constructed, body: Steps) -> str:
     return f"{{unread: {json.dumps(of.state[name])}}}" if unread else call
 
 
-def _where(body: Steps) -> list[str]:
+def where_lines(body: Steps) -> list[str]:
+    """The lines of `where`."""
     lines = {key: ast.unparse(value) for key, value in body.where.items()}
-    line = f"where: {_map({key: quoted(value) for key, value in lines.items()})}"
+    line = f"where: {map_text({key: quoted(value) for key, value in lines.items()})}"
     if len(line) <= WIDTH:
         return [line] if lines else []
     return ["where:", *(f"  {key}: {quoted(value, OUTSIDE)}" for key, value in lines.items())]
 
 
-def _body(body: Steps, running: str) -> list[str]:
+def body_lines(body: Steps, running: str) -> list[str]:
+    """The line of `formula`, or those of `chain`."""
     if body.formula is not None:
         short = None if body.where else short_step(body.formula, running)
         return (

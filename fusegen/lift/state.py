@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError, Span
+from fusegen.lift.graph import HOOKS
 from fusegen.lift.labels import labelled
 from fusegen.lift.load import Problem, telling
 from fusegen.lift.record import Built, Record, recording, storage_of, written
 from fusegen.parse.names import check_attribute
-
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""The regions of a model that are worth a kernel, and why other operations are PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from fusegen.errors import NotAModel, Span
+from fusegen.lift.graph import HOOKS, what
+from fusegen.lift.modes import NoGraph, traced_in_both_modes
+from fusegen.lift.places import span_of, span_of_error
+from fusegen.lift.regions.aliases import unsafe, writes
+from fusegen.lift.regions.examples import propagate
+from fusegen.lift.regions.partition import Region, partition
+from fusegen.lift.regions.spec import Source, Written, refused, written
+from fusegen.lift.regions.worth import traffic
+
+ONCE = "forward is traced once, without values: what it does may not depend on them"
+IN_PLACE = "use the form that makes a new tensor"
+ALONE = "{} is as fast in PyTorch as in a kernel"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The regions of a graph.
+
+    Attributes:
+        name: of the model.
+        model: the module of the graph.
+        graph: of its forward.
+        chosen: the regions that are worth a kernel, in order.
+        left: the calls that stay PyTorch's, in order, with a clause that says why.
+        notes: sentences about the model.
+    """
+
+    name: str
+    model: nn.Module
+    graph: fx.Graph
+    chosen: tuple[Written, ...]
+    left: Mapping[fx.Node, str]
+    notes: tuple[str, ...] = field(default=())
+
+
+def found(model: nn.Module, inputs: Sequence[Any], source: str = "") -> Found:
+    """The regions of a model.
+
+    Args:
+        model: it.
+        inputs: of its forward.
+        source: the name of the model in specs.
+
+    Raises:
+        NotAModel: its forward cannot be traced, or cannot run on these inputs.
+    """
+    name = source or type(model).__name__
+    _refuse_hooks(model, name)
+    graph = traced(model, name)
+    refuse_writes(graph)
+    try:
+        propagate(model, graph, inputs)
+    except Exception as error:
+        raise _failed(
+            error, f"{name} cannot run on the example inputs", "give inputs that it takes"
+        ) from None
+    return regions_of(model, graph, Source(name, Path(), {}, {}))
+
+
+def traced(model: nn.Module, name: str) -> fx.Graph:
+    """The graph of a model's forward in training and evaluation.
+
+    Raises:
+        NotAModel: there is none.
+    """
+    try:
+        return traced_in_both_modes(model)
+    except NoGraph as error:
+        raise NotAModel(Span(name), why=str(error), remedy=ONCE) from None
+    except Exception as error:
+        raise _failed(error, "forward cannot be traced", ONCE) from None
+
+
+def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: int = 2) -> Found:
+    """The regions of a graph with example values.
+
+    Args:
+        model: the module of the graph.
+        graph: it.
+        source: where it is from.
+        least_passes: of eager over memory, from which on a region has a kernel.
+    """
+    parts = partition(graph)
+    chosen: list[Written] = []
+    left = dict(parts.reasons)
+    for region in parts.regions:
+        why = _left_alone(region, least_passes)
+        text = written(region, source) if not why else None
+        why = why or (refused(text) if text else "")
+        if text and not why:
+            chosen.append(text)
+        else:
+            left |= dict.fromkeys(region.nodes, why)
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    inside = {node for each in chosen for node in each.region.nodes}
+    others = {node: why for node, why in left.items() if node not in inside and not _is_no_call(node)}
+    return Found(
+        source.name,
+        model,
+        graph,
+        tuple(chosen),
+        dict(sorted(others.items(), key=lambda one: order[one[0]])),
+    )
+
+
+def _is_no_call(node: fx.Node) -> bool:
+    """Whether a node only looks at another: an attribute, an item, a size, or a number."""
+    return what(node) in ("getitem", "size", "dim") or node.target in (getattr, torch.tensor)
+
+
+def _left_alone(region: Region, least_passes: int) -> str:
+    """Why a region is not worth a kernel; empty where it is."""
+    moved = traffic(region)
+    is_worth = moved.is_worth_a_kernel if least_passes > 1 else True
+    return "" if is_worth else ALONE.format("alone it")
+
+
+def refuse_writes(graph: fx.Graph) -> None:
+    """Refuse writes in place that another form cannot replace.
+
+    Raises:
+        NotAModel: there is one.
+    """
+    for node in graph.nodes:
+        why = unsafe(node) if writes(node) else ""
+        if why:
+            raise NotAModel(span_of(node), why=f"{what(node)} in place: {why}", remedy=IN_PLACE)
+
+
+def _refuse_hooks(model: nn.Module, name: str) -> None:
+    """Refuse hooks of modules whose forward the graph takes apart.
+
+    Raises:
+        NotAModel: there is one.
+    """
+    for path, module in model.named_modules():
+        is_leaf = type(module).__module__.startswith("torch.nn") and not isinstance(module, nn.Sequential)
+        if not is_leaf and any(getattr(module, hooks) for hooks in HOOKS):
+            why = f"{path or name} has hooks, which its graph does not run"
+            raise NotAModel(Span(name), why=why, remedy="remove them, and register them on the result")
+
+
+def _failed(error: Exception, what_failed: str, remedy: str) -> NotAModel:
+    """An exception of the user's code as a sentence."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    reason = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return NotAModel(span_of_error(error), why=f"{what_failed}, as it raises {reason}", remedy=remedy)

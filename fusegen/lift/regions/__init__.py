@@ -1,0 +1,15 @@
+"""Pointwise regions of a torch.fx graph: what one generated kernel each can compute.
+
+examples   the value of each node on example inputs, without memory
+aliases    which values of a graph share memory, and which writes in place have a form without
+pointwise  a node as a formula of the nodes that it reads
+partition  the maximal regions with one result
+worth      the passes over memory that a region takes in eager, and in a kernel
+naming     names of regions, inputs and parameters
+spec       the text of a region's spec
+builds     the specs and modules of regions in their folders
+kernel     the module that runs a region, and its call in a graph
+
+The graph may come from any tracer: its nodes carry example values in ``node.meta``, and calls may be
+functions, methods, modules or operators of ATen.
+"""

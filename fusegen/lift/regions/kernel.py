@@ -1,0 +1,109 @@
+"""The module that runs a region in a network, and its call in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._ops import OpOverload
+
+from fusegen.built import imported
+from fusegen.lift.regions.partition import Region
+from fusegen.lift.regions.pointwise import DTYPES, called, constant_of
+
+PLAIN = (Tensor, nn.Parameter)
+DEVICES = ("cpu", "cuda")
+
+
+class Kernel(nn.Module):
+    """A region: its generated function where that takes the tensors, else the operations as they were.
+
+    It has no parameters and no buffers, so that the state_dict of a network stays as it is.
+    """
+
+    function: Callable[..., Tensor]
+
+    def __init__(self, module: Path, original: fx.GraphModule) -> None:
+        """Import the generated function.
+
+        Args:
+            module: the file of the generated module.
+            original: the operations of the region.
+        """
+        super().__init__()
+        self.module = module
+        self._load()
+        object.__setattr__(self, "original", original)  # no child: it is not printed, nor in named_modules
+
+    def forward(self, *tensors: Tensor) -> Any:
+        """The result of the region."""
+        return self.function(*tensors) if fits(tensors) else self.original(*tensors)
+
+    def extra_repr(self) -> str:
+        """The name of the function."""
+        return str(self.module.stem)
+
+    def _load(self) -> None:
+        self.function = getattr(imported(self.module), self.module.stem)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "function"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._load()
+
+
+def fits(tensors: tuple[Any, ...]) -> bool:
+    """Whether a kernel takes some tensors: plain ones of one dtype on one device, and masks."""
+    floats = [each for each in tensors if getattr(each, "dtype", None) is not torch.bool]
+    kinds = {(each.dtype, each.device) for each in floats if each.__class__ in PLAIN}
+    if len(kinds) != 1 or any(
+        each.__class__ not in PLAIN or each.layout is not torch.strided for each in tensors
+    ):
+        return False
+    [(dtype, device)] = kinds
+    return dtype in DTYPES and device.type in DEVICES and all(each.device == device for each in tensors)
+
+
+def original(region: Region) -> fx.GraphModule:
+    """The operations of a region as a function of its inputs."""
+    graph = fx.Graph()
+    copies = {node: graph.placeholder(f"x{place}") for place, node in enumerate(region.inputs)}
+
+    def copy_of(node: fx.Node) -> Any:
+        return copies[node] if node in copies else graph.call_function(torch.tensor, (constant_of(node),))
+
+    for part in region.parts:
+        call = called(part.node)
+        assert call is not None
+        target = part.node.target if isinstance(part.node.target, OpOverload) else call.target
+        args, keywords = fx.map_arg((call.args, call.keywords), copy_of)
+        copies[part.node] = graph.call_function(target, args, keywords)
+    graph.output(copies[region.result])
+    return fx.GraphModule({}, graph)
+
+
+def put_in(graph: fx.Graph, calls: Sequence[tuple[Region, str]]) -> None:
+    """Replace the nodes of regions by calls of modules.
+
+    Args:
+        graph: of the regions.
+        calls: the regions in order, each with the path of its module.
+    """
+    made: dict[fx.Node, fx.Node] = {}
+    for region, path in calls:
+        with graph.inserting_before(region.result):
+            inputs = tuple(made.get(node, node) for node in region.inputs)
+            call = graph.create_node("call_module", path, inputs)
+        call.meta = dict(region.result.meta)
+        made[region.result] = call
+        region.result.replace_all_uses_with(call)
+    inside = [node for region, _ in calls for node in region.nodes]
+    read = (each for node in inside for each in node.all_input_nodes if constant_of(each) is not None)
+    for node in (*reversed(inside), *dict.fromkeys(read)):
+        if not node.users:
+            graph.erase_node(node)

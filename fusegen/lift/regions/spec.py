@@ -1,0 +1,165 @@
+"""The spec of a region: its text, and the key that equal regions share."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import SymInt, Tensor, fx
+
+from fusegen.errors import FusegenError, SpecErrors
+from fusegen.lift.graph import START, Operation, Traced, what
+from fusegen.lift.labels import plain
+from fusegen.lift.regions.examples import value_of
+from fusegen.lift.regions.naming import RUNNING, input_names, label_names, title
+from fusegen.lift.regions.partition import Region
+from fusegen.lift.regions.pointwise import LABEL, NODE, is_mask
+from fusegen.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
+from fusegen.lift.steps import Steps, steps, substituted
+from fusegen.parse import parse_spec
+
+Lines = Mapping[fx.Node, int]  # of the model's file, by node
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a graph is from.
+
+    Attributes:
+        name: what the specs name as their source.
+        path: the file whose variables name values; empty where there is none.
+        lines: of that file, by node.
+        numbers: the values of labels.
+    """
+
+    name: str
+    path: Path
+    lines: Lines
+    numbers: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A region as a spec.
+
+    Attributes:
+        region: it.
+        title: its name by its operations.
+        key: equal for regions that compute the same of inputs of the same kinds.
+        inputs: the names of its inputs, in their order.
+        params: the names of its parameters, by label.
+        lines: of the spec, below the name and the summary.
+    """
+
+    region: Region
+    title: str
+    key: str
+    inputs: tuple[str, ...]
+    params: Mapping[str, str]
+    lines: tuple[str, ...]
+    formula: tuple[str, ...]
+
+    def text(self, name: str, source: str) -> str:
+        """The text of the spec under a name."""
+        summary = f"{_words(self.region)}, as one kernel."
+        head = [SCHEMA, f"name: {name}", f"summary: {quoted(summary, OUTSIDE)}"]
+        return "\n".join([*head, f"source: {quoted(source)}", *self.lines, *self.formula]) + "\n"
+
+
+def written(region: Region, source: Source) -> Written:
+    """The spec of a region.
+
+    Args:
+        region: of a graph with example values.
+        source: where the graph is from.
+    """
+    names = input_names(region)
+    params = label_names(region.labels, names.values())
+    body = _steps(region, names, params, source)
+    lines = [_inputs(region, names)]
+    if params:
+        values = {name: json.dumps(plain(source.numbers[label])) for label, name in params.items()}
+        lines.append(f"params: {map_text(values)}")
+    formula = (*where_lines(body), *body_lines(body, RUNNING))
+    return Written(
+        region,
+        title(region),
+        _key(region, source),
+        tuple(names[node] for node in region.inputs),
+        params,
+        tuple(lines),
+        formula,
+    )
+
+
+def refused(of: Written) -> str:
+    """Why the language cannot hold the spec of a region, in a sentence; empty where it can."""
+    try:
+        parse_spec(of.text("region_of_a_graph", "a graph"), "region_of_a_graph.yaml")
+    except SpecErrors as errors:
+        return errors.errors[0].message
+    except FusegenError as error:
+        return error.message
+    return ""
+
+
+def _steps(
+    region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str], source: Source
+) -> Steps:
+    """The operations of a region as the steps of a chain."""
+    known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in names.items()}
+    known[f"{NODE}{region.inputs[0].name}"] = ast.Name(START)
+    known |= {f"{LABEL}{label}": ast.Name(name) for label, name in params.items()}
+    operations = []
+    for part in region.parts:
+        body, key = substituted(part.body, known), f"{NODE}{part.node.name}"
+        if isinstance(body, ast.Name):  # another name of a value
+            known[key] = body
+        else:
+            operations.append(Operation(key, body, what(part.node), source.lines.get(part.node, 0)))
+    traced = Traced({}, tuple(operations), f"{NODE}{region.result.name}")
+    taken = {*names.values(), *params.values()}
+    return steps(traced, RUNNING, source.path, taken)
+
+
+def _inputs(region: Region, names: Mapping[fx.Node, str]) -> str:
+    shown = {names[node]: _input(node) for node in region.inputs}
+    return f"inputs: {map_text(shown)}"
+
+
+def _input(node: fx.Node) -> str:
+    shape = [_size(size) for size in value_of(node).shape] or [1]
+    return f"{{shape: {shape}, dtype: bool}}" if is_mask(node) else f"{{shape: {shape}, fill: randn}}"
+
+
+def _size(size: Any) -> int:
+    """A size of the example, which a symbolic one has, too."""
+    return int(size.node.hint) if isinstance(size, SymInt) and size.node.hint is not None else int(size)
+
+
+def _key(region: Region, source: Source) -> str:
+    """The operations in names that depend on their order only."""
+    places = {node: f"in{place}" for place, node in enumerate(region.inputs)}
+    places |= {node: f"t{place}" for place, node in enumerate(region.nodes)}
+    known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in places.items()}
+    numbers = [repr(plain(source.numbers[label])) for label in region.labels]
+    known |= {f"{LABEL}{label}": ast.Name(f"p{place}") for place, label in enumerate(region.labels)}
+    bodies = (ast.unparse(substituted(copy.deepcopy(part.body), known)) for part in region.parts)
+    masks = ["mask" if is_mask(node) else "float" for node in region.inputs]
+    return "; ".join([*masks, *numbers, *bodies])
+
+
+def _words(region: Region) -> str:
+    """The operations of a region in the model's words."""
+    return ", ".join(what(part.node) for part in region.parts if part.is_value).capitalize()
+
+
+def elements(region: Region) -> int:
+    """The elements of a region's result, on the example inputs."""
+    value: Tensor = value_of(region.result)
+    return int(value.numel())
