@@ -1,7 +1,7 @@
 """The house: who may import whom, and which file is the door to which library.
 
-    cli > certify, bench, modules > built, show > build > emit > pipeline > stages, candidates, measure
-        > library, expected > rooms > ground > errors
+    cli > lift > certify, bench, modules > built, show > build > emit > pipeline > stages, candidates,
+        measure > library, expected > rooms > ground > errors
 
 A module imports only from floors below its own. Rooms never import each other; the files of one room may.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, CLI = range(1, 12)
+GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, LIFT, CLI = range(1, 13)
 FLOORS = {
     "errors": 0,
     **dict.fromkeys(("spec", "term", "ops", "slots", "typed", "gradients", "aten", "signatures"), GROUND),
@@ -34,7 +34,8 @@ FLOORS = {
     "emit": EMIT,
     "build": BUILD,
     **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
-    **dict.fromkeys(("certify", "bench", "lift", "modules", "standalone"), RUNS),
+    **dict.fromkeys(("certify", "bench", "modules", "standalone"), RUNS),
+    "lift": LIFT,
     "cli": CLI,
 }
 DOORS = {
@@ -71,10 +72,25 @@ DOORS = {
         *(f"bench.{name}" for name in ("arguments", "clock", "contest", "rows", "session", "tuning")),
         *(
             f"lift.{name}"
-            for name in ("inputs", "load", "record", "rows", "spec_text", "state", "table", "trace")
+            for name in (
+                *("found", "graph", "inputs", "lifted", "load", "modes", "network", "places", "record"),
+                *("rows", "spec_text", "state", "table", "trace", "verify"),
+                *(f"partial.{part}" for part in ("attributes", "biases", "calls", "forward", "model")),
+                *(
+                    f"regions.{part}"
+                    for part in (
+                        "aliases",
+                        "examples",
+                        "kernel",
+                        "naming",
+                        "partition",
+                        "pointwise",
+                        "spec",
+                    )
+                ),
+                "regions.worth",
+            )
         ),
-        "lift.graph",
-        "lift.verify",
         "cli.options",
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},

@@ -22,7 +22,7 @@ from fusegen.lift.regions.worth import traffic
 
 ONCE = "forward is traced once, without values: what it does may not depend on them"
 IN_PLACE = "use the form that makes a new tensor"
-ALONE = "{} is as fast in PyTorch as in a kernel"
+ALONE = "alone it is as fast in PyTorch as in a kernel"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "") -> Found:
         NotAModel: its forward cannot be traced, or cannot run on these inputs.
     """
     name = source or type(model).__name__
-    _refuse_hooks(model, name)
+    refuse_hooks(model, name)
     graph = traced(model, name)
     refuse_writes(graph)
     try:
@@ -125,7 +125,7 @@ def _left_alone(region: Region, least_passes: int) -> str:
     """Why a region is not worth a kernel; empty where it is."""
     moved = traffic(region)
     is_worth = moved.is_worth_a_kernel if least_passes > 1 else True
-    return "" if is_worth else ALONE.format("alone it")
+    return "" if is_worth else ALONE
 
 
 def refuse_writes(graph: fx.Graph) -> None:
@@ -140,7 +140,7 @@ def refuse_writes(graph: fx.Graph) -> None:
             raise NotAModel(span_of(node), why=f"{what(node)} in place: {why}", remedy=IN_PLACE)
 
 
-def _refuse_hooks(model: nn.Module, name: str) -> None:
+def refuse_hooks(model: nn.Module, name: str) -> None:
     """Refuse hooks of modules whose forward the graph takes apart.
 
     Raises:

@@ -6,6 +6,8 @@ import keyword
 import re
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from fusegen.errors import FusegenError, NotLifted, SpecErrors
 from fusegen.lift.graph import Traced, forward_line
 from fusegen.lift.inputs import Given, check_arguments, given
@@ -38,6 +40,12 @@ class Lifted:
     given: Given
     traced: Traced
     unread: tuple[str, ...]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The inputs and the state, on the device `meta`."""
+        inputs = (each for each in self.given.values.values() if isinstance(each, Tensor))
+        return (*inputs, *self.of.model.parameters(), *self.of.model.buffers())
 
 
 def lifted(target: str, name: str | None = None) -> Lifted:

@@ -23,8 +23,8 @@ NONE = "it has no region that is worth a kernel: each saves memory traffic only 
 class Network(nn.Module):
     """A model with generated kernels in the place of its pointwise regions.
 
-    It shares the modules, parameters and buffers of the model, under the same names. Its forward is the graph of
-    the model's, in which regions are calls of `Kernel`.
+    It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
+    graph of the model's, in which regions are calls of `Kernel`.
     """
 
     def __init__(self, model: nn.Module, graph: fx.Graph, kernels: Mapping[str, nn.Module]) -> None:

@@ -83,14 +83,19 @@ class _Names:
 
     def variable(self, line: int) -> str:
         """The variable that a line assigns to."""
-        try:
-            [statement] = ast.parse(linecache.getline(str(self.path), line).strip()).body
-        except (SyntaxError, ValueError):
-            return ""
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)]):
-                return name
+        return assigned(linecache.getline(str(self.path), line))
+
+
+def assigned(line: str) -> str:
+    """The variable that a line of Python assigns to; empty where it is no such statement."""
+    try:
+        [statement] = ast.parse(line.strip()).body
+    except (SyntaxError, ValueError):
         return ""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
+            return name
+    return ""
 
 
 def _readers(operations: Collection[Operation]) -> dict[str, list[Operation]]:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from fusegen.built import imported
 from fusegen.errors import Differs, NotAModel, Span
-from fusegen.lift.lifted import Lifted
 from fusegen.lift.load import Problem, executed, read, telling
 from fusegen.lift.tiny import shrunk
 
@@ -46,6 +46,18 @@ class Pair:
     after: tuple[Tensor, Tensor]
 
 
+class Lifted(Protocol):
+    """A lifted model: its file, and its inputs and state on the device `meta`."""
+
+    @property
+    def problem(self) -> Problem:
+        """The file."""
+
+    @property
+    def tensors(self) -> Sequence[Tensor]:
+        """The inputs and the state."""
+
+
 def verified(of: Lifted, module: Path) -> Iterator[str]:
     """A sentence for each comparison.
 
@@ -64,14 +76,13 @@ def verified(of: Lifted, module: Path) -> Iterator[str]:
     yield _state(pair, module)
     yield _outputs(pair, pair.own, "on get_inputs()", module)
     torch.manual_seed(SEED + 1)
-    signed = [SIGNED * torch.randn_like(x) if isinstance(x, Tensor) else x for x in pair.own]
+    signed = [SIGNED * torch.randn_like(x) if _is_float(x) else x for x in pair.own]
     yield _outputs(pair, signed, "on signed inputs", module)
 
 
 def _pair(of: Lifted, module: Path) -> Pair | None:
     """Both, with sizes that can be compared; none where there are none."""
-    tensors = [*of.given.values.values(), *of.of.model.parameters(), *of.of.model.buffers()]
-    elements = sum(each.numel() for each in tensors if isinstance(each, Tensor))
+    elements = sum(each.numel() for each in of.tensors)
     if elements > MOST:
         sizes = f"at small sizes, as the file's take {elements:,} elements"
         with suppress(NotAModel):  # which small sizes are wrong for
@@ -121,21 +132,45 @@ def _state(pair: Pair, module: Path) -> str:
 
 
 def _outputs(pair: Pair, inputs: Sequence[Any], on: str, module: Path) -> str:
+    """The comparison of what both return, each after the same seed.
+
+    Raises:
+        Differs: an output has another shape or dtype, or a larger error.
+    """
+    exact_model = copy.deepcopy(pair.model).double()
     with torch.no_grad(), telling(pair.problem.path, "forward raises"):
-        theirs = pair.model(*_copies(inputs))
-        exact = copy.deepcopy(pair.model).double()(*(_double(x) for x in inputs))
+        theirs = _results(pair.model, _copies(inputs))
+        exact = _results(exact_model, [_double(x) for x in inputs])
     with torch.no_grad():
-        ours = pair.ours(*_copies(inputs))
-    if ours.shape != exact.shape or ours.dtype != theirs.dtype:
-        found = f"{tuple(ours.shape)} of {ours.dtype}, the model {tuple(theirs.shape)} of {theirs.dtype}"
-        raise Differs(Span(str(module)), what=f"{on} it gives {found}")
-    known = exact.isfinite()
-    error, usual = (_largest((each.double() - exact)[known]) for each in (ours, theirs))
-    allowed = WITHIN * usual + OF_SIZE * torch.finfo(theirs.dtype).eps * _largest(exact[known])
-    if not error <= allowed:  # which NaN is not
-        raise Differs(Span(str(module)), what=f"{on} its error is {error:.3g}, the model's {usual:.3g}")
+        ours = _results(pair.ours, _copies(inputs))
+    if [(x.shape, x.dtype) for x in ours] != [(x.shape, x.dtype) for x in theirs]:
+        raise Differs(Span(str(module)), what=f"{on} it gives {_kinds(ours)}, the model {_kinds(theirs)}")
+    error = usual = 0.0
+    for each in zip(ours, theirs, exact, strict=True):
+        own, model, allowed = _errors(*each)
+        if not own <= allowed:  # which NaN is not
+            raise Differs(Span(str(module)), what=f"{on} its error is {own:.3g}, the model's {model:.3g}")
+        error, usual = max(error, own), max(usual, model)
     shapes = " and ".join(str(list(x.shape)) for x in inputs if isinstance(x, Tensor))
     return f"outputs {on} of {shapes}: largest error {error:.3g}, the model's {usual:.3g}, against float64"
+
+
+def _results(model: nn.Module, inputs: Sequence[Any]) -> list[Tensor]:
+    """The tensors that a model returns, in order."""
+    torch.manual_seed(SEED)
+    return [each for each in tree_leaves(model(*inputs)) if isinstance(each, Tensor)]
+
+
+def _errors(ours: Tensor, theirs: Tensor, exact: Tensor) -> tuple[float, float, float]:
+    """The error of the module, that of the model, and the one that is allowed."""
+    known = exact.isfinite()
+    error, usual = (_largest((each.double() - exact)[known]) for each in (ours, theirs))
+    unit = torch.finfo(theirs.dtype).eps if theirs.is_floating_point() else 0.0
+    return error, usual, WITHIN * usual + OF_SIZE * unit * _largest(exact[known])
+
+
+def _kinds(tensors: Sequence[Tensor]) -> str:
+    return " and ".join(f"{tuple(each.shape)} of {each.dtype}" for each in tensors)
 
 
 def _largest(values: Tensor) -> float:
@@ -147,4 +182,8 @@ def _copies(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _double(value: Any) -> Any:
-    return value.double() if isinstance(value, Tensor) else value
+    return value.double() if _is_float(value) else value
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()

@@ -8,11 +8,11 @@ from fusegen.lift.graph import name_of, writes_in_place
 
 VIEWS = frozenset(  # calls whose result may share the memory of what they read
     "detach contiguous unsqueeze squeeze view reshape view_as reshape_as transpose permute t flatten "
-    "unflatten expand expand_as narrow select getitem chunk split unbind tensor_split hsplit vsplit to "
-    "type type_as float double half bfloat16 cpu cuda swapaxes swapdims movedim moveaxis diagonal real imag "
-    "positive pos getattr dropout alias unfold as_strided numpy_T T mT H adjoint ravel broadcast_to "
-    "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout atleast_1d atleast_2d atleast_3d "
-    "unsafe_chunk unsafe_split requires_grad".split()
+    "unflatten expand expand_as narrow select getitem chunk split unbind tensor_split hsplit vsplit "
+    "to type type_as float double half bfloat16 cpu cuda swapaxes swapdims movedim moveaxis diagonal "
+    "real imag positive pos getattr dropout alias unfold as_strided numpy_T T mT H adjoint ravel "
+    "broadcast_to dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout atleast_1d "
+    "atleast_2d atleast_3d unsafe_chunk unsafe_split requires_grad".split()
 )
 VIEW_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd, nn.Sequential)
 

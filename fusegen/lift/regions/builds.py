@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +33,14 @@ class Named:
     texts: Mapping[Path, str]
 
 
-def named(regions: Iterable[Written], folder: Path, source: str) -> Named:
+def named(regions: Iterable[Written], folder: Path, source: str, taken: Container[str] = ()) -> Named:
     """Names for regions that no other spec has.
 
     Args:
         regions: perhaps with equal ones.
         folder: of the specs.
         source: that they name.
+        taken: names that have another meaning.
     """
     names: dict[str, str] = {}
     texts: dict[Path, str] = {}
@@ -50,7 +51,8 @@ def named(regions: Iterable[Written], folder: Path, source: str) -> Named:
             path = folder / f"{name}.yaml"
             text = region.text(name, source)
             before = texts.get(path) or (_read(path) if path.exists() else None)
-            if name not in specs() and (before is None or _same(before, text)):
+            is_free = name not in specs() and name not in taken
+            if is_free and (before is None or _same(before, text)):
                 names[region.key], texts[path] = name, before or text
                 break
     return Named(names, texts)

@@ -36,11 +36,12 @@ class Kernel(nn.Module):
         super().__init__()
         self.module = module
         self._load()
-        object.__setattr__(self, "original", original)  # no child: it is not printed, nor in named_modules
+        vars(self)["original"] = original  # no child, so that it is neither printed nor in named_modules
 
     def forward(self, *tensors: Tensor) -> Any:
         """The result of the region."""
-        return self.function(*tensors) if fits(tensors) else self.original(*tensors)
+        run: Callable[..., Any] = self.function if fits(tensors) else vars(self)["original"]
+        return run(*tensors)
 
     def extra_repr(self) -> str:
         """The name of the function."""

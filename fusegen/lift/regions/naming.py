@@ -14,6 +14,7 @@ from fusegen.errors import FusegenError, Span
 from fusegen.lift.regions.partition import Region
 from fusegen.parse.names import check_module, check_variable
 
+WISHED = "wished"  # the key of a name for a node, in its meta
 RUNNING = "x"  # the first input of a region
 LETTERS = ("y", "z", "w", "v", "u")
 MOST_WORDS, MOST_LETTERS = 5, 48  # of a name
@@ -57,7 +58,9 @@ def input_names(region: Region) -> dict[fx.Node, str]:
     taken = {RUNNING}
     found = {region.inputs[0]: RUNNING}
     for node in region.inputs[1:]:
-        wished = str(node.target) if node.op in ("get_attr", "placeholder") else ""
+        wished = node.meta.get(WISHED) or (
+            str(node.target) if node.op in ("get_attr", "placeholder") else ""
+        )
         found[node] = _free(wished, LETTERS, taken)
     return found
 

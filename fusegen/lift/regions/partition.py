@@ -90,7 +90,7 @@ def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Po
     members: dict[fx.Node, list[Pointwise]] = {}
     for node in reversed(graph.nodes):
         part = known.get(node)
-        if part is None:
+        if part is None or not node.users:
             continue
         roots = {root_of.get(user) for user in node.users}
         root = roots.pop() if len(roots) == 1 else None

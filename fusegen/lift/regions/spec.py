@@ -64,6 +64,12 @@ class Written:
     lines: tuple[str, ...]
     formula: tuple[str, ...]
 
+    @property
+    def body(self) -> str:
+        """The formula, or the steps of the chain, in one line."""
+        lines = (line.strip().removeprefix("- ").removeprefix("formula: ") for line in self.formula)
+        return ", ".join(line for line in lines if line not in ("where:", "chain:"))
+
     def text(self, name: str, source: str) -> str:
         """The text of the spec under a name."""
         summary = f"{_words(self.region)}, as one kernel."

@@ -1,0 +1,65 @@
+"""Convolutions whose bias a region adds: on CUDA PyTorch adds it by a kernel over the whole output."""
+
+from __future__ import annotations
+
+import operator
+
+from torch import Tensor, fx, nn
+
+from fusegen.lift.graph import HOOKS
+from fusegen.lift.regions.aliases import layer_of
+from fusegen.lift.regions.examples import value_of
+from fusegen.lift.regions.naming import WISHED
+from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, partition
+
+CONVOLUTIONS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+
+
+def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The function of this name of the runtime, in a graph."""
+    raise NotImplementedError
+
+
+def split_biases(graph: fx.Graph) -> None:
+    """Make the bias of each convolution in front of a region an addition of the region.
+
+    The call of the layer becomes one of ``without_bias``, which gives the output and the bias.
+
+    Args:
+        graph: with example values.
+    """
+    for region in partition(graph).regions:
+        room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS
+        for node in region.inputs[:1]:
+            if room and is_apart(node) and set(node.users) <= set(region.nodes):
+                _split(graph, node)
+
+
+def is_apart(node: fx.Node) -> bool:
+    """Whether a node is one of PyTorch's convolutions, with a bias that it can run without."""
+    layer = layer_of(node)
+    if layer is None or type(layer) not in CONVOLUTIONS or any(getattr(layer, each) for each in HOOKS):
+        return False
+    return layer.bias is not None and len(node.args) == 1 and not node.kwargs
+
+
+def _split(graph: fx.Graph, node: fx.Node) -> None:
+    layer, whole = layer_of(node), value_of(node)
+    assert isinstance(layer, CONVOLUTIONS)
+    name = str(node.target).rsplit(".", 1)[-1]
+    bias = whole.new_empty((layer.out_channels, *[1] * len(layer.kernel_size)))
+    with graph.inserting_before(node):
+        of = graph.get_attr(str(node.target))
+        pair = graph.call_function(without_bias, (of, *node.args))
+        output = graph.call_function(operator.getitem, (pair, 0))
+        added = graph.call_function(operator.getitem, (pair, 1))
+        total = graph.call_function(operator.add, (output, added))
+    for each, value in ((pair, (whole, bias)), (output, whole), (added, bias), (total, whole)):
+        each.meta["val"] = value
+        each.stack_trace = node.stack_trace
+    added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "bias"
+    node.replace_all_uses_with(total)
+    graph.erase_node(node)

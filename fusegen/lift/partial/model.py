@@ -1,0 +1,189 @@
+"""A partial model: its regions, and the text of its file."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from fusegen import write
+from fusegen.errors import NotAModel, NotGenerated, NotLifted, Span
+from fusegen.lift.found import ALONE, Found, refuse_hooks, refuse_writes, regions_of, traced
+from fusegen.lift.graph import line_of, what
+from fusegen.lift.labels import labelled
+from fusegen.lift.lifted import name_of
+from fusegen.lift.load import Problem, line_span, refuse_variadic, telling
+from fusegen.lift.partial.attributes import label_numbers
+from fusegen.lift.partial.biases import split_biases, without_bias
+from fusegen.lift.partial.forward import CannotWrite, Context, forward_lines
+from fusegen.lift.partial.module import HEAD, NoForward, module_text
+from fusegen.lift.regions.builds import Named, named
+from fusegen.lift.regions.examples import propagate
+from fusegen.lift.regions.spec import Source
+from fusegen.lift.steps import assigned
+from fusegen.write import Change
+
+WITHOUT_BIAS = "from ._runtime.producers import without_bias"
+NONE = "no region of it is worth a kernel, since {}"
+PYTORCH = "leave the model to PyTorch"
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A partial model.
+
+    Attributes:
+        name: of its file.
+        text: of it.
+        problem: the user's file.
+        found: its regions.
+        specs: of these.
+        tensors: the inputs and the state, on the device `meta`.
+    """
+
+    name: str
+    text: str
+    problem: Problem
+    found: Found
+    specs: Named
+    tensors: tuple[Tensor, ...]
+
+    def line(self, node: fx.Node) -> int:
+        """The line of the user's file that made a node."""
+        return line_of(self.problem, node)
+
+
+def partial(problem: Problem, name: str | None, specs: Path, least_passes: int = 2) -> Partial:
+    """The partial model of a file that was executed.
+
+    Args:
+        problem: the file.
+        name: of the new file; by default that of the user's.
+        specs: the folder of the specs.
+        least_passes: of eager over memory, from which on a region has a kernel.
+
+    Raises:
+        NotAModel, NotLifted: the model cannot be traced or written, or no region is worth a kernel.
+    """
+    model, numbers = _made(problem)
+    inputs = _inputs(problem)
+    found = _found(problem, model, inputs, numbers, least_passes)
+    known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
+    text = _text(problem, found, known)
+    tensors = (
+        *(each for each in inputs if isinstance(each, Tensor)),
+        *model.parameters(),
+        *model.buffers(),
+    )
+    chosen = name or name_of(problem)
+    if chosen in known.names.values():
+        chosen = f"{chosen}_model"
+    return Partial(chosen, text, problem, found, known, tensors)
+
+
+def checked(path: Path, of: Partial) -> tuple[Change, ...]:
+    """What writing the file of a partial model changes.
+
+    Raises:
+        NotGenerated: the file is there and is of another origin.
+    """
+    begins = HEAD.partition("{source}")[0] + of.problem.source
+    made = write.changes({path: of.text})
+    if any(change.before is not None and not change.before.startswith(begins) for change in made):
+        raise NotGenerated(Span(path.as_posix()))
+    return made
+
+
+def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
+    """The model on the device `meta`, with its numbers by their labels."""
+    arguments = {name: labelled(name, value) for name, value in problem.arguments().items()}
+    with torch.device("meta"), telling(problem.path, "the constructor raises"):
+        model = problem.model(**arguments)
+    refuse_hooks(model, problem.attribute)
+    return model, label_numbers(model)
+
+
+def _inputs(problem: Problem) -> list[Any]:
+    """What get_inputs returns, without its memory."""
+    with torch.device("meta"):
+        found = problem.call(problem.get_inputs, "get_inputs")
+    refuse_variadic(problem, inspect.signature(problem.model.forward), "forward")
+    return list(found)
+
+
+def _found(
+    problem: Problem, model: nn.Module, inputs: list[Any], numbers: Mapping[str, Any], least_passes: int
+) -> Found:
+    """The regions of the model."""
+    graph = traced(model, problem.source)
+    refuse_writes(graph)
+    with telling(problem.path, "the model raises"), torch.device("meta"):
+        propagate(model, graph, inputs)
+    split_biases(graph)
+    lines = {node: line_of(problem, node) for node in graph.nodes}
+    source = Source(problem.source, problem.path, lines, numbers)
+    found = regions_of(model, graph, source, least_passes)
+    if not found.chosen:
+        raise _not_worth(problem, found)
+    return found
+
+
+def _not_worth(problem: Problem, found: Found) -> NotLifted:
+    """The refusal of a model without a region, at the first call that stays PyTorch's."""
+    by_worth = sorted(found.left.items(), key=lambda one: one[1] != ALONE)
+    node, why = next(iter(by_worth), (None, "it has no operation"))
+    line = line_of(problem, node) if node else 0
+    shown = f"{what(node)} stays: {why}" if node else why
+    span = line_span(problem.path, line)
+    return NotLifted(span, node=problem.attribute, why=NONE.format(shown), remedy=PYTORCH)
+
+
+def _text(problem: Problem, found: Found, known: Named) -> str:
+    """The text of the file.
+
+    Raises:
+        NotAModel: it cannot be written.
+    """
+    names = {**problem.get_inputs.__globals__}
+    context = Context(
+        found.graph,
+        {each.region.result: each for each in found.chosen},
+        known.names,
+        {"torch": torch, "without_bias": without_bias, **names},
+        {node: line_of(problem, node) for node in found.graph.nodes},
+        lambda line: assigned(linecache.getline(str(problem.path), line)),
+    )
+    try:
+        lines = forward_lines(context)
+        text = problem.path.read_text(encoding="utf-8")
+        return module_text(
+            text, problem.attribute, _head(problem, found, known), _imports(problem, context), lines
+        )
+    except CannotWrite as error:
+        span = line_span(problem.path, line_of(problem, error.node))
+        raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None
+    except NoForward as error:
+        raise NotAModel(
+            line_span(problem.path, 0), why=str(error), remedy="write the class out in the file"
+        ) from None
+
+
+def _head(problem: Problem, found: Found, known: Named) -> str:
+    calls = {known.names[each.key]: each for each in reversed(found.chosen)}
+    shown = (f"#   {name}({', '.join(each.inputs)}): {each.body}" for name, each in reversed(calls.items()))
+    return HEAD.format(source=problem.source, model=problem.attribute, kernels="\n".join(shown))
+
+
+def _imports(problem: Problem, of: Context) -> list[str]:
+    """The lines that import what forward calls."""
+    found = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
+    if any(node.target is without_bias for node in of.graph.nodes):
+        found.append(WITHOUT_BIAS)
+    used = dict.fromkeys(of.functions[each.key] for each in of.regions.values())
+    return ["", *found, *(f"from .{name} import {name}" for name in sorted(used))]
