@@ -61,9 +61,11 @@ def run() -> int:
     paths = [path.resolve() for folder in given.folders for path in sorted(folder.rglob("*.py"))]
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
         os.environ.setdefault("TORCH_EXTENSIONS_DIR", f"{folder}/extensions")
         for path in (path for path in paths if given.match in path.name):
+            own = Path(folder) / path.parent.name / path.stem
+            own.mkdir(parents=True)
+            os.chdir(own)
             kind, detail = lifted(path, ["--every"] * given.every)
             counts[kind] += 1
             print(f"{kind:8} {path.parent.name}/{path.name}: {detail}", flush=True)

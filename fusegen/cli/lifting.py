@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,77 +15,126 @@ if TYPE_CHECKING:
     from fusegen.lift.load import Problem
     from fusegen.write import Change
 
+ONE_PASS, TWO_PASSES = 1, 2  # of eager over memory, from which on a region has a kernel
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `lift`, under their names on the command line."""
+
+    name: str | None
+    output: Path
+    partial: bool
+    every: bool
+    shapes: tuple[str, ...]
+    inputs: str | None
+
+    @property
+    def least_passes(self) -> int:
+        """The passes of eager over memory from which on a region has a kernel."""
+        return ONE_PASS if self.every else TWO_PASSES
+
 
 @click.command()
-@click.argument("target", metavar="FILE.py:MODEL")
-@click.option("--name", help="Of the spec; without it, that of the file.")
-@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where the module goes.")
+@click.argument("target", metavar="TARGET")
+@click.option("--name", help="Of the spec or of the partial model; without it, that of the file.")
+@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
 @click.option(
     "--partial", is_flag=True, help="Leave what no spec can hold to PyTorch, between generated kernels."
 )
-@click.option("--every", is_flag=True, help="With --partial, a kernel for single operations, too.")
+@click.option("--every", is_flag=True, help="A kernel also where PyTorch alone is as fast.")
+@click.option("--input", "shapes", multiple=True, metavar="SHAPE", help="Of an input, as 1x3x224x224.")
+@click.option("--inputs", metavar="TARGET", help="A callable that returns the inputs of a network.")
 @click.pass_context
-def lift(
-    ctx: click.Context, target: str, name: str | None, output: Path, partial: bool, every: bool
-) -> None:
-    """Write the spec and the module that replace a model, and compare both.
+def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
+    """Write the specs and modules that replace a model, or the regions of a network.
 
-    FILE.py is run: it defines the class MODEL of torch.nn.Module, get_inputs and get_init_inputs. The class
-    is made and its forward traced; a model that no spec can hold is refused with the line. The module is
-    compared with the model on the CPU: its state_dict after the same seed, and its outputs.
+    TARGET is FILE.py:MODEL. The file is run: it defines the class MODEL of torch.nn.Module, get_inputs and
+    get_init_inputs. The class is made and its forward traced; a model that no spec can hold is refused with
+    the line. The module is compared with the model on the CPU: its state_dict after the same seed, and its
+    outputs.
 
     With --partial, layers, reductions and other calls stay PyTorch's. Each region of pointwise operations
     between them becomes a spec and a module, and the model a file that calls both.
+
+    With --input or --inputs, TARGET is module:attribute or FILE.py:attribute, a model or a callable that
+    returns one. Each distinct region of its forward becomes a spec and a module, and a report
+    tells what they save. fusegen.lift(model, inputs) returns the network that runs them.
     """
+    given = Options(**options)
+    click.echo(f"this runs {target.rpartition(':')[0] or target}")
+    if given.shapes or given.inputs:
+        if given.partial:
+            raise click.UsageError("--partial takes no --input and no --inputs")
+        _network(ctx, target, given)
+    elif given.every and not given.partial:
+        raise click.UsageError("--every needs --partial, --input or --inputs")
+    else:
+        _model(ctx, target, given)
+
+
+def _model(ctx: click.Context, target: str, given: Options) -> None:
+    """Lift the model of a file: whole, or if that is asked for and it cannot be, in part."""
     from fusegen.errors import NotAModel, NotLifted
+    from fusegen.lift.lifted import lifted_problem
     from fusegen.lift.load import executed, read
 
-    if every and not partial:
-        raise click.UsageError("--every needs --partial")
-    click.echo(f"this runs {target.rpartition(':')[0] or target}")
     problem = executed(*read(target))
-    if not partial:
-        _whole(ctx, problem, name, output)
-        return
-    from fusegen.lift.lifted import lifted_problem
-
-    try:
-        lifted_problem(problem, name)
-    except (NotAModel, NotLifted):
-        _partial(ctx, problem, name, output, 1 if every else 2)
-    else:
-        _whole(ctx, problem, name, output)
+    if given.partial:
+        try:
+            lifted_problem(problem, given.name)
+        except (NotAModel, NotLifted):
+            _partial(ctx, problem, given)
+            return
+    _whole(ctx, problem, given)
 
 
-def _whole(ctx: click.Context, problem: Problem, name: str | None, output: Path) -> None:
+def _whole(ctx: click.Context, problem: Problem, given: Options) -> None:
     """Lift a model to one spec and its module."""
     from fusegen.lift.lifted import lifted_problem
     from fusegen.lift.report import report
     from fusegen.lift.spec_text import checked, source_line
     from fusegen.lift.verify import verified
 
-    found = lifted_problem(problem, name)
+    found = lifted_problem(problem, given.name)
     path = SPECS / f"{found.name}.yaml"
     _write(checked(path, found.text, source_line(found.problem)))
-    _build(ctx, (path,), output)
-    for sentence in (*report(found), *verified(found, output / f"{found.name}.py")):
+    _build(ctx, (path,), given.output)
+    for sentence in (*report(found), *verified(found, given.output / f"{found.name}.py")):
         click.echo(sentence)
 
 
-def _partial(ctx: click.Context, problem: Problem, name: str | None, output: Path, passes: int) -> None:
+def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     """Lift the regions of a model to specs and their modules, and the model to a file that calls them."""
     from fusegen import write
     from fusegen.lift.partial.model import checked, partial
     from fusegen.lift.partial.report import report
     from fusegen.lift.verify import verified
 
-    found = partial(problem, name, SPECS, passes)
-    path = output / f"{found.name}.py"
+    found = partial(problem, given.name, SPECS, given.least_passes)
+    path = given.output / f"{found.name}.py"
     module = checked(path, found)
     _write(write.changes(dict(found.specs.texts)))
-    _build(ctx, tuple(found.specs.texts), output)
+    _build(ctx, tuple(found.specs.texts), given.output)
     _write(module)
     for sentence in (*report(found), *verified(found, path)):
+        click.echo(sentence)
+
+
+def _network(ctx: click.Context, target: str, given: Options) -> None:
+    """Lift the distinct regions of a network to specs and their modules."""
+    from fusegen import write
+    from fusegen.lift.found import found
+    from fusegen.lift.network import named_regions
+    from fusegen.lift.summary import summary
+    from fusegen.lift.target import inputs_of, model_of
+
+    model = model_of(target)
+    regions = found(model, inputs_of(model, given.shapes, given.inputs), target, given.least_passes)
+    names = named_regions(regions, SPECS)
+    _write(write.changes(dict(names.texts)))
+    _build(ctx, tuple(names.texts), given.output)
+    for sentence in summary(regions, names):
         click.echo(sentence)
 
 

@@ -46,13 +46,14 @@ class Found:
     notes: tuple[str, ...] = field(default=())
 
 
-def found(model: nn.Module, inputs: Sequence[Any], source: str = "") -> Found:
+def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2) -> Found:
     """The regions of a model.
 
     Args:
         model: it.
         inputs: of its forward.
         source: the name of the model in specs.
+        least_passes: of eager over memory, from which on a region has a kernel.
 
     Raises:
         NotAModel: its forward cannot be traced, or cannot run on these inputs.
@@ -67,7 +68,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "") -> Found:
         raise _failed(
             error, f"{name} cannot run on the example inputs", "give inputs that it takes"
         ) from None
-    return regions_of(model, graph, Source(name, Path(), {}, {}))
+    return regions_of(model, graph, Source(name, Path(), {}, {}), least_passes)
 
 
 def traced(model: nn.Module, name: str) -> fx.Graph:

@@ -107,15 +107,25 @@ def executed(path: Path, attribute: str, tree: ast.Module) -> Problem:
     Raises:
         NotAModel: the code fails, or lacks a definition.
     """
-    code: CodeType = compile(tree, str(path), "exec")
-    own: dict[str, Any] = {"__name__": f"lifted_{path.stem}", "__file__": str(path)}
-    with telling(path, "importing the file raises"):
-        exec(code, own)
+    own = executed_names(path, tree)
     model = _defined(path, own, attribute)
     if not (isinstance(model, type) and issubclass(model, nn.Module)):
         raise NotAModel(Span(str(path)), why=f"{attribute} is no class of torch.nn.Module", remedy=FORM)
     functions = [_defined(path, own, name) for name in FUNCTIONS]
     return Problem(path, attribute, model, *functions)
+
+
+def executed_names(path: Path, tree: ast.Module) -> dict[str, Any]:
+    """The names that a file defines after its code ran.
+
+    Raises:
+        NotAModel: the code fails.
+    """
+    code: CodeType = compile(tree, str(path), "exec")
+    own: dict[str, Any] = {"__name__": f"lifted_{path.stem}", "__file__": str(path)}
+    with telling(path, "importing the file raises"):
+        exec(code, own)
+    return own
 
 
 class telling:  # read as a verb

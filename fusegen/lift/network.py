@@ -17,7 +17,7 @@ from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.kernel import Kernel, original, put_in
 
 FOLDER = Path("fusegen_regions")
-NONE = "it has no region that is worth a kernel: each saves memory traffic only with a second operation"
+NONE = "no region of it is worth a kernel: each operation alone is as fast in PyTorch"
 
 
 class Network(nn.Module):
@@ -66,20 +66,25 @@ class Network(nn.Module):
         self._compile()
 
 
-def lifted_network(model: nn.Module, inputs: Any, folder: Path | str = FOLDER) -> Network:
+def lifted_network(
+    model: nn.Module, inputs: Any, folder: Path | str = FOLDER, modules: Path | str | None = None
+) -> Network:
     """The network whose pointwise regions run generated kernels.
 
     Args:
         model: it; it is not changed, and the network shares its parameters.
         inputs: of its forward, a tensor or a sequence. They say dtypes, devices and numbers of dimensions;
             other sizes may be given later.
-        folder: of the specs and modules of the regions. Those that are there are used again.
+        folder: of the specs of the regions. Those that are there are used again.
+        modules: the folder of their modules; without it, that of the specs.
 
     Raises:
-        NotLifted: the model cannot be traced, or has no region that is worth a kernel.
+        NotAModel: the model cannot be traced.
+        NotLifted: it has no region that is worth a kernel.
+        FusegenError, SpecErrors: a file of the folders is refused.
     """
     given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
-    return network(found(model, given), Path(folder), Path(folder))
+    return network(found(model, given), Path(folder), Path(modules or folder))
 
 
 def network(of: Found, specs: Path, modules: Path) -> Network:
@@ -94,9 +99,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
         NotLifted: there is no region.
         FusegenError, SpecErrors: a file is refused.
     """
-    if not of.chosen:
-        raise NotLifted(Span(of.name), node=of.name, why=NONE, remedy="leave it to PyTorch")
-    names = builds.named(of.chosen, specs, f"lifted from {of.name}")
+    names = named_regions(of, specs)
     for change in builds.written(names):
         write.apply(change)
     builds.build(list(names.texts), modules, specs)
@@ -110,6 +113,17 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
         calls.append((region.region, attribute))
     put_in(of.graph, calls)
     return Network(of.model, of.graph, kernels)
+
+
+def named_regions(of: Found, specs: Path) -> builds.Named:
+    """The regions of a model with their specs.
+
+    Raises:
+        NotLifted: there is none.
+    """
+    if not of.chosen:
+        raise NotLifted(Span(of.name), node=of.name, why=NONE, remedy="leave it to PyTorch")
+    return builds.named(of.chosen, specs, f"lifted from {of.name}")
 
 
 def _attribute(name: str, model: nn.Module) -> str:

@@ -2,12 +2,13 @@
 
 Sizes up to `SMALL` stay: kernel sizes, strides, groups. Larger ones become small ones from `FIRST` on.
 Equal sizes stay equal, different ones different, and a size keeps its remainder by `STEP`, which alignment
-sees.
+sees. A size that another divides, as groups divide channels, is a multiple of that one's small size.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 
 SMALL, FIRST, STEP = 8, 12, 4
@@ -22,12 +23,29 @@ def shrunk(tree: ast.Module) -> ast.Module:
     assignment to a name that `STAY` finds stays.
     """
     places = [node for node in tree.body if _holds_sizes(node)]
-    sizes = (_size(node) for place in places for node in ast.walk(place))
-    found = {size for size in sizes if size is not None}
-    small = {size: FIRST + STEP * place + size % STEP for place, size in enumerate(sorted(found))}
-    shrink = _Shrink(small)
+    nodes = [node for place in tree.body if _may_hold_sizes(place) for node in ast.walk(place)]
+    numbers = {number for node in nodes if (number := _number(node)) is not None}
+    sizes = {size for place in places for node in ast.walk(place) if (size := _size(node)) is not None}
+    shrink = _Shrink(_small(sizes, numbers))
     body = [shrink.visit(node) if node in places else node for node in tree.body]
     return ast.fix_missing_locations(ast.Module(body, tree.type_ignores))
+
+
+def _small(sizes: set[int], numbers: set[int]) -> dict[int, int]:
+    """Small sizes for large ones.
+
+    Args:
+        sizes: the large ones.
+        numbers: all whole numbers that stand where sizes do.
+    """
+    small: dict[int, int] = {}
+    for size in sorted(sizes):
+        divisors = (number for number in numbers if 1 < number < size and size % number == 0)
+        common = math.lcm(*(small.get(number, number) for number in divisors))
+        alike = (number for number in range(FIRST, size) if number % STEP == size % STEP)
+        fitting = (number for number in alike if not number % common and number not in small.values())
+        small[size] = next(fitting, size)
+    return small
 
 
 class _Shrink(ast.NodeTransformer):
@@ -41,16 +59,25 @@ class _Shrink(ast.NodeTransformer):
         return node if size is None else ast.copy_location(ast.Constant(self.small[size]), node)
 
 
+def _may_hold_sizes(node: ast.stmt) -> bool:
+    is_function = isinstance(node, ast.FunctionDef) and node.name in SIZES
+    return is_function or isinstance(node, ast.Assign | ast.AnnAssign)
+
+
 def _holds_sizes(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name in SIZES
     if not isinstance(node, ast.Assign | ast.AnnAssign):
-        return False
+        return _may_hold_sizes(node)
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return not any(STAY.search(ast.unparse(target)) for target in targets)
 
 
 def _size(node: ast.AST) -> int | None:
     """The whole number that a node is, if it is a large one."""
+    number = _number(node)
+    return number if number is not None and number > SMALL else None
+
+
+def _number(node: ast.AST) -> int | None:
+    """The whole number that a node is."""
     value = node.value if isinstance(node, ast.Constant) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > SMALL else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

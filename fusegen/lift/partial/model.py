@@ -44,7 +44,7 @@ class Partial:
         problem: the user's file.
         found: its regions.
         specs: of these.
-        tensors: the inputs and the state, on the device `meta`.
+        tensors: the values of its graph and its state, on the device `meta`.
     """
 
     name: str
