@@ -15,4 +15,34 @@ tiny       the file with small sizes
 lifted     all of these, in order
 verify     the module compared with the model
 report     the lines that the command prints
+
+regions    the pointwise regions of a graph, and their kernels
+modes      the graph of a forward that holds in training and in evaluation
+found      the regions of a model
+network    a network that runs them
+partial    a file that runs them
+target     a network as the command line names it
+summary    the report of a network
+places     the lines of a user's code
+
+The package is callable: `fusegen.lift(model, inputs)` is `network.lifted_network`.
 """
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Callable(ModuleType):
+    """The package as a function."""
+
+    def __call__(self, model: Any, inputs: Any, **folders: Any) -> Any:
+        """The network whose pointwise regions run generated kernels, as `network.lifted_network` says."""
+        from fusegen.lift.network import lifted_network
+
+        return lifted_network(model, inputs, **folders)
+
+
+sys.modules[__name__].__class__ = _Callable
