@@ -10,6 +10,6 @@ def __getattr__(name: str) -> Any:
     """`fusegen.lift` on first use, since it imports torch."""
     if name != "lift":
         raise AttributeError(f"module 'fusegen' has no attribute {name!r}")
-    import fusegen.lift
+    import fusegen.lift  # noqa: F401
 
     return sys.modules["fusegen.lift"]

@@ -21,6 +21,7 @@ from fusegen.lift.regions.spec import Source, Written, refused, written
 from fusegen.lift.regions.worth import traffic
 
 ONCE = "forward is traced once, without values: what it does may not depend on them"
+INPUTS = "give inputs that it takes"
 IN_PLACE = "use the form that makes a new tensor"
 ALONE = "alone it is as fast in PyTorch as in a kernel"
 
@@ -65,9 +66,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
     try:
         propagate(model, graph, inputs)
     except Exception as error:
-        raise _failed(
-            error, f"{name} cannot run on the example inputs", "give inputs that it takes"
-        ) from None
+        raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
     return regions_of(model, graph, Source(name, Path(), {}, {}), least_passes)
 
 
@@ -82,7 +81,7 @@ def traced(model: nn.Module, name: str) -> fx.Graph:
     except NoGraph as error:
         raise NotAModel(Span(name), why=str(error), remedy=ONCE) from None
     except Exception as error:
-        raise _failed(error, "forward cannot be traced", ONCE) from None
+        raise _failed(error, name, "forward cannot be traced", ONCE) from None
 
 
 def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: int = 2) -> Found:
@@ -154,8 +153,10 @@ def refuse_hooks(model: nn.Module, name: str) -> None:
             raise NotAModel(Span(name), why=why, remedy="remove them, and register them on the result")
 
 
-def _failed(error: Exception, what_failed: str, remedy: str) -> NotAModel:
+def _failed(error: Exception, name: str, what_failed: str, remedy: str) -> NotAModel:
     """An exception of the user's code as a sentence."""
     first = (str(error).strip().splitlines() or [""])[0]
     reason = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return NotAModel(span_of_error(error), why=f"{what_failed}, as it raises {reason}", remedy=remedy)
+    span = span_of_error(error)
+    why = f"{what_failed}, as it raises {reason}"
+    return NotAModel(span if span.line else Span(name), why=why, remedy=remedy)

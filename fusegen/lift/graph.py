@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, fx
 
 from fusegen.lift.load import Problem
-from fusegen.lift.table import ALTERED
 
+IN_PLACE = (  # of statements
+    *(operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul),
+    *(operator.ifloordiv, operator.imod, operator.iand, operator.ior, operator.ixor),
+)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 START = "%start"  # what the chain begins with: the first input, behind the layers
 
@@ -76,7 +81,22 @@ def writes_in_place(node: fx.Node) -> bool:
         return False
     name = name_of(node)
     written = name.endswith("_") and not name.endswith("__")
-    return written or node.target in ALTERED or bool(node.kwargs.get("inplace"))
+    return written or node.target in IN_PLACE or bool(node.kwargs.get("inplace"))
+
+
+class InPlace(fx.Proxy):
+    """A value that keeps statements such as ``x += y`` as the writes in place that they are."""
+
+
+def _writes(operation: Callable[[Any, Any], Any]) -> Callable[[InPlace, Any], fx.Proxy]:
+    def write(self: InPlace, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", operation, (self, other), {})
+
+    return write
+
+
+for _operation in IN_PLACE:
+    setattr(InPlace, f"__{_operation.__name__}__", _writes(_operation))
 
 
 class Tracer(fx.Tracer):
@@ -85,6 +105,10 @@ class Tracer(fx.Tracer):
     def __init__(self) -> None:
         super().__init__()
         self.record_stack_traces = True
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """A value of the graph."""
+        return InPlace(node, self)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """A value of the graph in the place of a parameter or a buffer."""

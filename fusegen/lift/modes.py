@@ -14,6 +14,7 @@ from fusegen.lift.record import Record, storage_of
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.pointwise import CONSTANT
 
+CALL = "call"  # the key of the call that made a tensor, as text
 TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
 OTHER = "forward runs other operations in training than in evaluation"
@@ -101,6 +102,8 @@ def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:
     if made and made.function.removesuffix("_like") in RANDOM:
         raise NoGraph(FROZEN.format(made.function))
     node.meta[TENSOR] = tensor
+    if made and made.call and " * " not in made.call:
+        node.meta[CALL] = f"torch.{made.call}"
     if tensor.dim() == 0 and not tensor.is_complex() and tensor.dtype is not torch.bool:
         node.meta[CONSTANT] = made.value if made and made.value is not None else tensor.item()
 
@@ -120,10 +123,12 @@ def _in_mode(model: nn.Module, training: bool) -> Iterator[None]:  # noqa: FBT00
 @contextlib.contextmanager
 def _unchanged(model: nn.Module) -> Iterator[None]:
     """Keeps what forward sets on the modules from staying there."""
-    before = [(module, dict(module.__dict__)) for module in model.modules()]
+    places = [vars(module) for module in model.modules()]
+    places += [own[name] for own in places for name in ("_parameters", "_buffers", "_modules")]
+    before = [dict(place) for place in places]
     try:
         yield
     finally:
-        for module, own in before:
-            module.__dict__.clear()
-            module.__dict__.update(own)
+        for place, own in zip(places, before, strict=True):
+            place.clear()
+            place.update(own)

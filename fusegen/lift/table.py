@@ -172,7 +172,6 @@ DUNDERS = {
     "rtruediv": "other / input", "pow": "input ** other", "rpow": "other ** input",
 }  # fmt: skip
 ROWS |= {getattr(Tensor, f"__{name}__"): row(f"input, other: {body}") for name, body in DUNDERS.items()}
-ALTERED = {operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow}  # in place
 
 MODULES: dict[type[nn.Module], tuple[Callable[..., Any], tuple[str, ...]]] = {
     nn.ReLU: (F.relu, ("inplace",)),

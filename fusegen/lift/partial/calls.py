@@ -111,7 +111,7 @@ def operand(text: str) -> str:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
         if character == " " and not depth:
             return f"({text})"
-    return f"({text})" if text[:1] in "-~+" or text[:1].isdigit() else text
+    return f"({text})" if text[:1] in "-~+" else text
 
 
 def function_name(target: Callable[..., Any], names: Mapping[str, Any]) -> str:

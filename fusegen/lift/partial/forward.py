@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import fx
 
+from fusegen.lift.modes import CALL
 from fusegen.lift.partial.attributes import attribute
 from fusegen.lift.partial.biases import without_bias
 from fusegen.lift.partial.calls import call_text, value_text
@@ -172,7 +173,7 @@ class _Lines:
                 self.texts[each] = self._attribute(each)
         text = self._text(node)
         if node.op == "output":
-            self.lines.append(f"return {text}")
+            self.lines += wrapped(f"return {text}")
         elif node.target is without_bias:
             self._pair(node, text)
         elif node in self.within and len(text) <= WIDTH - 32:
@@ -181,7 +182,7 @@ class _Lines:
             self.lines.append(text)
         else:
             self.within.pop(node, None)
-            self.lines.append(f"{self._named(node, self._wished(node))} = {text}")
+            self.lines += wrapped(f"{self._named(node, self._wished(node))} = {text}")
 
     def _text(self, node: fx.Node) -> str:
         if node in self.of.regions:
@@ -204,6 +205,8 @@ class _Lines:
         owner: Any = self.of.graph.owning_module
         if not str(node.target).startswith("_tensor_constant"):
             return attribute(owner, str(node.target))
+        if CALL in node.meta:
+            return str(node.meta[CALL])
         if CONSTANT not in node.meta:
             raise Unfit("it reads a tensor that forward makes of no input")
         return f"torch.tensor({value_text(node.meta[CONSTANT], {})})"
@@ -211,7 +214,9 @@ class _Lines:
     def _pair(self, node: fx.Node, text: str) -> None:
         """The output and the bias of a convolution."""
         halves = sorted(node.users, key=lambda each: int(str(each.args[1])))
-        wished = (self._wished(node), str(halves[1].meta[WISHED]))
+        layer = str(node.all_input_nodes[0].target).rsplit(".", 1)[-1]
+        own = self.of.variable(self.of.lines.get(node, 0)) or (layer if layer.isidentifier() else "x")
+        wished = (own, str(halves[1].meta[WISHED]))
         names = ", ".join(map(self._named, halves, wished))
         self.lines.append(f"{names} = {text}")
 
@@ -235,6 +240,14 @@ class _Lines:
                 self.texts[node] = name
                 return name
         raise AssertionError("there are infinitely many names")
+
+
+def wrapped(line: str) -> list[str]:
+    """A line of Python in several, if it is long and is one call: its arguments are on their own."""
+    head, opening, rest = line.partition("(")
+    depths = itertools.accumulate({"(": 1, ")": -1}.get(each, 0) for each in line)
+    is_call = opening and rest.endswith(")") and list(depths)[len(head) : -1].count(0) == 0
+    return [f"{head}(", f"    {rest[:-1]},", ")"] if is_call and len(line) > WIDTH else [line]
 
 
 def _pair_of(node: fx.Node) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusegen.errors import counted
 from fusegen.lift.graph import what
-from fusegen.lift.partial.biases import without_bias
+from fusegen.lift.partial.biases import bias_of, without_bias
 from fusegen.lift.partial.model import Partial
 from fusegen.lift.regions.worth import traffic
 
@@ -18,7 +18,7 @@ def report(of: Partial) -> Iterator[str]:
     yield f"{counted(len(chosen), 'region')} in {kernels}"
     for each in chosen:
         nodes = [part.node for part in each.region.parts if part.is_value]
-        operations = ", ".join(f"{what(node)}{_line(of.line(node))}" for node in nodes)
+        operations = ", ".join(f"{bias_of(node) or what(node)}{_line(of.line(node))}" for node in nodes)
         passes = counted(traffic(each.region).passes, "pass").replace("passs", "passes")
         yield f"{of.specs.names[each.key]}: {operations}, in place of {passes} over memory"
     for node, why in of.found.left.items():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fusegen.lift.graph import HOOKS
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
@@ -31,29 +36,42 @@ def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     given = [_fake(mode, each) for each in inputs]
-    with mode, torch.no_grad():
-        _Examples(module, graph, mode).run(*given)
+    log = logging.getLogger(fake_tensor.__name__)  # PyTorch logs with its stack what is told in a sentence
+    before, log.disabled = log.disabled, True
+    try:
+        with mode, torch.no_grad():
+            _Examples(module, graph, mode, given).run(*given)
+    finally:
+        log.disabled = before
 
 
 class _Examples(fx.Interpreter):
     """Runs a graph on fake tensors, parameters included, and keeps each value."""
 
-    def __init__(self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode) -> None:
+    def __init__(
+        self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode, inputs: Sequence[Any]
+    ) -> None:
         super().__init__(module, garbage_collect_values=True, graph=graph)
         self.mode = mode
+        self.on_meta = any(isinstance(each, Tensor) and each.is_meta for each in inputs)
 
     def run_node(self, n: fx.Node) -> Any:
         kept = n.meta.get(TENSOR)
-        found = super().run_node(n) if kept is None else _fake(self.mode, kept)
+        found = super().run_node(n) if kept is None else _fake(self.mode, self._placed(kept))
         n.meta["val"] = found
         return found
+
+    def _placed(self, tensor: Tensor) -> Tensor:
+        """A tensor that tracing made, without memory where the inputs have none."""
+        return tensor.to("meta") if self.on_meta else tensor
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return _fake(self.mode, super().get_attr(target, args, kwargs))
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The result of a layer whose parameters and buffers are fake: nothing real is written to."""
-        layer = self.fetch_attr(target)
+        layer = copy.copy(self.fetch_attr(target))
+        vars(layer).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
         state = {name: _fake(self.mode, tensor) for name, tensor in _tensors(layer)}
         return torch.func.functional_call(layer, state, args, kwargs, tie_weights=False)
 

@@ -29,7 +29,7 @@ def title(region: Region) -> str:
 
     Of a long one, the first and the last words.
     """
-    words = [word for part in region.parts for word in _words(part.body)]
+    words = operations(region)
     if len(words) > MOST_WORDS:
         words = [*words[: MOST_WORDS - 2], "to", words[-1]]
     name = "_".join(words)[:MOST_LETTERS].strip("_") or "region"
@@ -38,6 +38,11 @@ def title(region: Region) -> str:
         check_variable(name, Span(""))
         return name
     return f"{name}_region"
+
+
+def operations(region: Region) -> list[str]:
+    """The operations of a region in words, in order."""
+    return [word for part in region.parts for word in _words(part.body)]
 
 
 def _words(body: ast.expr) -> Iterator[str]:

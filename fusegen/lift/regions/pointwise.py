@@ -64,9 +64,9 @@ def pointwise(node: fx.Node) -> Pointwise:
         raise Unfit(_unknown(node))
     if writes(node) and unsafe(node):
         raise Unfit(unsafe(node))
-    _check_tensors(node)
     keywords = {key: value for key, value in call.keywords.items() if key != "inplace"}
     body = fitted(ROWS[call.target], Call(call.target, call.args, keywords), _value)
+    _check_tensors(node)
     is_value = name_of(node).strip("_") not in SAME and not isinstance(body, ast.Name)
     return Pointwise(node, body, is_value)
 

@@ -16,7 +16,7 @@ from fusegen.errors import FusegenError, SpecErrors
 from fusegen.lift.graph import START, Operation, Traced, what
 from fusegen.lift.labels import plain
 from fusegen.lift.regions.examples import value_of
-from fusegen.lift.regions.naming import RUNNING, input_names, label_names, title
+from fusegen.lift.regions.naming import RUNNING, input_names, label_names, operations, title
 from fusegen.lift.regions.partition import Region
 from fusegen.lift.regions.pointwise import LABEL, NODE, is_mask
 from fusegen.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
@@ -72,7 +72,7 @@ class Written:
 
     def text(self, name: str, source: str) -> str:
         """The text of the spec under a name."""
-        summary = f"{_words(self.region)}, as one kernel."
+        summary = f"{', '.join(operations(self.region)).capitalize()}, as one kernel."
         head = [SCHEMA, f"name: {name}", f"summary: {quoted(summary, OUTSIDE)}"]
         return "\n".join([*head, f"source: {quoted(source)}", *self.lines, *self.formula]) + "\n"
 
@@ -121,14 +121,14 @@ def _steps(
     known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in names.items()}
     known[f"{NODE}{region.inputs[0].name}"] = ast.Name(START)
     known |= {f"{LABEL}{label}": ast.Name(name) for label, name in params.items()}
-    operations = []
+    made = []
     for part in region.parts:
         body, key = substituted(part.body, known), f"{NODE}{part.node.name}"
         if isinstance(body, ast.Name):  # another name of a value
             known[key] = body
         else:
-            operations.append(Operation(key, body, what(part.node), source.lines.get(part.node, 0)))
-    traced = Traced({}, tuple(operations), f"{NODE}{region.result.name}")
+            made.append(Operation(key, body, what(part.node), source.lines.get(part.node, 0)))
+    traced = Traced({}, tuple(made), f"{NODE}{region.result.name}")
     taken = {*names.values(), *params.values()}
     return steps(traced, RUNNING, source.path, taken)
 
@@ -158,11 +158,6 @@ def _key(region: Region, source: Source) -> str:
     bodies = (ast.unparse(substituted(copy.deepcopy(part.body), known)) for part in region.parts)
     masks = ["mask" if is_mask(node) else "float" for node in region.inputs]
     return "; ".join([*masks, *numbers, *bodies])
-
-
-def _words(region: Region) -> str:
-    """The operations of a region in the model's words."""
-    return ", ".join(what(part.node) for part in region.parts if part.is_value).capitalize()
 
 
 def elements(region: Region) -> int:

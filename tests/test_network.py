@@ -1,0 +1,384 @@
+"""`fusegen.lift(model, inputs)`: a network whose regions run generated kernels, and its command line."""
+
+# ruff: noqa: E501  # messages stand as they are
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networks
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROOT, Workshop
+from kernels import extensions as extensions
+from torch import Tensor, nn
+
+from fusegen.errors import FusegenError
+from fusegen.lift.network import Network, lifted_network
+from fusegen.lift.regions.kernel import Kernel
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("regions")
+
+
+@pytest.fixture(scope="module")
+def model() -> networks.Mobile:
+    return networks.mobile()
+
+
+@pytest.fixture(scope="module")
+def network(model: networks.Mobile, folder: Path) -> Network:
+    package: Any = sys.modules["fusegen.lift"]  # which is the function, too
+    found = package(model, networks.images(), folder=folder)
+    assert isinstance(found, Network)
+    return found
+
+
+def kernels(of: nn.Module) -> list[str]:
+    return [name for name, each in of.named_modules() if isinstance(each, Kernel)]
+
+
+def calls(of: Network) -> list[str]:
+    """The kernels that the graph calls, in order."""
+    return [
+        str(node.target)
+        for node in of.graph.nodes
+        if node.op == "call_module" and str(node.target) in kernels(of)
+    ]
+
+
+def exact(of: nn.Module, x: Tensor) -> Tensor:
+    result: Tensor = copy.deepcopy(of).double()(x.double())
+    return result
+
+
+def test_equal_regions_run_one_kernel(network: Network, folder: Path) -> None:
+    assert calls(network) == ["mul_add_relu", "mul_add_relu", "mul_tanh_mul"]
+    assert sorted(path.name for path in folder.glob("*.yaml")) == ["mul_add_relu.yaml", "mul_tanh_mul.yaml"]
+
+
+def test_the_state_is_the_models(network: Network, model: networks.Mobile) -> None:
+    theirs, ours = model.state_dict(), network.state_dict()
+    assert list(ours) == list(theirs)
+    assert all(ours[name].data_ptr() == theirs[name].data_ptr() for name in theirs)
+    assert [name for name, _ in network.named_parameters()] == [
+        name for name, _ in model.named_parameters()
+    ]
+    assert [name for name, _ in network.named_buffers()] == [name for name, _ in model.named_buffers()]
+
+
+def test_the_model_is_left_as_it_is(model: networks.Mobile, folder: Path) -> None:
+    model.train()
+    model.blocks[0].eval()
+    before = {name: (module.training, list(vars(module))) for name, module in model.named_modules()}
+    state = copy.deepcopy(model.state_dict())
+    lifted_network(model, networks.images(), folder)
+    assert before == {name: (module.training, list(vars(module))) for name, module in model.named_modules()}
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    model.train()
+
+
+@pytest.mark.parametrize("size", [(1, 3, 16, 16), (5, 3, 24, 16)])
+def test_in_evaluation_it_is_the_model_at_any_size(
+    network: Network, model: networks.Mobile, size: tuple[int, ...]
+) -> None:
+    x = 3 * torch.randn(size)
+    network.eval()
+    model.eval()
+    ours, theirs, right = network(x), model(x), exact(model, x)
+    assert (ours - right).abs().max() <= 2 * (theirs - right).abs().max() + 1e-6
+    model.train()
+    network.train()
+
+
+def test_in_training_it_draws_the_models_numbers_and_has_its_gradients(
+    network: Network, model: networks.Mobile
+) -> None:
+    x = torch.randn(4, 3, 16, 16)
+    ours, theirs = copy.deepcopy(network).train(), copy.deepcopy(model).train()
+    results = []
+    for each in (ours, theirs):
+        torch.manual_seed(3)
+        results.append(each(x))
+        results[-1].square().sum().backward()
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-6)
+    for (name, one), two in zip(theirs.named_parameters(), ours.parameters(), strict=True):
+        if one.grad is None:
+            assert (name, two.grad) == ("unused", None)
+        else:
+            torch.testing.assert_close(two.grad, one.grad, rtol=1e-4, atol=1e-5, msg=name)
+    for before, after in zip(theirs.buffers(), ours.buffers(), strict=True):
+        torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+
+
+def test_copies_and_pickles_are_networks_of_their_own(network: Network) -> None:
+    x = torch.randn(2, 3, 16, 16)
+    network.eval()
+    others: list[Network] = [copy.deepcopy(network), pickle.loads(pickle.dumps(network))]
+    for other in others:
+        assert torch.equal(other(x), network(x))
+        assert list(other.state_dict()) == list(network.state_dict())
+        with torch.no_grad():
+            other.get_parameter("head.bias").add_(1)
+        assert not torch.equal(other(x), network(x))
+    network.train()
+
+
+@pytest.mark.usefixtures("use_cache")
+def test_a_second_lift_compiles_nothing(
+    model: networks.Mobile, folder: Path, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fusegen import build
+
+    def compiled(*_: Any) -> None:
+        raise AssertionError("a module is compiled again")
+
+    lifted_network(model, networks.images(), folder)
+    files = {path: path.read_bytes() for path in folder.glob("*.*")}
+    monkeypatch.setattr(build, "built", compiled)
+    assert calls(lifted_network(model, networks.images(), folder)) == calls(network)
+    assert files == {path: path.read_bytes() for path in folder.glob("*.*")}
+
+
+def test_it_compiles_to_one_graph(network: Network) -> None:
+    x = torch.randn(2, 3, 16, 16)
+    network.eval()
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), network(x), rtol=1e-5, atol=1e-6)
+    network.train()
+
+
+# --- inputs that no kernel takes -------------------------------------------------------------------------
+
+
+class Chain(nn.Module):
+    """A chain of two tensors."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The chain."""
+        return torch.relu(x * 2 + y)
+
+
+class Subclass(torch.Tensor):
+    """A tensor that is not PyTorch's own class."""
+
+
+OTHERS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
+    "integers": lambda: (torch.arange(6) - 3, torch.arange(6)),
+    "two dtypes": lambda: (torch.randn(6, dtype=torch.float64), torch.randn(6)),
+    "the device meta": lambda: (torch.empty(6, device="meta"), torch.empty(6, device="meta")),
+    "a subclass": lambda: (torch.randn(6).as_subclass(Subclass), torch.randn(6)),
+    "sparse tensors": lambda: (torch.randn(3, 2).to_sparse(), torch.randn(3, 2).to_sparse()),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_inputs_run_the_operations_as_they_were(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = OTHERS[case]()
+    network = lifted_network(Chain(), (torch.randn(6), torch.randn(6)), folder)
+    [name] = calls(network)
+
+    def function(*_: Any) -> None:
+        raise AssertionError("the kernel is called")
+
+    monkeypatch.setattr(getattr(network, name), "function", function)
+    ours, theirs = network(*inputs), Chain()(*inputs)
+    assert (type(ours), ours.dtype, ours.device, ours.layout) == (
+        type(theirs),
+        theirs.dtype,
+        theirs.device,
+        theirs.layout,
+    )
+    if theirs.device.type == "cpu":
+        assert torch.equal(ours.to_dense(), theirs.to_dense())
+    with pytest.raises(AssertionError, match="the kernel is called"):
+        network(torch.randn(6), torch.randn(6))
+
+
+# --- what is refused ---------------------------------------------------------------------------------------
+
+
+class Holder(nn.Module):
+    """A function as a module, with a layer and a buffer."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function, self.fc = function, nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Any:
+        """The function's value."""
+        return self.function(self, x)
+
+
+def mode(m: Any, x: Tensor) -> Tensor:
+    return torch.relu(x * 2) if m.training else x * 2
+
+
+def counting(m: Any, x: Tensor) -> Tensor:
+    m.count += 1
+    return torch.relu(x * 2)
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
+    "control flow": (
+        lambda m, x: x * 2 if x.sum() > 0 else x,
+        "this is no model to lift: forward cannot be traced, as it raises TraceError: symbolically traced variables cannot be used as inputs to control flow",
+    ),
+    "the mode": (mode, "this is no model to lift: forward runs other operations in training than in evaluation"),
+    "in place on an input": (
+        lambda m, x: x.mul_(2).relu(), "this is no model to lift: mul in place: it writes to an input or a parameter",
+    ),
+    "a buffer that forward updates": (
+        counting, "this is no model to lift: iadd in place: it writes to an input or a parameter",
+    ),
+    "in place on a view": (
+        lambda m, x: m.fc(x)[0].add_(1).relu(),
+        "this is no model to lift: add in place: what it writes to may be a view of another tensor",
+    ),
+    "random numbers of no input": (
+        lambda m, x: torch.relu(x + torch.randn(4)),
+        "this is no model to lift: forward makes random numbers by randn, which the graph would hold as they are now",
+    ),
+    "inputs that do not fit": (
+        lambda m, x: m.fc(x[:, :3]),
+        "this is no model to lift: forward cannot run on the example inputs, as it raises RuntimeError: a and b must have same reduction dim, but got [2, 3] X [4, 4].",
+    ),
+    "nothing that saves": (
+        lambda m, x: torch.relu(m.fc(x)),
+        "Holder has no place in a spec: no region of it is worth a kernel: each operation alone is as fast in PyTorch",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_lifted_is_refused_in_a_sentence(case: str, tmp_path: Path) -> None:
+    function, sentence = REFUSED[case]
+    with pytest.raises(FusegenError) as told:
+        lifted_network(Holder(function), torch.randn(2, 4), tmp_path)
+    assert told.value.message == sentence
+    if case not in (
+        "the mode",
+        "random numbers of no input",
+        "nothing that saves",
+        "inputs that do not fit",
+    ):
+        assert told.value.span.file == __file__
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hooks_of_a_module_that_the_graph_takes_apart_are_refused(tmp_path: Path) -> None:
+    model = networks.mobile()
+    model.blocks[0].register_forward_hook(lambda *_: None)
+    with pytest.raises(FusegenError, match=r"blocks\.0 has hooks, which its graph does not run"):
+        lifted_network(model, networks.images(), tmp_path)
+
+
+def test_hooks_of_a_layer_run(tmp_path: Path, folder: Path) -> None:
+    model, seen = networks.mobile(), []
+    model.head.register_forward_hook(lambda *_: seen.append(1))
+    lifted_network(model, networks.images(), folder)(*networks.images())
+    assert seen == [1]
+
+
+def test_tied_parameters_stay_tied(folder: Path) -> None:
+    model = Holder(lambda m, x: m.other(torch.relu(m.fc(x) * 2 + x)))
+    model.other = nn.Linear(4, 4)
+    model.other.weight = model.fc.weight
+    network = lifted_network(model, torch.randn(2, 4), folder)
+    for each in (network, copy.deepcopy(network)):
+        assert each.get_parameter("other.weight") is each.get_parameter("fc.weight")
+
+
+def test_a_constant_of_forward_is_a_number_of_the_region(folder: Path) -> None:
+    model = Holder(lambda m, x: torch.max(x, torch.tensor(0.5)) * F.softplus(x))
+    network = lifted_network(model, torch.randn(2, 4), folder)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(network(x), model(x))
+    assert not any(name.startswith("_tensor_constant") for name in vars(model))
+
+
+# --- the command line --------------------------------------------------------------------------------------
+
+REPORT = """\
+this runs networks.py
+new      specs/mul_add_relu.yaml
+new      specs/mul_tanh_mul.yaml
+new      generated/mul_add_relu.py
+new      generated/mul_tanh_mul.py
+new      generated/_runtime
+3 regions in 2 kernels
+mul_add_relu: mul (networks.py:L), add (networks.py:L), relu (networks.py:L), mul (networks.py:L), add (networks.py:L), relu (networks.py:L): 2,048 elements, saves 32.8 kB of 57.4 kB; 2 us for 12 us on an H200
+mul_tanh_mul: mul (networks.py:L), tanh (networks.py:L): 10 elements, saves 160 B of 240 B; 2 us for 6 us on an H200
+PyTorch's: stem.0 (networks.py:L), blocks.0.depthwise (networks.py:L), blocks.0.excite.reduce (networks.py:L) and 6 more: Conv2d is a layer
+PyTorch's: stem.1 (networks.py:L), blocks.0.norm (networks.py:L), blocks.0.second (networks.py:L) and 2 more: BatchNorm2d is a layer
+PyTorch's: stem.2 (networks.py:L), blocks.0.act (networks.py:L), relu (networks.py:L) and 6 more: alone it is as fast in PyTorch as in a kernel
+PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.py:L): AdaptiveAvgPool2d is a layer
+PyTorch's: dropout (networks.py:L), dropout (networks.py:L), mean (networks.py:L): the language has no such operation
+PyTorch's: head (networks.py:L): Linear is a layer
+"""
+
+
+@pytest.mark.parametrize("inputs", [("--input", "2x3x16x16"), ("--inputs", "networks.py:images")])
+def test_the_command_builds_a_networks_regions_and_reports(
+    workshop: Workshop, inputs: tuple[str, ...]
+) -> None:
+    shutil.copy(ROOT / "tests/networks.py", workshop.folder)
+    result = workshop.run("lift", "networks.py:mobile", *inputs)
+    assert re.sub(r"py:\d+", "py:L", result.output) == REPORT
+    assert result.exit_code == 0
+    assert workshop.run("check").exit_code == 0
+
+
+TARGETS: dict[tuple[str, ...], str] = {
+    (
+        "networks.py:gone",
+        "--input",
+        "2x3",
+    ): "networks.py: this is no model to lift: the file defines no gone",
+    ("networks:mobile", "--input", "2xx"): "--input: this is no model to lift: '2xx' is no shape",
+    (
+        "networks:mobile",
+        "--input",
+        "99999x99999",
+    ): "--input: this is no model to lift: '99999x99999' is no shape",
+    (
+        "networks:images",
+        "--input",
+        "2x3",
+    ): "networks:images: this is no model to lift: it returns list, no model",
+    ("torch:pi", "--input", "2"): "torch:pi: this is no model to lift: it is of type float",
+    (
+        "no_such_module:model",
+        "--input",
+        "2",
+    ): "no_such_module:model: this is no model to lift: importing it raises ModuleNotFoundError: No module named 'no_such_module'",
+    (
+        "networks:mobile",
+        "--input",
+        "2x4x16x16",
+    ): "networks:mobile: this is no model to lift: forward cannot run on the example inputs, as it raises RuntimeError: ",
+}
+
+
+@pytest.mark.parametrize("command", TARGETS)
+def test_a_mistake_in_the_command_is_a_sentence(workshop: Workshop, command: tuple[str, ...]) -> None:
+    shutil.copy(ROOT / "tests/networks.py", workshop.folder)
+    files = workshop.files()
+    result = workshop.run("lift", *command)
+    assert result.exit_code == 2
+    assert TARGETS[command] in result.output
+    assert "Traceback" not in result.output
+    assert workshop.files() == files

@@ -1,0 +1,476 @@
+"""`fusegen lift FILE.py:MODEL --partial`: a file of PyTorch's calls between generated kernels."""
+
+# ruff: noqa: E501  # messages and files stand as they are
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Workshop
+from kernels import extensions as extensions
+from test_lift import HEAD, PROBLEMS, problem
+
+from fusegen.built import imported
+from fusegen.errors import Differs, FusegenError
+from fusegen.lift.load import executed, read
+from fusegen.lift.partial.calls import operand
+from fusegen.lift.partial.forward import wrapped
+from fusegen.lift.partial.model import Partial, checked, partial
+from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
+from fusegen.lift.tiny import shrunk
+from fusegen.lift.verify import verified
+
+
+def lift(folder: Path, text: str, least_passes: int = 2) -> Partial:
+    path = folder / "3_Some_Block.py"
+    path.write_text(text)
+    return partial(executed(*read(f"{path}:Model")), None, folder / "specs", least_passes)
+
+
+def body(found: Partial) -> list[str]:
+    """The lines of forward."""
+    lines = found.text.split("def forward(self, ")[1].split("\n\n\ndef get_inputs")[0].splitlines()[1:]
+    return [line.removeprefix("        ") for line in lines]
+
+
+def specs(found: Partial) -> dict[str, str]:
+    """The formulas or chains of the specs."""
+    return {path.stem: text.splitlines()[-1] for path, text in found.specs.texts.items()}
+
+
+NORM = "n|self.a = nn.Linear(n, n); self.norm = nn.LayerNorm(n); self.b = nn.Linear(n, n)"
+PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
+    "layers anywhere": (
+        problem(NORM, "x = torch.tanh(self.a(x)) * 2; x = self.norm(x); return torch.relu(self.b(x) + 1)", arguments="8"),
+        ["x = tanh_mul(self.a(x))", "x = self.norm(x)", "return add_relu(self.b(x))"],
+        {"tanh_mul": "formula: tanh(x) * 2", "add_relu": "formula: relu(x + 1)"},
+    ),
+    "a convolution in front gives its bias to the kernel": (
+        problem("n|self.conv = nn.Conv1d(n, n, 1)", "return torch.softmax(torch.relu(self.conv(x)), 1)",
+                inputs="torch.rand(2, 8, 5)", arguments="8"),
+        ["conv, conv_bias = without_bias(self.conv, x)", "return torch.softmax(add_relu(conv, conv_bias), 1)"],
+        {"add_relu": "formula: relu(x + conv_bias)"},
+    ),
+    "a convolution whose output is read elsewhere, too, keeps it": (
+        problem("n|self.conv = nn.Conv1d(n, n, 1)", "y = self.conv(x); return torch.relu(y) * 2 + y.mean()",
+                inputs="torch.rand(2, 8, 5)", arguments="8"),
+        ["y = self.conv(x)", "return relu_mul_add(y, y.mean())"],
+        {"relu_mul_add": "formula: relu(x) * 2 + y"},
+    ),
+    "numbers of the constructor are read from the model": (
+        problem("scale, low, dim|self.scale = scale * 2; self.low = low; self.dim = dim; self.act = nn.ELU(low)",
+                "x = torch.clamp(x, min=self.low) * self.scale; x = self.act(x) + 1; return x.sum(dim=self.dim)", arguments="2.0, -1.5, 1"),
+        ["x = clamp_min_mul_elu_add(x, low=self.low, scale=self.scale, alpha=self.act.alpha)", "return x.sum(dim=self.dim)"],
+        {"clamp_min_mul_elu_add": 'chain: ["clamp_min(x, low) * scale", "elu(x, alpha=alpha) + 1"]'},
+    ),
+    "an older value keeps its name": (
+        problem(NORM, "y = self.a(x); x = torch.exp(y) * x; x = self.norm(x); return x * y + 1", arguments="8"),
+        ["y = self.a(x)", "x = exp_mul(y, x)", "x = self.norm(x)", "return mul_add(x, y)"],
+        {"exp_mul": "formula: exp(x) * y", "mul_add": "formula: x * y + 1"},
+    ),
+    "a variable that is read later is not written over": (
+        problem(NORM, "y = self.a(x) + self.b(x); x = torch.tanh(y) * x; z = self.norm(y) * 2 - x; return z.view(-1)", arguments="8"),
+        ["add = self.a(x)", "add_2 = self.b(x)"],
+        {},
+    ),
+    "indices, slices, methods and operators": (
+        problem(NORM, "x = self.a(x)[:, 1:4, None]; x = -x.transpose(0, 1).reshape(x.size(1), -1) @ x.new_ones((3, 1)); return torch.relu(x) - 1",
+                inputs="torch.rand(3, 8)", arguments="8"),
+        [],
+        {"relu_sub": "formula: relu(x) - 1"},
+    ),
+    "several results and the mode": (
+        problem(NORM, "x = F.dropout(self.a(x), 0.25, self.training); return torch.relu(x) * 2, {'x': [x.sum()]}", arguments="8"),
+        ["x = F.dropout(self.a(x), p=0.25, training=self.training)", "mul = relu_mul(x)", "return mul, {'x': [x.sum()]}"],
+        {"relu_mul": "formula: relu(x) * 2"},
+    ),
+    "equal regions share a spec": (
+        problem(NORM, "x = torch.relu(self.a(x)) * 2; x = self.norm(x); return torch.relu(self.b(x)) * 2", arguments="8"),
+        ["x = relu_mul(self.a(x))", "x = self.norm(x)", "return relu_mul(self.b(x))"],
+        {"relu_mul": "formula: relu(x) * 2"},
+    ),
+    "integers as inputs": (
+        problem(NORM, "x, k|x = torch.relu(self.a(x)) * 2; return torch.gather(x, 1, k)",
+                inputs="torch.rand(4, 8), torch.zeros(4, 1, dtype=torch.int64)", arguments="8"),
+        ["x = relu_mul(self.a(x))", "return torch.gather(x, 1, k)"],
+        {"relu_mul": "formula: relu(x) * 2"},
+    ),
+}  # fmt: skip
+EXACT = [name for name, (_, lines, _) in PARTIAL.items() if lines and not name.startswith("a variable")]
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_forward_is_written_as_by_hand(case: str, tmp_path: Path) -> None:
+    text, lines, formulas = PARTIAL[case]
+    found = lift(tmp_path, text)
+    assert body(found) == lines
+    assert specs(found) == formulas
+
+
+@pytest.mark.parametrize("case", PARTIAL)
+def test_the_file_computes_what_the_model_does(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, _, formulas = PARTIAL[case]
+    found = lift(tmp_path, text)
+    assert formulas.items() <= specs(found).items()
+    folder = tmp_path / "generated"
+    with_formulas(found, folder)
+    said = list(verified(found, folder / f"{found.name}.py"))
+    assert len(said) == 3
+    assert all("largest error" in sentence for sentence in said[1:])
+
+
+def with_formulas(found: Partial, folder: Path) -> None:
+    """Write the file beside modules that compute the regions' formulas by PyTorch, which compiles nothing."""
+    folder.mkdir()
+    for each in found.found.chosen:
+        name = found.specs.names[each.key]
+        taken = ", ".join([*each.inputs, *each.params.values()])
+        (folder / f"{name}.py").write_text(f"{PRELUDE}\n\ndef {name}({taken}):\n{python(each.formula)}\n")
+    (folder / "_runtime").mkdir()
+    (folder / "_runtime/__init__.py").write_text("")
+    (folder / "_runtime/producers.py").write_text(
+        "def without_bias(layer, x):\n    y = layer(x)\n    return y, y.new_full((), -0.0)\n"
+    )
+    (folder / f"{found.name}.py").write_text(found.text)
+
+
+PRELUDE = """\
+import torch
+from torch import tanh, relu, exp, sigmoid, clamp_min
+from torch.nn.functional import elu, gelu
+"""
+
+
+def python(formula: tuple[str, ...]) -> str:
+    """The lines of a spec's formula or chain as Python."""
+    import yaml
+
+    found: dict[str, Any] = yaml.safe_load("\n".join(formula))
+    lines = [f"    {name} = {value}" for name, value in found.get("where", {}).items()]
+    for step in found.get("chain", []):
+        name, text = next(iter(step.items())) if isinstance(step, dict) else ("", step)
+        lines.append(f"    x = {f'{text}(x)' if text.isidentifier() and text != 'x' else text}")
+        lines += [f"    {name} = x"] if name else []
+    return "\n".join([*lines, f"    return {found.get('formula', 'x')}"])
+
+
+# --- what is refused ---------------------------------------------------------------------------------------
+
+REFUSED = {
+    "no region": (
+        problem(NORM, "return torch.relu(self.a(x))", arguments="8"),
+        "FILE:14:9: Model has no place in a spec: no region of it is worth a kernel, since relu stays: alone it is as fast in PyTorch as in a kernel\n"
+        "    return torch.relu(self.a(x))\n"
+        "    ^\n"
+        "  hint: leave the model to PyTorch",
+    ),
+    "no pointwise operation": (
+        problem(NORM, "return self.a(x)", arguments="8"),
+        "FILE:14:9: Model has no place in a spec: no region of it is worth a kernel, since a stays: Linear is a layer\n"
+        "    return self.a(x)\n"
+        "    ^\n"
+        "  hint: leave the model to PyTorch",
+    ),
+    "control flow": (
+        problem("", "y = x * 2; return y + 1 if x.sum() > 0 else x"),
+        "FILE:12:9: this is no model to lift: forward cannot be traced, as it raises TraceError: symbolically traced variables cannot be used as inputs to control flow\n"
+        "    return y + 1 if x.sum() > 0 else x\n"
+        "    ^\n"
+        "  hint: forward is traced once, without values: what it does may not depend on them",
+    ),
+    "in place on an input": (
+        problem("", "x += 1; return torch.relu(x) * 2"),
+        "FILE:11:9: this is no model to lift: iadd in place: it writes to an input or a parameter\n"
+        "    x += 1\n"
+        "    ^\n"
+        "  hint: use the form that makes a new tensor",
+    ),
+    "hooks": (
+        problem("n|self.fc = nn.Linear(n, n); self.register_forward_hook(print)", "return torch.relu(self.fc(x)) * 2", arguments="8"),
+        "Model: this is no model to lift: Model has hooks, which its graph does not run\n"
+        "  hint: remove them, and register them on the result",
+    ),
+    "random numbers of no input": (
+        problem("", "return torch.relu(x + torch.rand(8))"),
+        "3_Some_Block.py:Model: this is no model to lift: forward makes random numbers by rand, which the graph would hold as they are now\n"
+        "  hint: forward is traced once, without values: what it does may not depend on them",
+    ),
+    "a tensor of forward": (
+        problem("", "y = torch.relu(x) * 2; return y @ torch.eye(8)"),
+        "FILE:12:9: matmul has no place in a spec: it reads a tensor that forward makes of no input\n"
+        "    return y @ torch.eye(8)\n"
+        "    ^\n"
+        "  hint: leave the model to PyTorch",
+    ),
+    "a forward that is inherited": (
+        problem("", "return torch.relu(x) * 2").replace("class Model(", "class Base(").replace("\n\ndef get_inputs", "\n\nclass Model(Base):\n    pass\n\n\ndef get_inputs"),
+        "FILE: this is no model to lift: the class Model does not define forward itself\n"
+        "  hint: write the class out in the file",
+    ),
+    "a forward in one line": (
+        HEAD + "    def forward(self, x): return torch.relu(x) * 2\n\n\ndef get_inputs():\n    return [torch.rand(4)]\n\n\ndef get_init_inputs():\n    return []\n",
+        "FILE: this is no model to lift: its forward stands in one line\n"
+        "  hint: write the class out in the file",
+    ),
+    "a forward that fails": (
+        problem(NORM, "return torch.relu(self.a(x)) * torch.rand(3).sum() + x.new_zeros(5)", arguments="8"),
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [name for name, (_, sentence) in REFUSED.items() if sentence])
+def test_what_is_refused_is_a_sentence_with_its_line(case: str, tmp_path: Path) -> None:
+    text, expected = REFUSED[case]
+    with pytest.raises(FusegenError) as told:
+        lift(tmp_path, text)
+    assert str(told.value).replace(str(tmp_path / "3_Some_Block.py"), "FILE") == expected
+    assert not (tmp_path / "specs").exists()
+
+
+def test_every_gives_single_operations_a_kernel(tmp_path: Path) -> None:
+    found = lift(
+        tmp_path, problem(NORM, "return torch.tanh(self.a(x)).sum()", arguments="8"), least_passes=1
+    )
+    assert body(found) == ["return tanh_region(self.a(x)).sum()"]
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+GATE = "7_Conv2d_Norm_Gate_Softmax.py"
+OUTPUT = """\
+this runs 7_Conv2d_Norm_Gate_Softmax.py
+new      specs/add_gelu.yaml
+new      specs/leaky_relu_mul_add.yaml
+new      specs/add_sigmoid_mul_add.yaml
+new      generated/add_gelu.py
+new      generated/leaky_relu_mul_add.py
+new      generated/add_sigmoid_mul_add.py
+new      generated/_runtime
+new      generated/conv2d_norm_gate_softmax.py
+3 regions in 3 kernels
+add_gelu: the bias of conv (line 36), gelu (line 36), in place of 2 passes over memory
+leaky_relu_mul_add: layers.1.act (line 18), mul (line 18), add (line 37), in place of 3 passes over memory
+add_sigmoid_mul_add: the bias of out (line 39), sigmoid (line 39), mul (line 39), add (line 39), in place of 4 passes over memory
+PyTorch's: conv (line 36) without its bias
+PyTorch's: layers.0 (line 37): GroupNorm is a layer
+PyTorch's: dropout (line 38): the language has no such operation
+PyTorch's: out (line 39) without its bias
+PyTorch's: softmax (line 40): the language has no such operation
+PyTorch's: amax (line 40): the language has no such operation
+PyTorch's: sub (line 40): alone it is as fast in PyTorch as in a kernel
+after seed 0 the state_dict has the model's names, shapes and bits: conv.weight, conv.bias, layers.0.weight, layers.0.bias, layers.1.scale, out.weight, out.bias (at the sizes of the file)
+outputs on get_inputs() of [2, 3, 10, 12] and [2, 8, 8, 10]: largest error E, the model's E, against float64
+outputs on signed inputs of [2, 3, 10, 12] and [2, 8, 8, 10]: largest error E, the model's E, against float64
+"""
+FORWARD = '''\
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The scores of each place."""
+        x, conv_bias = without_bias(self.conv, x)
+        x = add_gelu(x, conv_bias)
+        z = leaky_relu_mul_add(
+            self.layers[0](x), self.layers[1].scale, y, negative_slope=self.layers[1].act.negative_slope,
+        )
+        z = F.dropout(z, p=0.2, training=self.training)
+        x_2, out_bias = without_bias(self.out, z)
+        x = add_sigmoid_mul_add(x_2, out_bias, x, factor=self.factor)
+        softmax = torch.softmax(x, dim=self.dim)
+        return softmax, x.amax((2, 3), keepdim=True) - 1
+
+
+def get_inputs() -> list[torch.Tensor]:
+'''
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Workshop:
+    """A folder in which the command ran."""
+    folder = tmp_path_factory.mktemp("gate")
+    shutil.copy(PROBLEMS / GATE, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        found = Workshop(folder)
+        result = found.run("lift", f"{GATE}:Model", "--partial")
+    assert (
+        re.sub(r"error [-+.\de]+, the model's [-+.\de]+", "error E, the model's E", result.output) == OUTPUT
+    )
+    assert result.exit_code == 0
+    return found
+
+
+def test_the_file_is_the_users_with_another_forward(gate: Workshop) -> None:
+    text = (gate.folder / "generated/conv2d_norm_gate_softmax.py").read_text()
+    assert FORWARD in text
+    assert "class Gate(nn.Module)" in text
+    assert "class ModelNew(nn.Module):" in text
+    assert "__main__" not in text
+    assert text.startswith(
+        f"# Code generated by fusegen from {GATE}:Model. DO NOT EDIT.\n"
+        f"# Remake it with: python -m fusegen lift {GATE}:Model --partial\n#\n"
+    )
+    assert "#   add_gelu(x, conv_bias): gelu(x + conv_bias)\n" in text
+    assert (gate.folder / GATE).read_bytes() == (PROBLEMS / GATE).read_bytes()
+
+
+def test_it_trains_as_the_model_does(gate: Workshop) -> None:
+    names: dict[str, Any] = {"__name__": "problem"}
+    exec((PROBLEMS / GATE).read_text(), names)
+    ours = imported(gate.folder / "generated/conv2d_norm_gate_softmax.py").ModelNew(8, 2, 0.1, factor=0.7)
+    theirs = names["Model"](8, 2, 0.1, factor=0.7)
+    ours.load_state_dict(theirs.state_dict())
+    exact = copy.deepcopy(theirs).eval().double()
+    inputs = names["get_inputs"]()
+    results = []
+    for each in (ours, theirs):
+        torch.manual_seed(1)
+        results.append(each(*inputs))
+        sum(value.square().sum() for value in results[-1]).backward()
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
+    for (name, one), (_, two) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=1e-5, msg=name)
+    right = exact(*(each.double() for each in inputs))
+    for one, two in zip(ours.eval()(*inputs), right, strict=True):
+        assert (one - two).abs().max() < 1e-5
+
+
+def test_again_it_changes_nothing_and_check_agrees(gate: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(gate.folder)
+    files = gate.files()
+    result = gate.run("lift", f"{GATE}:Model", "--partial")
+    assert (result.exit_code, gate.files()) == (0, files)
+    assert "unchanged: 3 modules" in result.output
+    assert gate.run("check").exit_code == 0
+
+
+def test_a_file_of_somebody_else_is_kept(workshop: Workshop) -> None:
+    shutil.copy(PROBLEMS / GATE, workshop.folder)
+    workshop.file("generated/conv2d_norm_gate_softmax.py", "x = 1\n")
+    files = workshop.files()
+    result = workshop.run("lift", f"{GATE}:Model", "--partial")
+    assert (result.exit_code, workshop.files()) == (2, files)
+    assert "conv2d_norm_gate_softmax.py: fusegen did not write this file" in result.output
+
+
+def test_a_model_that_a_spec_holds_is_lifted_whole(workshop: Workshop) -> None:
+    shutil.copy(PROBLEMS / "1_HardSigmoid.py", workshop.folder)
+    result = workshop.run("lift", "1_HardSigmoid.py:Model", "--partial")
+    assert "fused: hardsigmoid (line 17): 1 operation in 1 kernel" in result.output
+    assert (workshop.folder / "specs/hardsigmoid_model.yaml").exists()
+
+
+def test_no_region_ends_with_status_2_and_writes_nothing(workshop: Workshop) -> None:
+    shutil.copy(PROBLEMS / "6_Softmax.py", workshop.folder)
+    files = workshop.files()
+    result = workshop.run("lift", "6_Softmax.py:Model", "--partial")
+    assert (result.exit_code, workshop.files()) == (2, files)
+    assert (
+        "no region of it is worth a kernel, since softmax stays: the language has no such operation"
+        in result.output
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--every",), "--every needs --partial, --input or --inputs"),
+        (("--partial", "--input", "2"), "--partial takes no --input and no --inputs"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    workshop: Workshop, options: tuple[str, ...], sentence: str
+) -> None:
+    result = workshop.run("lift", "model.py:Model", *options)
+    assert result.exit_code == 2
+    assert sentence in result.output
+
+
+def test_a_file_that_computes_otherwise_is_told(tmp_path: Path) -> None:
+    found = lift(tmp_path, PARTIAL["equal regions share a spec"][0])
+    folder = tmp_path / "generated"
+    with_formulas(found, folder)
+    path = folder / "relu_mul.py"
+    path.write_text(path.read_text().replace("* 2", "* 2.001"))
+    with pytest.raises(Differs, match=r"on get_inputs\(\) its error is"):
+        list(verified(found, folder / f"{found.name}.py"))
+
+
+# --- parts -------------------------------------------------------------------------------------------------
+
+
+def test_a_name_is_replaced_as_a_word_only() -> None:
+    text = 'class Model(Base):\n    """Model."""\n    x = Model, Models, "Model"  # Model\n'
+    assert (
+        renamed(text, "Model", "New")
+        == 'class New(Base):\n    """Model."""\n    x = New, Models, "Model"  # Model\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x", "x"),
+        ("x + y", "(x + y)"),
+        ("f(x + y)", "f(x + y)"),
+        ("-x", "(-x)"),
+        ("x[1, 2]", "x[1, 2]"),
+        ("2", "2"),
+    ],
+)
+def test_operands_have_brackets_where_they_need_them(text: str, expected: str) -> None:
+    assert operand(text) == expected
+
+
+def test_long_calls_are_wrapped_and_others_are_not() -> None:
+    call = f"x = f({', '.join(['argument'] * 12)})"
+    first, middle, last = wrapped(call)
+    assert (first, last) == ("x = f(", ")")
+    assert ast.dump(ast.parse(call)) == ast.dump(ast.parse(f"{first}{middle}{last}"))
+    total = f"x = f({'a' * 60}) + f({'b' * 60})"
+    assert wrapped(total) == [total]
+
+
+def test_a_file_without_the_class_is_refused() -> None:
+    with pytest.raises(NoForward, match="the file has no class Model at its top level"):
+        forward_of(ast.parse("if True:\n    class Model:\n        pass\n"), "Model")
+
+
+def test_imports_stand_behind_those_of_the_file() -> None:
+    text = '"""Words."""\nfrom __future__ import annotations\nimport torch\n\nclass M:\n    def forward(self, x):\n        # why\n        return x\n'
+    found = module_text(text, "M", "# head\n", ["", "from .f import f"], ["return f(x)"])
+    assert found == (
+        '# head\n"""Words."""\nfrom __future__ import annotations\nimport torch\n\nfrom .f import f\n\n'
+        "class ModelNew:\n    def forward(self, x):\n        return f(x)\n"
+    )
+
+
+SIZES = {
+    "equal sizes stay equal, others different": ("a, b, c = 512, 1024, 512", "a, b, c = (12, 24, 12)"),
+    "small ones stay": ("a, kernel_size = 4, 31", "a, kernel_size = (4, 31)"),
+    "channels stay a multiple of groups": ("channels = 128\ngroups = 8", "channels = 16\ngroups = 8"),
+    "and of groups that are large": ("a, b = 8192, 512", "a, b = (24, 12)"),
+    "remainders stay": ("a = 130", "a = 14"),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_small_sizes(case: str) -> None:
+    text, expected = SIZES[case]
+    assert ast.unparse(shrunk(ast.parse(text))) == expected
+
+
+def test_a_partial_file_that_is_there_is_written_over(tmp_path: Path) -> None:
+    found = lift(tmp_path, PARTIAL["layers anywhere"][0])
+    path = tmp_path / "block.py"
+    path.write_text(found.text + "# changed\n")
+    [change] = checked(path, found)
+    assert change.after == found.text

@@ -1,0 +1,393 @@
+"""The pointwise regions of graphs: what belongs to one, what it computes, and its spec."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, fx, nn
+
+from fusegen.lift.found import regions_of
+from fusegen.lift.modes import traced_in_both_modes
+from fusegen.lift.regions import builds
+from fusegen.lift.regions.aliases import unsafe, writes
+from fusegen.lift.regions.examples import propagate, value_of
+from fusegen.lift.regions.kernel import original
+from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
+from fusegen.lift.regions.spec import Source, Written, written
+from fusegen.lift.regions.worth import traffic
+from fusegen.parse import parse_spec
+
+SOURCE = Source("a test", Path(), {}, {})
+
+
+class Holder(nn.Module):
+    """A function as a module, with a few layers."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.conv, self.norm = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+        self.act, self.leaky = nn.SiLU(inplace=True), nn.LeakyReLU(0.2)
+        self.bias = nn.Parameter(torch.ones(4, 1, 1))
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        """The function's value."""
+        return self.function(self, x, y)
+
+
+def graph_of(function: Callable[..., Any], *inputs: Tensor) -> tuple[nn.Module, fx.Graph]:
+    model = Holder(function)
+    graph = traced_in_both_modes(model)
+    propagate(model, graph, inputs or (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)))
+    return model, graph
+
+
+def names(region: Region) -> str:
+    return " ".join(node.name for node in region.nodes)
+
+
+def shared(m: Any, x: Tensor, y: Tensor) -> Any:
+    a = x * 2
+    return torch.relu(a) + m.norm(torch.tanh(a))
+
+
+def diamond(m: Any, x: Tensor, y: Tensor) -> Any:
+    a = x * 2
+    return torch.relu(a) + torch.tanh(a)
+
+
+def around(m: Any, x: Tensor, y: Tensor) -> Any:
+    a = torch.exp(x)
+    return a * 2 + m.norm(a)  # the product may not run before the norm, and may run with the sum
+
+
+def gate(m: Any, x: Tensor, y: Tensor) -> Any:
+    return torch.sigmoid(x.mean((2, 3), keepdim=True) + 1) * y * 2
+
+
+def in_place(m: Any, x: Tensor, y: Tensor) -> Any:
+    z = m.conv(x)
+    z += y
+    return m.act(z)
+
+
+def masked(m: Any, x: Tensor, y: Tensor) -> Any:
+    return torch.where(x > 0, x, y * 0.5).masked_fill(y < 1, -1.0)
+
+
+REGIONS: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "a chain": (lambda m, x, y: torch.tanh(x * 2) + y, ["mul tanh add"]),
+    "layers part regions": (lambda m, x, y: F.relu(m.norm(F.silu(x) * 2) + 1), ["silu mul", "add relu"]),
+    "a value that is read outside ends a region": (shared, ["mul", "tanh", "relu add"]),
+    "branches that meet": (diamond, ["mul relu tanh add"]),
+    "no path leaves and comes back": (around, ["exp", "mul add"]),
+    "a smaller value is computed once": (gate, ["add sigmoid", "mul mul_1"]),
+    "activations are operations": (lambda m, x, y: m.leaky(x) + m.act(m.conv(y)), ["leaky act add"]),
+    "in place on a new value": (in_place, ["iadd act"]),
+    "parameters": (lambda m, x, y: torch.exp(x + m.bias), ["add exp"]),
+    "masks inside and outside": (masked, ["gt mul where lt masked_fill"]),
+    "views and softmax stay": (lambda m, x, y: (x * 2).flatten(1).softmax(1) * 3 - 1, ["mul", "mul_1 sub"]),
+    "integers stay": (lambda m, x, y: x * (y.argmax() + 1) * 2, ["mul_1"]),
+    "a clone inside": (lambda m, x, y: (x * 2).clone().detach() + y, ["mul clone detach add"]),
+    "a clone alone is no region": (lambda m, x, y: m.norm(x).clone(), []),
+    "several results": (lambda m, x, y: (torch.exp(x) * y, torch.tanh(y) - x), ["exp mul", "tanh sub"]),
+    "what nothing reads is no region": (lambda m, x, y: (x * 3, y)[1].relu() * 2, ["relu mul_1"]),
+}
+
+
+@pytest.mark.parametrize("case", REGIONS)
+def test_the_regions_of_a_graph(case: str) -> None:
+    function, expected = REGIONS[case]
+    _, graph = graph_of(function)
+    assert [names(region) for region in partition(graph).regions] == expected
+
+
+REASONS: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "softmax": (lambda m, x, y: x.softmax(1), "softmax", "the language has no such operation"),
+    "a layer": (lambda m, x, y: m.norm(x), "norm", "BatchNorm2d is a layer"),
+    "a reduction": (lambda m, x, y: x.max(dim=1)[0], "max_1", "along a dimension it is a reduction"),
+    "dtypes": (lambda m, x, y: x * y.half(), "mul", "its tensors are of several dtypes or devices"),
+    "integers": (lambda m, x, y: x.long() * 2, "mul", "it computes with int64, and a kernel with floats"),
+    "complex numbers": (
+        lambda m, x, y: torch.fft.fft(x) * 2, "mul", "it computes with complex64, and a kernel with floats",
+    ),
+    "a size": (lambda m, x, y: x * x.size(0), "mul", "it reads the number size, which forward computes"),
+    "a mask as a number": (
+        lambda m, x, y: x * (y > 0), "mul", "it computes with bool, and a kernel with floats",
+    ),
+    "an argument": (
+        lambda m, x, y: torch.div(x, 2, rounding_mode="floor"), "div",
+        "the argument rounding_mode='floor' is not known",
+    ),
+    "a random operation": (
+        lambda m, x, y: x + torch.rand_like(x), "rand_like", "the language has no such operation",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_why_a_call_is_no_pointwise_operation(case: str) -> None:
+    function, called, why = REASONS[case]
+    _, graph = graph_of(function)
+    reasons = {node.name: reason for node, reason in partition(graph).reasons.items()}
+    assert reasons[called] == why
+
+
+def test_an_activation_with_a_hook_is_a_layer() -> None:
+    model = Holder(lambda m, x, y: m.leaky(x) * 2)
+    model.leaky.register_forward_hook(lambda *_: None)
+    graph = traced_in_both_modes(model)
+    propagate(model, graph, (torch.randn(3), torch.randn(3)))
+    assert {node.name: why for node, why in partition(graph).reasons.items()} == {"leaky": "it has hooks"}
+
+
+def test_a_region_has_so_many_operations_and_tensors() -> None:
+    def long(m: Any, x: Tensor, y: Tensor) -> Any:
+        for number in range(MOST_OPERATIONS + 4):
+            x = torch.sin(x) if number % 2 else x * 1.5
+        return x
+
+    def wide(m: Any, x: Tensor, y: Tensor) -> Any:
+        for _ in range(MOST_TENSORS + 2):
+            x = x + m.norm(y)
+        return x
+
+    for function in (long, wide):
+        _, graph = graph_of(function)
+        regions = partition(graph).regions
+        assert len(regions) == 2
+        assert max(len(region.parts) for region in regions) <= MOST_OPERATIONS
+        assert max(len(region.inputs) for region in regions) <= MOST_TENSORS
+
+
+def test_operators_of_aten_are_operations() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return F.gelu(x * 2 + y).clamp(min=-1.0)
+
+    graph = torch.export.export(Wrapped(function), (torch.randn(3), torch.randn(3))).graph
+    [region] = partition(graph).regions
+    assert region_text(region) == 'chain: [x * 2, x + y, gelu, "clamp_min(x, -1.0)"]'
+
+
+class Wrapped(nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The function's value."""
+        return self.function(x, y)
+
+
+def region_text(region: Region) -> str:
+    return "\n".join(written(region, SOURCE).formula)
+
+
+def only(function: Callable[..., Any], *inputs: Tensor) -> Written:
+    _, graph = graph_of(function, *inputs)
+    [region] = partition(graph).regions
+    return written(region, SOURCE)
+
+
+SPECS: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "a chain": (
+        lambda m, x, y: torch.tanh(x * 2) + y,
+        ["inputs: {x: {shape: [2, 4, 3, 3], fill: randn}, y: {shape: [2, 4, 3, 3], fill: randn}}",
+         "chain: [x * 2, tanh, x + y]"],
+    ),
+    "a parameter has its name": (
+        lambda m, x, y: torch.tanh(m.bias * x),
+        ["inputs: {x: {shape: [2, 4, 3, 3], fill: randn}, bias: {shape: [4, 1, 1], fill: randn}}",
+         "chain: [bias * x, tanh]"],
+    ),
+    "branches that meet twice": (
+        lambda m, x, y: (a := torch.exp(x)) * (b := torch.tanh(a)) + b,
+        ["inputs: {x: {shape: [2, 4, 3, 3], fill: randn}}",
+         "chain: [value: exp(x), value_2: tanh, value * x, x + value_2]"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SPECS)
+def test_the_spec_of_a_region(case: str) -> None:
+    function, expected = SPECS[case]
+    found = only(function)
+    assert [*found.lines, *found.formula] == expected
+    assert parse_spec(found.text("some_region", "a test"), "some_region.yaml").summary.endswith(
+        "one kernel."
+    )
+
+
+def test_a_mask_from_outside_is_an_input() -> None:
+    found = only(lambda m, x, y: torch.where(y, x * 2, -1.0) * 3, torch.randn(2, 3), torch.ones(2, 3) > 0)
+    assert found.lines == ("inputs: {x: {shape: [2, 3], fill: randn}, y: {shape: [2, 3], dtype: bool}}",)
+
+
+def test_equal_regions_have_one_key_and_others_another() -> None:
+    def function(m: Any, x: Tensor, y: Tensor) -> Any:
+        one = m.norm(torch.tanh(x * 2) + m.bias)
+        two = m.norm(torch.tanh(one * 2) + y)
+        return m.norm(torch.tanh(two * 3) + y)
+
+    _, graph = graph_of(function)
+    keys = [written(region, SOURCE).key for region in partition(graph).regions]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_names_are_by_operations_and_those_of_other_specs_are_kept(tmp_path: Path) -> None:
+    chain = only(lambda m, x, y: torch.tanh(x * 2) + y)
+    (tmp_path / "mul_tanh_add.yaml").write_text("name: mul_tanh_add\nformula: x\n")
+    found = builds.named([chain], tmp_path, "a test", taken={"mul_tanh_add_2"})
+    assert set(found.names.values()) == {"mul_tanh_add_3"}
+    for path, text in found.texts.items():
+        path.write_text(text)
+    smaller = only(lambda m, x, y: torch.tanh(x * 2) + y, torch.randn(5), torch.randn(5))
+    again = builds.named([smaller], tmp_path, "another test", taken={"mul_tanh_add_2"})
+    assert again == found  # whatever the sizes
+
+
+def test_a_shipped_spec_is_not_shadowed(tmp_path: Path) -> None:
+    found = builds.named([only(lambda m, x, y: torch.tanh(F.gelu(x)))], tmp_path, "a test")
+    assert set(found.names.values()) == {"gelu_tanh_2"}
+
+
+WORTH: dict[str, tuple[Callable[..., Any], int, bool]] = {
+    "one pass": (lambda m, x, y: torch.relu(x), 1, False),
+    "one pass of two tensors": (lambda m, x, y: x + y, 1, False),
+    "two passes": (lambda m, x, y: torch.relu(x) * 2, 2, True),
+    "an operation of three passes": (lambda m, x, y: F.softsign(x), 3, True),
+    "a detach is none": (lambda m, x, y: torch.relu(x.detach()), 1, False),
+}
+
+
+@pytest.mark.parametrize("case", WORTH)
+def test_the_passes_that_eager_takes(case: str) -> None:
+    function, passes, is_worth = WORTH[case]
+    model, graph = graph_of(function)
+    [region] = partition(graph).regions
+    moved = traffic(region)
+    assert (moved.passes, moved.is_worth_a_kernel) == (passes, is_worth)
+    found = regions_of(model, graph, SOURCE)
+    assert bool(found.chosen) is is_worth
+    assert ("alone it is as fast in PyTorch as in a kernel" in found.left.values()) is not is_worth
+
+
+def test_the_bytes_that_a_kernel_saves() -> None:
+    _, graph = graph_of(lambda m, x, y: torch.relu(x + y) * 2, torch.randn(10), torch.randn(10))
+    moved = traffic(partition(graph).regions[0])
+    assert (moved.eager, moved.kernel, moved.saved) == (7 * 40, 3 * 40, 4 * 40)
+
+
+UNSAFE: dict[str, tuple[Callable[..., Any], str]] = {
+    "an input": (lambda m, x, y: x.mul_(2), "it writes to an input or a parameter"),
+    "a parameter": (lambda m, x, y: m.bias.add_(1) * x, "it writes to an input or a parameter"),
+    "what is read again": (
+        lambda m, x, y: (z := m.conv(x)).relu_() + z, "what it writes to is read elsewhere",
+    ),
+    "a view": (
+        lambda m, x, y: m.conv(x).view(-1).relu_(), "what it writes to may be a view of another tensor",
+    ),
+    "an item": (lambda m, x, y: m.conv(x)[0].relu_(), "what it writes to may be a view of another tensor"),
+    "a new value": (lambda m, x, y: m.conv(x).relu_(), ""),
+    "a layer on an input": (lambda m, x, y: m.act(x), "it writes to an input or a parameter"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNSAFE)
+def test_writes_that_no_new_value_can_replace(case: str) -> None:
+    function, why = UNSAFE[case]
+    graph = traced_in_both_modes(Holder(function))
+    assert [unsafe(node) for node in graph.nodes if writes(node)] == [why]
+
+
+def test_examples_leave_parameters_and_buffers_as_they_are() -> None:
+    model = Holder(lambda m, x, y: m.norm(m.conv(x)) + y)
+    before = copy.deepcopy(model.state_dict())
+    graph = traced_in_both_modes(model)
+    propagate(model, graph, (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [value_of(node).shape for node in graph.nodes if node.op == "call_module"] == [(2, 4, 3, 3)] * 2
+
+
+# --- any graph: a region computes what its operations do, and its order is the graph's ------------------
+
+UNARY = (torch.tanh, torch.relu, torch.sigmoid, F.silu, F.gelu, torch.abs)
+BINARY = (torch.add, torch.mul, torch.sub, torch.maximum)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[tuple[str, int, int, int]]:
+    """Operations on earlier values: a function or a barrier, and the places of what it reads."""
+    count = draw(st.integers(1, 12))
+    kinds = st.sampled_from(("unary", "unary", "binary", "binary", "norm", "mean"))
+    return [
+        (draw(kinds), draw(st.integers(0, 5)), draw(st.integers(0, n + 1)), draw(st.integers(0, n + 1)))
+        for n in range(count)
+    ]
+
+
+class Program(nn.Module):
+    """A random program of pointwise operations and others."""
+
+    def __init__(self, steps: list[tuple[str, int, int, int]]) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The sum of the last two values."""
+        values = [x, y]
+        for kind, which, one, other in self.steps:
+            a, b = values[one], values[other]
+            if kind == "unary":
+                values.append(UNARY[which](a))
+            elif kind == "binary":
+                values.append(BINARY[which % len(BINARY)](a, b))
+            else:
+                values.append(a.softmax(-1) if kind == "norm" else a.mean(-1, keepdim=True) + b)
+        return values[-1] + values[-2]
+
+
+@settings(max_examples=150, deadline=None)
+@given(programs())
+def test_regions_are_convex_and_compute_what_their_operations_do(
+    steps: list[tuple[str, int, int, int]],
+) -> None:
+    model = Program(steps).double()
+    graph = traced_in_both_modes(model)
+    inputs = (torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64))
+    propagate(model, graph, inputs)
+    values = Recorder(model, graph).values(inputs)
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    regions = partition(graph).regions
+    inside = [node for region in regions for node in region.nodes]
+    assert len(inside) == len(set(inside))
+    for region in regions:
+        assert all(order[each] < order[region.result] for each in region.inputs)
+        assert not any(set(node.users) - set(region.nodes) for node in region.nodes[:-1])
+        result = original(region)(*(values[node] for node in region.inputs))
+        assert torch.equal(result, values[region.result])
+
+
+class Recorder(fx.Interpreter):
+    """Runs a graph and keeps the value of each node."""
+
+    def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
+        super().__init__(model, garbage_collect_values=False, graph=graph)
+
+    def values(self, inputs: tuple[Tensor, ...]) -> dict[fx.Node, Tensor]:
+        """The tensors of all nodes."""
+        self.run(*inputs)
+        return dict(self._named())
+
+    def _named(self) -> Iterator[tuple[fx.Node, Tensor]]:
+        yield from ((node, value) for node, value in self.env.items() if isinstance(value, Tensor))
