@@ -20,8 +20,7 @@ from test_lift import HEAD, PROBLEMS, problem
 from fusegen.built import imported
 from fusegen.errors import Differs, FusegenError
 from fusegen.lift.load import executed, read
-from fusegen.lift.partial.calls import operand
-from fusegen.lift.partial.forward import wrapped
+from fusegen.lift.partial.calls import operand, wrapped
 from fusegen.lift.partial.model import Partial, checked, partial
 from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
 from fusegen.lift.tiny import shrunk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ NAMESPACES = {
     "torch.nn.functional": torch.nn.functional, "torch.special": torch.special,
     "torch.linalg": torch.linalg, "torch.fft": torch.fft,
 }  # fmt: skip
+WIDTH = 96  # of a line of forward
 PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.memory_format, torch.layout)
 
 Texts = Mapping[fx.Node, str]
@@ -155,3 +157,11 @@ def _defaults(target: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         return {}
     return {key: each.default for key, each in parameters.items() if each.default is not each.empty}
+
+
+def wrapped(line: str) -> list[str]:
+    """A line of Python in several, if it is long and is one call: its arguments are on their own."""
+    head, opening, rest = line.partition("(")
+    depths = itertools.accumulate({"(": 1, ")": -1}.get(each, 0) for each in line)
+    is_call = opening and rest.endswith(")") and list(depths)[len(head) : -1].count(0) == 0
+    return [f"{head}(", f"    {rest[:-1]},", ")"] if is_call and len(line) > WIDTH else [line]

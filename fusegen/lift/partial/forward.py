@@ -18,13 +18,13 @@ from torch import fx
 from fusegen.lift.modes import CALL
 from fusegen.lift.partial.attributes import attribute
 from fusegen.lift.partial.biases import without_bias
-from fusegen.lift.partial.calls import call_text, value_text
+from fusegen.lift.partial.calls import call_text, value_text, wrapped
 from fusegen.lift.regions.naming import WISHED
 from fusegen.lift.regions.pointwise import CONSTANT, constant_of
 from fusegen.lift.regions.spec import Written
 from fusegen.lift.rows import Unfit
 
-WIDTH = 96  # of a line of forward
+MOST_INSIDE = 64  # characters of a text that stands in another line
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _Lines:
             self.lines += wrapped(f"return {text}")
         elif node.target is without_bias:
             self._pair(node, text)
-        elif node in self.within and len(text) <= WIDTH - 32:
+        elif node in self.within and len(text) <= MOST_INSIDE:
             self.texts[node] = text
         elif not node.users:
             self.lines.append(text)
@@ -240,14 +240,6 @@ class _Lines:
                 self.texts[node] = name
                 return name
         raise AssertionError("there are infinitely many names")
-
-
-def wrapped(line: str) -> list[str]:
-    """A line of Python in several, if it is long and is one call: its arguments are on their own."""
-    head, opening, rest = line.partition("(")
-    depths = itertools.accumulate({"(": 1, ")": -1}.get(each, 0) for each in line)
-    is_call = opening and rest.endswith(")") and list(depths)[len(head) : -1].count(0) == 0
-    return [f"{head}(", f"    {rest[:-1]},", ")"] if is_call and len(line) > WIDTH else [line]
 
 
 def _pair_of(node: fx.Node) -> Any:
