@@ -69,6 +69,14 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         ["x = clamp_min_mul_elu_add(x, low=self.low, scale=self.scale, alpha=self.act.alpha)", "return x.sum(dim=self.dim)"],
         {"clamp_min_mul_elu_add": 'chain: ["clamp_min(x, low) * scale", "elu(x, alpha=alpha) + 1"]'},
     ),
+    "arithmetic of the constructor's numbers is kept": (
+        problem("n, k, low|self.fc = nn.Linear(n, n); self.n, self.k, self.low = n, k, low",
+                "x = self.fc(x).view(x.size(0), self.k, self.n // self.k); return (torch.relu(x - (1 - self.low) / 2) * -self.low).sum(-1 - self.k + 2)",
+                arguments="8, 2, 0.25"),
+        ["x_2 = self.fc(x)", "x = x_2.view(x.size(0), self.k, self.n // self.k)",
+         "sum_1 = sub_relu_mul(x, low=(1 - self.low) / 2, scale=-self.low).sum(((-1) - self.k) + 2)", "return sum_1"],
+        {"sub_relu_mul": "formula: relu(x - low) * scale"},
+    ),
     "an older value keeps its name": (
         problem(NORM, "y = self.a(x); x = torch.exp(y) * x; x = self.norm(x); return x * y + 1", arguments="8"),
         ["y = self.a(x)", "x = exp_mul(y, x)", "x = self.norm(x)", "return mul_add(x, y)"],

@@ -25,15 +25,26 @@ class Network(nn.Module):
 
     It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
     graph of the model's, in which regions are calls of `Kernel`.
+
+    Attributes:
+        graph: of forward; `code` is its Python.
+        remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
-    def __init__(self, model: nn.Module, graph: fx.Graph, kernels: Mapping[str, nn.Module]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        graph: fx.Graph,
+        kernels: Mapping[str, nn.Module],
+        remarks: tuple[str, ...] = (),
+    ) -> None:
         """Take over the model's state; the model stays as it is."""
         super().__init__()
         self.__dict__.update(
             {key: copy.copy(value) for key, value in model.__dict__.items() if key != "forward"}
         )
         self._modules.update(kernels)
+        self.remarks = remarks
         self.graph = fx.Graph()
         self.graph.output(self.graph.graph_copy(graph, {}))  # without erased nodes, and what they held
         for node in self.graph.nodes:
@@ -102,7 +113,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
     names = named_regions(of, specs)
     for change in builds.written(names):
         write.apply(change)
-    builds.build(list(names.texts), modules, specs)
+    remarks = builds.build(list(names.texts), modules, specs)
     kernels: dict[str, nn.Module] = {}
     calls = []
     for region in of.chosen:
@@ -112,7 +123,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             kernels[attribute] = Kernel(modules / f"{name}.py", original(region.region))
         calls.append((region.region, attribute))
     put_in(of.graph, calls)
-    return Network(of.model, of.graph, kernels)
+    return Network(of.model, of.graph, kernels, remarks)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:

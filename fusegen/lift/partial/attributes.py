@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.lift.labels import CARRIERS, label_of, labelled
+from fusegen.lift.partial.numbers import carried
 from fusegen.lift.table import MODULES
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
@@ -66,8 +67,7 @@ def _labelled(text: str, value: Any, found: dict[str, Any]) -> Any:
     if plain in (tuple, list):
         value = plain(_labelled(f"{text}[{place}]", each, found) for place, each in enumerate(value))
     elif plain in (int, float):
-        value = plain(value)
-        found[text] = value
+        return carried(text, plain(value), found)
     elif plain is str:
         return str(value)
     return labelled(text, value)

@@ -34,7 +34,7 @@ class Kernel(nn.Module):
             original: the operations of the region.
         """
         super().__init__()
-        self.module = module
+        self.module = module.resolve()
         self._load()
         vars(self)["original"] = original  # no child, so that it is neither printed nor in named_modules
 
@@ -59,15 +59,17 @@ class Kernel(nn.Module):
 
 
 def fits(tensors: tuple[Any, ...]) -> bool:
-    """Whether a kernel takes some tensors: plain ones of one dtype on one device, and masks."""
-    floats = [each for each in tensors if getattr(each, "dtype", None) is not torch.bool]
-    kinds = {(each.dtype, each.device) for each in floats if each.__class__ in PLAIN}
-    if len(kinds) != 1 or any(
-        each.__class__ not in PLAIN or each.layout is not torch.strided for each in tensors
-    ):
+    """Whether a kernel takes the inputs of a region: plain tensors like the first, and masks."""
+    if tensors[0].__class__ not in PLAIN or tensors[0].dtype not in DTYPES:
         return False
-    [(dtype, device)] = kinds
-    return dtype in DTYPES and device.type in DEVICES and all(each.device == device for each in tensors)
+    dtype, device = tensors[0].dtype, tensors[0].device
+    return device.type in DEVICES and all(
+        each.__class__ in PLAIN
+        and (each.dtype is dtype or each.dtype is torch.bool)
+        and each.device == device
+        and each.layout is torch.strided
+        for each in tensors
+    )
 
 
 def original(region: Region) -> fx.GraphModule:
