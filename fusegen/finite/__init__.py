@@ -17,9 +17,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from fusegen.finite import limits
+from fusegen.finite.everywhere import INFINITE
 from fusegen.finite.factored import Evaluation, power
 from fusegen.finite.groups import Group, Groups, mark
-from fusegen.finite.infinite import INFINITE, selected_at_infinity
+from fusegen.finite.infinite import selected_at_infinity
 from fusegen.finite.tied import named, tied, unnamed
 from fusegen.ops import OPS
 from fusegen.term import (
