@@ -56,7 +56,7 @@ def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float
         program = _Clamped(program, name).program()
     program, new = named(program)
     kept = set[str]()
-    for name in tied(program):
+    for name in reversed(tied(program)):
         before, program = program, _Clamped(program, name).program()
         kept |= {name} if program != before else set()
     return selected_at_infinity(unnamed(program, new, frozenset(kept)), given, params)
