@@ -32,15 +32,22 @@ def candidates(spec: Spec, programs: Both[Program], *, double_word: bool) -> Ker
         for device in Device:
             for kind in kinds:
                 kernel = lower(name, program, device, kind, double_word, incoming)
-                found[which, device, Variant(kind)] = _verified(kernel)
+                found[which, device, Variant(kind)] = _verified(kernel, spec)
             if Math.FLOAT in kinds:
                 short = lower(name, program, device, Math.FLOAT, double_word, incoming, settled=True)
-                found[which, device, Variant.SHORT_FLOAT] = _verified(replace(short, name=f"{name}_short"))
+                named = replace(short, name=f"{name}_short")
+                found[which, device, Variant.SHORT_FLOAT] = _verified(named, spec)
     return found
 
 
-def _verified(kernel: Kernel) -> Kernel:
-    """A kernel that keeps the laws of the IR."""
+def in_single_words(spec: Spec, which: Pass, program: Program) -> Kernel:
+    """The kernel of a pass in float on CUDA, in single words."""
+    return _verified(lower(f"{spec.name}_{which.value}", program, Device.CUDA, Math.FLOAT), spec)
+
+
+def _verified(kernel: Kernel, spec: Spec) -> Kernel:
+    """A kernel that keeps the laws of the IR, with the tensors of it that are small."""
+    kernel = replace(kernel, small=spec.small & set(kernel.inputs))
     law = broken_law(kernel)
     assert law is None, f"{kernel.name}: {law}"
     return kernel

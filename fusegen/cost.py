@@ -89,11 +89,17 @@ def slots(kernel: Kernel, arithmetic: Arithmetic) -> int:
         kernel: what is computed, on CUDA.
         arithmetic: that it is computed in.
     """
-    each = [_instructions(call, arithmetic) for call in calls(kernel)]
+    moving = [call for call in calls(kernel) if not _is_uniform(call, kernel)]
+    each = [_instructions(call, arithmetic) for call in moving]
     if kernel.math is Math.DOUBLE:
-        times = (ERF_IN_DOUBLE if call.op in ERFS else IN_DOUBLE for call in calls(kernel))
+        times = (ERF_IN_DOUBLE if call.op in ERFS else IN_DOUBLE for call in moving)
         each = [count * by if count > 1 else count for count, by in zip(each, times, strict=True)]
     return AROUND + len(kernel.inputs) + len(kernel.results) + sum(each)
+
+
+def _is_uniform(call: Call, kernel: Kernel) -> bool:
+    """Whether an operation reads scalars only, so that a thread computes it once."""
+    return all(isinstance(arg, Ref) and arg.name in kernel.params for arg in call.args)
 
 
 def _instructions(call: Call, arithmetic: Arithmetic) -> int:
@@ -175,8 +181,7 @@ def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
         size: of an element in memory, in bytes.
         arithmetic: that it is computed in.
     """
-    moved = size * (len(kernel.inputs) + len(kernel.results))
-    a_byte = slots(kernel, arithmetic) / moved
+    a_byte = slots(kernel, arithmetic) / (size * kernel.moved)
     return next((name for name, most in MOST.items() if a_byte <= most), LaunchClass.HEAVY)
 
 
@@ -202,9 +207,14 @@ def _busy(kernel: Kernel, arithmetic: Arithmetic) -> int:
     return slots(kernel, arithmetic) + waits(kernel)
 
 
+def issued(kernel: Kernel, size: int) -> float:
+    """The instructions that are issued while an element of some bytes is moved."""
+    return BUDGET * size * kernel.moved
+
+
 def _moving_16_bits(kernel: Kernel) -> float:
     """The instructions that are issued while a 16-bit element is moved."""
-    return BUDGET * 2 * (len(kernel.inputs) + len(kernel.results))
+    return issued(kernel, 2)
 
 
 def pieced(kernel: Kernel, reads: int) -> bool:

@@ -111,6 +111,7 @@ class Kernel:
         params: scalars that do not change from element to element.
         lets: the steps, each used by a later one or by a result.
         results: the values of the output elements.
+        small: the inputs of which an element serves many outputs, as a channel's bias.
     """
 
     name: str
@@ -120,6 +121,13 @@ class Kernel:
     params: tuple[str, ...]
     lets: tuple[Let, ...]
     results: tuple[Expr, ...]
+    small: frozenset[str] = frozenset()
+
+    @property
+    def moved(self) -> int:
+        """The elements that are read and written for each output element; small gradients are summed."""
+        summed = len(self.small) if len(self.results) > 1 else 0
+        return len(self.inputs) - len(self.small) + len(self.results) - summed
 
 
 def parts(expr: Expr) -> Iterator[Expr]:

@@ -7,6 +7,7 @@ derive     Declared                  value and gradient in fewer operations, wit
 limit      Programs                  Programs without NaN at infinity where there is a limit
 hoist      Programs                  Programs in which scalars that parameters decide have names
 lower      Programs                  Kernels per device and variant, verified; no algebra below this line
+words      Kernels                   Kernels in single words on CUDA where these are enough and faster
 measure    Programs, Kernels         Facts: estimated errors, instruction counts
 choose     Facts                     Plan: the method of each pass, device and dtype
 
@@ -21,6 +22,7 @@ from fusegen import stages
 from fusegen.candidates import Kernels, candidates
 from fusegen.derive import is_arithmetic
 from fusegen.facts import Facts
+from fusegen.forms import in_fewer_words
 from fusegen.library import Library
 from fusegen.measure import Measured, measure
 from fusegen.method import Both
@@ -73,6 +75,8 @@ def compiled(spec: Spec, library: Library) -> Compiled:
     programs = stages.named(algebra, limited)
     double_word = not (declared.is_eager or is_arithmetic(*programs))
     kernels = candidates(spec, programs, double_word=double_word)
+    if double_word:
+        kernels = in_fewer_words(spec, programs, kernels, declared.formula)
     approximates = not (declared.is_eager or algebra.pytorch_bits)
     facts = measure(Measured(spec, declared.formula, programs, kernels, approximates))
     plan = choose(facts, spec.dtypes)

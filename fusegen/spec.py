@@ -142,6 +142,12 @@ class Spec:
         return (*self.inputs, *([self.bias] if self.bias else []), *held)
 
     @property
+    def small(self) -> frozenset[str]:
+        """The tensors that a layer holds: an element of them serves many outputs."""
+        given = {each.name for each in self.inputs}
+        return frozenset(each.name for each in self.tensors if each.name not in given)
+
+    @property
     def masks(self) -> frozenset[str]:
         """The names of the inputs that are masks."""
         return frozenset(each.name for each in self.inputs if each.is_mask)

@@ -5,7 +5,7 @@
 #   x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 #
 # Forward: 6 operations an element: 2 add, 1 relu, 2 mul, 1 clamp_max.
-# Gradient: 15 operations an element: 3 add, 1 relu, 4 mul, 1 clamp_max, 3 where, 1 gt, 2 le.
+# Gradient: 13 operations an element: 3 add, 1 relu, 4 mul, 1 clamp_max, 2 where, 1 gt, 1 le.
 # Its evidence, once certified, lies beside it in conv_relu_hardswish.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -48,8 +48,9 @@ ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M after_relu = relu(x_with_bias);
   const M grad_after_relu = grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
       M(3) ? M(0) : grad * after_relu * M(0.16666666666666666));
-  out[0] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
-  out[1] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
+  const M gradient = x_with_bias <= M(0) ? M(0) : grad_after_relu;
+  out[0] = gradient;
+  out[1] = gradient;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -96,8 +97,9 @@ ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M after_relu = relu(x_with_bias);
   const M grad_after_relu = grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad *
       after_relu / M(6));
-  out[0] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
-  out[1] = x_with_bias <= M(0) ? M(0) : grad_after_relu;
+  const M gradient = x_with_bias <= M(0) ? M(0) : grad_after_relu;
+  out[0] = gradient;
+  out[1] = gradient;
 }
 
 struct Forward : Elementwise<2, 1> {

@@ -33,7 +33,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = gelu(x),  y = gelu(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -50,7 +50,7 @@ ANYWHERE double gelu_gelu_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.

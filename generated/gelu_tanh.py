@@ -57,7 +57,7 @@ ANYWHERE double gelu_tanh_forward(double x) {
 // Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
 // Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
 // Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);

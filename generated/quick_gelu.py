@@ -53,7 +53,7 @@ ANYWHERE double quick_gelu_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M quick_gelu_backward(M grad, M x) {

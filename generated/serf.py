@@ -52,7 +52,7 @@ ANYWHERE double serf_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
 // Common factor: grad · erf(t) + grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)) is grad · (erf(t) + x · (1.12837916709551 · gauss(t) · sigmoid(x))).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.

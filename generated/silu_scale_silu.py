@@ -49,7 +49,7 @@ ANYWHERE M silu_scale_silu_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.

@@ -14,7 +14,7 @@ from kernels import extensions as extensions
 
 from fusegen.build import compiled_file
 from fusegen.finite import finite
-from fusegen.finite.infinite import INFINITE
+from fusegen.finite.everywhere import INFINITE
 from fusegen.term import Apply, Name, Number, Program, Term, call, walk
 
 X = Name("x")

@@ -21,7 +21,8 @@ from benchmarks.kernelbench import candidates, problem, report, session, timing
 from benchmarks.kernelbench.__main__ import main
 from benchmarks.kernelbench.accuracy import SLOPES, VALUES
 from benchmarks.kernelbench.candidates import Made
-from benchmarks.kernelbench.errors import Errors, Size, errors
+from benchmarks.kernelbench.errors import Errors, Size, Turned, errors
+from benchmarks.kernelbench.errors import turned as turned_elements
 from benchmarks.kernelbench.session import FAILS, RIGHT, WRONG, Options, Outcome
 from benchmarks.kernelbench.timing import COMPILED, EAGER, OURS, RECORDED, Times
 from benchmarks.kernelbench.trials import MODES, Models, Place
@@ -487,6 +488,30 @@ EPS = 1e-7
 )
 def test_ours_may_be_as_far_off_as_eager(limits: Any, ours: Errors, said: str) -> None:
     assert limits.broken(Errors(1e-6, 1e-7, 0.0), ours, EPS) == said
+
+
+@pytest.mark.parametrize(
+    ("eager", "turned", "is_wrong"),
+    [
+        (0.4, Turned(1040, 960), False),  # 80 of 2000: 1.8 deviations
+        (0.4, Turned(1100, 900), True),  # 200 of 2000: 4.5 deviations
+        (0.4, Turned(17, 0), True),
+        (0.4, Turned(9, 0), False),
+        (0.0, Turned(1, 0), True),  # none of eager's
+    ],
+)
+def test_chance_may_put_a_few_more_elements_beyond_the_tolerance(
+    eager: float, turned: Turned, is_wrong: bool
+) -> None:
+    beside, ours = Errors(0.5, 0.0, eager), Errors(0.5, 0.0, eager + 1e-5)
+    assert VALUES.broken(beside, ours, EPS, turned).startswith("it is wrong") == is_wrong
+
+
+def test_elements_are_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.kernelbench.errors.CHUNK", 2)
+    exact = torch.zeros(5, dtype=torch.float64)
+    ours, eager = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 1.0, 1.0, 0.0, 0.0])
+    assert turned_elements(ours, eager, exact, Size(1.0, 0.0), 0.5) == Turned(2, 1)
 
 
 def test_elements_beyond_the_tolerance_are_counted_against_eagers() -> None:

@@ -1,7 +1,7 @@
 """The house: who may import whom, and which file is the door to which library.
 
-    cli > lift > certify, bench, modules > built, show > build > emit > pipeline > stages, candidates,
-        measure > library, expected > rooms > ground > errors
+    cli > lift > certify, bench, modules > built, show > build > emit > pipeline > measure, forms
+        > stages, candidates > library, expected > rooms > ground > errors
 
 A module imports only from floors below its own. Rooms never import each other; the files of one room may.
 """
@@ -30,7 +30,7 @@ FLOORS = {
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
     **dict.fromkeys(("candidates", "new", "stages"), STAGES),
-    "measure": MEASURE,
+    **dict.fromkeys(("forms", "measure"), MEASURE),
     "pipeline": PIPELINE,
     "emit": EMIT,
     "build": BUILD,

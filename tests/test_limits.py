@@ -293,3 +293,15 @@ def test_infinity_gives_the_limit_or_what_it_gave(
             way = [results(plain, known | {name: sign * 2.0**k})[0] for k in (160, 200, 240)]
             settles = same(after, way[-1])
             assert settles or after == math.copysign(INFINITY, way[-1]) or math.isnan(way[-1]), way
+
+
+def test_steps_to_several_gradients_are_computed_once() -> None:
+    spec = ROOT / "specs" / "kernelbench" / "conv2d_scale_leaky_relu_gelu.yaml"
+    of = compile_spec(load(spec), Library(spec.parent))
+    backward = of.programs.backward
+    slopes = [let for let in backward.lets if "times_ndtr_slope" in applied((let.term,))]
+    assert len(slopes) == 1
+    known = {"x": -1.0, "conv_bias": 0.25, "multiplier": INFINITY, backward.inputs[0]: 2.0}
+    assert results(backward, known, "float32") == [0.0, 0.0, 0.0]
+    known |= {"x": 1.0}
+    assert results(backward, known, "float32") == [INFINITY, INFINITY, 2.5]

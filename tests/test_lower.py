@@ -49,6 +49,18 @@ def test_a_kernel_keeps_names_order_and_grouping(device: Device, math: Math) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (Device.CUDA, Call("mul", (Ref("x"), Call("reciprocal", (Ref("a"),))))),
+        (Device.CPU, Call("div", (Ref("x"), Ref("a")))),
+    ],
+)
+def test_division_by_a_scalar_is_pytorchs(device: Device, expected: Call) -> None:
+    program = Program(("x",), ("a",), (), (parsed("x / a", "x a"),))
+    assert lower("scaled", program, device, Math.FLOAT).results == (expected,)
+
+
 UNIFORM = Program(
     ("x",),
     ("a", "b", "c"),

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.kernelbench.errors import Errors, Limits, Size, errors
+from benchmarks.kernelbench.errors import NOTHING, Errors, Limits, Size, errors, turned
 from benchmarks.kernelbench.trials import Finding, Models, Place
 
 SCALES = {"signed": 1.0, "signed, times 1e-3": 1e-3, "signed, times 30": 30.0, "signed, times 1e4": 1e4}
@@ -101,7 +101,8 @@ class Meter:
         both = (errors(found, exact, size, self.place.tolerance) for found in (eager, ours))
         found = Measured(check, *both)
         self.measured.append(found)
-        said = limits.broken(found.eager, found.ours, torch.finfo(self.place.dtype).eps)
+        chance = turned(ours, eager, exact, size, self.place.tolerance) if found.eager.off else NOTHING
+        said = limits.broken(found.eager, found.ours, torch.finfo(self.place.dtype).eps, chance)
         if said:
             self.findings.append(Finding(check, said))
 

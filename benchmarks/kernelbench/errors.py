@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 CHUNK = 2**26  # elements that are compared at a time
+DEVIATIONS = 4.0  # of a count, that chance explains
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,26 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Turned:
+    """The elements that are beyond the tolerance in one result only.
+
+    Attributes:
+        ours, eager: their numbers.
+    """
+
+    ours: int
+    eager: int
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether equally accurate results differ by as much (McNemar 1947, Psychometrika 12)."""
+        return self.ours - self.eager <= DEVIATIONS * math.sqrt(self.ours + self.eager)
+
+
+NOTHING = Turned(0, 0)
+
+
+@dataclass(frozen=True)
 class Limits:
     """How much larger than eager's errors ours may be.
 
@@ -56,15 +77,18 @@ class Limits:
     typical: float
     ulp: float
 
-    def broken(self, eager: Errors, ours: Errors, eps: float) -> str:
+    def broken(self, eager: Errors, ours: Errors, eps: float, turned: Turned = NOTHING) -> str:
         """What exceeds a limit; nothing, if nothing does.
 
         Args:
             eager: its errors.
             ours: the candidate's.
             eps: of the dtype.
+            turned: the elements that are beyond the tolerance in one result only. Where a convolution in
+                TF32 puts many elements of both there, chance decides whose are more.
         """
-        if ours.off > self.off * eager.off + self.spare:
+        by_chance = turned != NOTHING and eager.off > 0 and turned.is_chance
+        if ours.off > self.off * eager.off + self.spare and not by_chance:
             return (
                 f"it is wrong: {ours.off:.2%} of the elements are beyond the tolerance, {eager.off:.2%} of "
                 f"eager's; largest error {ours.largest:.3g}, eager's {eager.largest:.3g}"
@@ -99,6 +123,18 @@ def errors(found: Tensor, exact: Tensor, size: Size, tolerance: float) -> Errors
     return Errors(
         largest, math.sqrt(squares / within) if within else 0.0, 1 - within / count if count else 0.0
     )
+
+
+def turned(ours: Tensor, eager: Tensor, exact: Tensor, size: Size, tolerance: float) -> Turned:
+    """The elements that are beyond the tolerance in one result only; arguments as of `errors`."""
+    flat = [each.detach().reshape(-1) for each in (ours, eager, exact)]
+    counts = [0, 0]
+    for start in range(0, exact.numel(), CHUNK):
+        given, beside, real = (each[start : start + CHUNK] for each in flat)
+        far, other = (_off(each, real, size) > tolerance for each in (given, beside))
+        counts[0] += int((far & ~other).sum())
+        counts[1] += int((other & ~far).sum())
+    return Turned(*counts)
 
 
 def _off(found: Tensor, exact: Tensor, size: Size) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusegen.emit.kernels import emitted
-from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
+from fusegen.ir import Body, Const, Device, Kernel, Math, Word, calls, operations
 from fusegen.method import Pass
 from fusegen.notes import noteworthy, told
-from fusegen.ops import SINGLES
+from fusegen.ops import SINGLES, TRANSCENDENTAL
 from fusegen.pipeline import Compiled
 from fusegen.printers.cpp import double_word
 
@@ -16,13 +16,15 @@ DOUBLE_WORD = "Double-word arithmetic (hi + lo), rounded once."
 LINKED = "Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little."
 ARGUMENTS = "Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word."
 OWN = ("tanh", "erf")  # single-word functions of the CPU's math library
+IN_DOUBLE = "Single words in float; in double, double-word arithmetic (hi + lo), rounded once."
 LINEAR = "Near zero, the linear term, since low words would underflow."
 
 
 def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
     """The remarks on a pass on a device."""
-    first, *_ = emitted(of, which, device)
-    yield from arithmetic(first)
+    first, *others = emitted(of, which, device).kernels
+    in_single = device is Device.CUDA and not _reads_words(first)
+    yield from (IN_DOUBLE,) if in_single and any(map(_reads_words, others)) else arithmetic(first)
     yield from told(noteworthy(of.plan.of(which, device)))
 
 
@@ -34,6 +36,17 @@ def arithmetic(kernel: Kernel) -> Iterator[str]:
         yield LINKED if _is_linked(kernel) else ARGUMENTS if on_cuda and single else DOUBLE_WORD
     if kernel.device is Device.CPU and "scaled" in operations(kernel):  # nothing else is scaled there
         yield LINEAR
+
+
+def _reads_words(kernel: Kernel) -> bool:
+    """Whether a function of a kernel takes a double-word argument."""
+    return any(
+        arg.word is Word.DOUBLE
+        for call in calls(kernel)
+        if call.op in TRANSCENDENTAL
+        for arg in call.args
+        if not isinstance(arg, Const)
+    )
 
 
 def _is_linked(kernel: Kernel) -> bool:

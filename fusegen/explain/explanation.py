@@ -14,7 +14,7 @@ from fusegen.explain.model import Row, held
 from fusegen.facts import Estimate, Roundoff
 from fusegen.ir import Device
 from fusegen.lower import notes
-from fusegen.method import Method, Pass
+from fusegen.method import Method, Pass, Variant
 from fusegen.pipeline import Compiled
 from fusegen.stages import Derivation
 from fusegen.term import Apply, Program, Rewrite, Term, walk
@@ -216,10 +216,10 @@ def _operations(term: Term) -> list[str]:
 def _costs(compiled: Compiled) -> Iterator[Cost]:
     """A row for each kernel and width of elements."""
     for which in Pass:
-        tensors = len(compiled.programs[which].inputs) + len(compiled.programs[which].results)
+        moved = compiled.kernels[which, Device.CUDA, Variant.DOUBLE].moved
         for bits, found in element_costs(compiled, which).items():
             dtypes = (dtype for dtype in compiled.spec.dtypes if ELEMENTS[dtype].bits == bits)
-            budgets = tuple(round(budget * tensors * bits / 8) for budget in BUDGETS.values())
+            budgets = tuple(round(budget * moved * bits / 8) for budget in BUDGETS.values())
             kind = found.launch_class.value
             yield Cost(which.value, ", ".join(dtypes), found.instructions, budgets, kind)
 

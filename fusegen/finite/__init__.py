@@ -17,9 +17,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from fusegen.finite import limits
+from fusegen.finite.everywhere import INFINITE
 from fusegen.finite.factored import Evaluation, power
 from fusegen.finite.groups import Group, Groups, mark
-from fusegen.finite.infinite import INFINITE, selected_at_infinity
+from fusegen.finite.infinite import selected_at_infinity
 from fusegen.finite.tied import named, tied, unnamed
 from fusegen.ops import OPS
 from fusegen.term import (
@@ -55,7 +56,7 @@ def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float
         program = _Clamped(program, name).program()
     program, new = named(program)
     kept = set[str]()
-    for name in tied(program):
+    for name in reversed(tied(program)):
         before, program = program, _Clamped(program, name).program()
         kept |= {name} if program != before else set()
     return selected_at_infinity(unnamed(program, new, frozenset(kept)), given, params)

@@ -10,21 +10,37 @@ another name is NaN.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from fusegen.finite.factored import OVERFLOW, Factored
+from fusegen.finite.everywhere import (
+    INFINITE,
+    SUBSTITUTES,
+    Trials,
+    kept_finite,
+    restored,
+    substitute_of,
+)
+from fusegen.finite.factored import Factored
 from fusegen.finite.groups import FLATTENED, ZERO, leaves, regrown
-from fusegen.finite.tied import sources
+from fusegen.finite.tied import input_sums, results_named, sources
 from fusegen.finite.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, near
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
+from fusegen.term import (
+    Apply,
+    Let,
+    Name,
+    Number,
+    Program,
+    Term,
+    call,
+    names,
+    needed,
+    substitute,
+    unused,
+)
 
-INFINITE = Number(Fraction(OVERFLOW))
-SUBSTITUTES = tuple(Fraction(2) ** exponent for exponent in (126, 100, 40))  # numbers for an infinity
-GROWN = Fraction(2) ** 64  # a result of a substitute stands for an infinity from here on
 Sources = Mapping[str, frozenset[str]]
 
 
@@ -36,10 +52,36 @@ def selected_at_infinity(program: Program, inputs: tuple[str, ...], params: Mapp
         inputs: the names of those whose infinities have limits.
         params: the default values of its parameters, with which infinity gives NaN.
     """
-    for name in inputs:
-        for k in range(len(program.results)):
-            program = _Selected(program, name, inputs, params).result(k)
-    return program
+    sums = input_sums(program, inputs)
+    added = frozenset[str]().union(*(names(let.term) for let in sums))
+    own = (*(name for name in inputs if name not in added), *(let.name for let in sums))
+    free = (*(name for name in program.inputs if name not in added), *(let.name for let in sums))
+    cut = replace(program, inputs=free, lets=tuple(let for let in program.lets if let not in sums))
+    for name in own:
+        cut = _with_limits(cut, name, own, params)
+    cut = results_named(cut)
+    return replace(cut, inputs=program.inputs, lets=needed((*sums, *cut.lets), cut.results))
+
+
+def _with_limits(
+    program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float]
+) -> Program:
+    """The program with the limits at the infinities of one input, by the guards that take fewer steps."""
+    whole = program
+    for k in range(len(program.results)):
+        program = _Selected(program, name, inputs, params).result(k)
+    if program == whole:
+        return whole
+    trials = _trials(whole, inputs, params)
+    by_number = kept_finite(whole, name, trials, params)
+    return by_number if by_number and len(by_number.lets) < len(program.lets) else program
+
+
+def _trials(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Trials:
+    """Trial values of inputs and parameters."""
+    return {
+        other: OTHERS if other in (*inputs, *params) else INCOMING for other in (*program.inputs, *params)
+    }
 
 
 class _Selected:
@@ -49,10 +91,7 @@ class _Selected:
         self, program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float]
     ) -> None:
         self.whole, self.name, self.params = program, name, params
-        self.trials = {
-            other: OTHERS if other in (*inputs, *params) else INCOMING
-            for other in (*program.inputs, *params)
-        }
+        self.trials = _trials(program, inputs, params)
         self.sources = sources(program)
         self.factored = Factored(program, name)
         self.lets: list[Let] = []
@@ -133,8 +172,7 @@ class _Guards:
         values = {sign: self.tied.values(sign) for sign in self.tied.sides}
         if all(near(value, several[0]) for several in values.values() for value in several):
             yield Guarded(self.constant({sign: several[0] for sign, several in values.items()}))
-        grows = any(map(math.isinf, itertools.chain(*values.values())))
-        finish = self.grown if grows else _same
+        finish = self.grown if self.tied.grows else _same
         yield from (finish(self.substituted(size)) for size in SUBSTITUTES)
 
     def at(self, sign: float) -> Term:
@@ -168,10 +206,8 @@ class _Guards:
     def substituted(self, size: Fraction) -> Guarded:
         """The term with a large number for an infinite input."""
         self.lets.clear()
-        taken: Term = self.variable
-        for sign in self.tied.sides:
-            taken = call("where", self.at(sign), Number(Fraction(sign) * size), taken)
-        value: dict[str, Term] = {self.tied.name: Name(self.let(f"finite_{self.tied.name}", taken))}
+        large = substitute_of(self.variable, self.tied.sides, size)
+        value: dict[str, Term] = {self.tied.name: Name(self.let(f"finite_{self.tied.name}", large))}
         for let in needed(self.tied.program.lets, (self.tied.term,)):
             if value.keys() & names(let.term):
                 value[let.name] = Name(self.let(f"finite_{let.name}", substitute(let.term, value)))
@@ -179,10 +215,10 @@ class _Guards:
 
     def grown(self, guarded: Guarded) -> Guarded:
         """A term that is infinite where it is huge at an infinity of the input."""
-        found = Name(self.let("finite", guarded.term))
-        infinite = call("where", call("gt", call("abs", found), GROWN), found * INFINITE, found)
-        term = call("where", call("eq", self.size, INFINITE), infinite, found)
-        return Guarded(term, tuple(self.lets))
+        found = guarded.term
+        if not isinstance(found, Name):
+            found = Name(self.let("finite", found))
+        return Guarded(restored(self.variable, found), tuple(self.lets))
 
     def let(self, like: str, term: Term) -> str:
         """The name of a let for a term, a new one if there is none."""

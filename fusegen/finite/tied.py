@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from fusegen.finite.groups import SUMS
 from fusegen.ops import OPS
 from fusegen.term import Apply, Let, Name, Program, Term, children, names, rebuild, substitute, unused, walk
 
@@ -26,6 +27,19 @@ def tied(program: Program) -> tuple[str, ...]:
     """The lets that depend on several inputs or parameters."""
     known = sources(program)
     return tuple(let.name for let in program.lets if len(known[let.name]) > 1)
+
+
+def input_sums(program: Program, inputs: tuple[str, ...]) -> tuple[Let, ...]:
+    """The lets that are sums of inputs which nothing else reads: their infinities are those of the sum."""
+    reads = Counter(part.name for term in program.terms for part in walk(term) if isinstance(part, Name))
+    return tuple(
+        let
+        for let in program.lets
+        if all(part == let.term or isinstance(part, Name) for part in walk(let.term))
+        and isinstance(let.term, Apply)
+        and let.term.op in SUMS
+        and all(name in inputs and reads[name] == 1 for name in names(let.term))
+    )
 
 
 def named(program: Program) -> tuple[Program, frozenset[str]]:
@@ -82,3 +96,16 @@ def _without(program: Program, gone: Let) -> Program:
     value = {gone.name: gone.term}
     lets = (replace(let, term=substitute(let.term, value)) for let in program.lets if let != gone)
     return replace(program, lets=tuple(lets), results=tuple(substitute(r, value) for r in program.results))
+
+
+def results_named(program: Program) -> Program:
+    """The program with a name for each result that occurs twice."""
+    taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
+    again = [term for term, count in Counter(program.results).items() if count > 1]
+    terms = [term for term in again if not isinstance(term, Name)]
+    named: dict[Term, Term] = {
+        term: Name(unused(f"gradient{k}" if k else "gradient", taken)) for k, term in enumerate(terms)
+    }
+    lets = tuple(Let(name.name, term) for term, name in named.items() if isinstance(name, Name))
+    results = tuple(named.get(result, result) for result in program.results)
+    return replace(program, lets=(*program.lets, *lets), results=results)

@@ -105,6 +105,11 @@ class TiedLimits:
             return sorted({sign for _, sign in self.lost})
         return []
 
+    @property
+    def grows(self) -> bool:
+        """Whether a limit to guard is infinite."""
+        return any(math.isinf(value) for sign in self.sides for value in self.values(sign))
+
     def values(self, sign: float) -> list[float]:
         """The expected values at an infinity."""
         return [value for (_, at), value in self.expected.items() if at == sign]

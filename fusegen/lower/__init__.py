@@ -1,8 +1,8 @@
 """The border: a `Program` over the reals becomes a `Kernel` of floats, for one device and math type.
 
 Numbers are rounded twice, to float64 and then to the math type, because that is how PyTorch receives a
-Python number. Division by a number follows PyTorch too: on CUDA ``x / 6`` is x times the rounded 1 / 6
-(ATen's div_true_kernel_cuda), on the CPU it is a true division.
+Python number. Division by a number or a scalar follows PyTorch too: on CUDA ``x / 6`` is x times the
+rounded 1 / 6 (ATen's div_true_kernel_cuda), on the CPU it is a true division.
 """
 
 from __future__ import annotations

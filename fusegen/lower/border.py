@@ -43,6 +43,8 @@ class Border:
                 return self.call("rounded", self.eager_step(step))
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
                 return self.call("mul", self.expr(left), Const(held(1.0 / float(value), self.math)))
+            case Apply("div", (left, Name(name))) if self.device is Device.CUDA and name in self.params:
+                return self.call("mul", self.expr(left), self.call("reciprocal", Ref(name)))
             case Apply(op, args):
                 return self.call(op, *map(self.expr, args))
             case _:

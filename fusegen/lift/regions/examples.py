@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import SymInt, Tensor, fx, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -21,6 +21,11 @@ KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd
 def value_of(node: fx.Node) -> Any:
     """The example value of a node; None where it has none."""
     return next((node.meta[key] for key in KEYS if node.meta.get(key) is not None), None)
+
+
+def hint(size: int | SymInt) -> int:
+    """A size of the example; a symbolic one stays symbolic, as no guard is put on it."""
+    return int(size.node.hint) if isinstance(size, SymInt) and size.node.hint is not None else int(size)
 
 
 def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None:

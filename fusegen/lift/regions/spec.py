@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import SymInt, Tensor, fx
+from torch import Tensor, fx
 
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.lift.graph import START, Operation, Traced, what
 from fusegen.lift.labels import plain
-from fusegen.lift.regions.examples import value_of
+from fusegen.lift.regions.examples import hint, value_of
 from fusegen.lift.regions.naming import RUNNING, input_names, label_names, operations, title
 from fusegen.lift.regions.partition import Region
 from fusegen.lift.regions.pointwise import LABEL, NODE, is_mask
@@ -139,13 +140,8 @@ def _inputs(region: Region, names: Mapping[fx.Node, str]) -> str:
 
 
 def _input(node: fx.Node) -> str:
-    shape = [_size(size) for size in value_of(node).shape] or [1]
+    shape = [hint(size) for size in value_of(node).shape] or [1]
     return f"{{shape: {shape}, dtype: bool}}" if is_mask(node) else f"{{shape: {shape}, fill: randn}}"
-
-
-def _size(size: Any) -> int:
-    """A size of the example, which a symbolic one has, too."""
-    return int(size.node.hint) if isinstance(size, SymInt) and size.node.hint is not None else int(size)
 
 
 def _key(region: Region, source: Source) -> str:
@@ -163,4 +159,4 @@ def _key(region: Region, source: Source) -> str:
 def elements(region: Region) -> int:
     """The elements of a region's result, on the example inputs."""
     value: Tensor = value_of(region.result)
-    return int(value.numel())
+    return math.prod(map(hint, value.shape))

@@ -7,13 +7,14 @@ one pass is as fast there.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor, fx
 
 from fusegen.lift.graph import name_of
 from fusegen.lift.regions.aliases import layer_of
-from fusegen.lift.regions.examples import value_of
+from fusegen.lift.regions.examples import hint, value_of
 from fusegen.lift.regions.partition import Region
 
 # Operations that eager runs in several kernels, with their number; detach runs none.
@@ -63,4 +64,4 @@ def passes_of(node: fx.Node) -> int:
 def size(node: fx.Node) -> int:
     """The bytes of a node's value."""
     value: Tensor = value_of(node)
-    return int(value.numel()) * value.element_size()
+    return math.prod(map(hint, value.shape)) * value.element_size()
