@@ -8,17 +8,20 @@ import ast
 import copy
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import Workshop
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from kernels import extensions as extensions
 from test_lift import HEAD, PROBLEMS, problem
 
 from fusegen.built import imported
-from fusegen.errors import Differs, FusegenError
+from fusegen.errors import Differs, FusegenError, NotLifted
 from fusegen.lift.load import executed, read
 from fusegen.lift.partial.calls import operand, wrapped
 from fusegen.lift.partial.model import Partial, checked, partial
@@ -481,3 +484,65 @@ def test_a_partial_file_that_is_there_is_written_over(tmp_path: Path) -> None:
     path.write_text(found.text + "# changed\n")
     [change] = checked(path, found)
     assert change.after == found.text
+
+
+# --- any forward: the file's variables hold what the model's do ---------------------------------------------
+
+VARIABLES = ("x", "y", "z")
+EXPRESSIONS = (  # {0}, {1}: variables; some end regions, some stand in the middle of a statement
+    *("torch.tanh({0}) * {1}", "torch.relu({0}) - 0.5", "{0} + {1}", "torch.sigmoid({0} * {1}) + {0}"),
+    *(
+        "torch.softmax({0}, 1)",
+        "torch.softmax(torch.tanh({0}) * 2, 1) + {1}",
+        "{0}.mean(1, keepdim=True) + {1}",
+    ),
+    *(
+        "self.fc({0})",
+        "torch.relu(self.fc({0})) * self.scale",
+        "{0}.flip(1)",
+        "torch.cat(({0}, {1}), 1)[:, 2:6]",
+    ),
+)
+HOLDER = problem(
+    "n|self.fc = nn.Linear(n, n); self.scale = nn.Parameter(torch.rand(n))",
+    "x, y|BODY",
+    inputs="torch.randn(3, 4), torch.randn(3, 4)",
+    arguments="4",
+)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> str:
+    """Statements that assign to a few variables, over and over."""
+    lines, known = [], ["x", "y"]
+    for _ in range(draw(st.integers(2, 9))):
+        one, other = draw(st.sampled_from(known)), draw(st.sampled_from(known))
+        name = draw(st.sampled_from(VARIABLES))
+        lines.append(f"{name} = {draw(st.sampled_from(EXPRESSIONS)).format(one, other)}")
+        known = [*known, name] if name not in known else known
+    result = " + ".join(draw(st.permutations(known))[: draw(st.integers(1, len(known)))])
+    return "\n        ".join([*lines, f"return torch.softmax({result}, 1)"])
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(bodies())
+def test_variables_hold_what_the_models_do(tmp_path: Path, body: str) -> None:
+    with suppress(NotLifted):  # no region is worth a kernel
+        compare_with_model(lift(tmp_path, HOLDER.replace("BODY", body)))
+
+
+def compare_with_model(found: Partial) -> None:
+    """Run the text of a file with the regions' formulas in PyTorch, and the model."""
+    names: dict[str, Any] = {}
+    exec(PRELUDE, names)
+    for each in found.found.chosen:
+        taken = ", ".join([*each.inputs, *each.params.values()])
+        exec(f"def {found.specs.names[each.key]}({taken}):\n{python(each.formula)}\n", names)
+    own = [line for line in found.text.splitlines() if not line.startswith("from .")]
+    exec("\n".join(own), names)
+    torch.manual_seed(0)
+    ours = names["ModelNew"](4).double()
+    torch.manual_seed(0)
+    theirs = found.problem.model(4).double()
+    inputs = (torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64))
+    torch.testing.assert_close(ours(*inputs), theirs(*inputs), rtol=1e-12, atol=1e-12)
