@@ -132,7 +132,7 @@ def test_a_model_is_the_spec(case: str, tmp_path: Path) -> None:
     assert parse_spec(found.text, "specs/some_block.yaml").source == "lifted from 3_Some_Block.py:Model"
 
 
-KEEP = "\n  hint: keep it in PyTorch, in front of the module or behind it"
+KEEP = "\n  hint: leave it to PyTorch: lift with --partial, or call it before or after the module"
 REFUSED = {
     "an operation": (
         problem("", "x = torch.relu(x); return torch.softmax(x, -1)"),

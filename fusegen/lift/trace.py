@@ -33,7 +33,7 @@ from fusegen.producers import PRODUCERS
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
 SHARING = ("detach", "contiguous", "unsqueeze")  # their results may share the memory of what they read
 ONCE = "forward is traced once, without values: what it does may not depend on them"
-WHOLE = "keep it in PyTorch, in front of the module or behind it"
+WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after the module"
 
 
 def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
