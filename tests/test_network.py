@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import re
 import shutil
@@ -156,6 +157,32 @@ def test_it_compiles_to_one_graph(network: Network) -> None:
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x), network(x), rtol=1e-5, atol=1e-6)
     network.train()
+
+
+def test_it_exports_with_the_models_arguments_and_a_dynamic_batch(network: Network) -> None:
+    network.eval()
+    batch = {"x": {0: torch.export.Dim("batch")}}
+    exported = torch.export.export(network, (torch.randn(2, 3, 16, 16),), dynamic_shapes=batch)
+    x = torch.randn(5, 3, 16, 16)
+    torch.testing.assert_close(exported.module()(x), network(x), rtol=1e-5, atol=1e-6)
+    assert list(inspect.signature(network.forward).parameters) == ["x"]
+    network.train()
+
+
+def test_autocast_and_16_bits_are_the_models(network: Network, model: networks.Mobile) -> None:
+    x = torch.randn(2, 3, 16, 16)
+    ours, theirs = copy.deepcopy(network).eval(), copy.deepcopy(model).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ours(x).dtype == theirs(x).dtype == torch.bfloat16
+    right = exact(theirs, x)
+    y, z = ours.bfloat16()(x.bfloat16()), theirs.bfloat16()(x.bfloat16())
+    assert y.dtype == torch.bfloat16
+    assert (y - right).abs().max() <= 2 * (z - right).abs().max() + 2**-8 * right.abs().max()
+
+
+def test_a_network_is_not_lifted_again(network: Network, tmp_path: Path) -> None:
+    with pytest.raises(FusegenError, match="it is a network that was lifted"):
+        lifted_network(network, networks.images(), tmp_path)
 
 
 # --- inputs that no kernel takes -------------------------------------------------------------------------

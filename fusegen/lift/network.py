@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 from torch import fx, nn
 
 from fusegen import write
-from fusegen.errors import NotLifted, Span
+from fusegen.errors import NotAModel, NotLifted, Span
 from fusegen.lift.found import Found, found
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.examples import TENSOR
@@ -59,18 +60,14 @@ class Network(nn.Module):
         """The Python code of forward."""
         return self.graph.python_code("self").src
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
-        """The model's forward."""
-        return self._run(self, *inputs, **named)
-
     def _compile(self) -> None:
         code = self.graph.python_code("self")
         names = dict(code.globals)
         exec(compile(code.src, f"<the forward of a {type(self).__name__}>", "exec"), names)
-        self._run = names["forward"]
+        vars(self)["forward"] = MethodType(names["forward"], self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_run"}
+        return {key: value for key, value in self.__dict__.items() if key != "forward"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -90,10 +87,14 @@ def lifted_network(
         modules: the folder of their modules; without it, that of the specs.
 
     Raises:
-        NotAModel: the model cannot be traced.
+        NotAModel: the model cannot be traced, or was lifted.
         NotLifted: it has no region that is worth a kernel.
         FusegenError, SpecErrors: a file of the folders is refused.
     """
+    if isinstance(model, Network):
+        raise NotAModel(
+            Span("Network"), why="it is a network that was lifted", remedy="lift its model again"
+        )
     given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     return network(found(model, given), Path(folder), Path(modules or folder))
 
