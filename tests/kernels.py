@@ -387,7 +387,7 @@ def function(name: str) -> Callable[..., Tensor]:
 
 def scalars(name: str) -> tuple[tuple[float, ...], ...]:
     """The scalars to try a committed module with, the defaults first, in the order of its operator."""
-    schema = generated(name).OPERATOR._schema.arguments
+    schema = generated(name).KERNELS.overload._schema.arguments
     defaults = inspect.signature(function(name)).parameters
     wanted = [argument.name for argument in schema if str(argument.type) == "float"]
     return (tuple(float(defaults[n].default) for n in wanted), *LIBRARY[name].others)

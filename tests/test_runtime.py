@@ -79,7 +79,7 @@ def test_two_folders_of_different_versions_live_in_one_process(tmp_path: Path) -
     first, other = generated("hardsigmoid"), changed(tmp_path)
     assert (first.hardsigmoid(x).item(), other.hardsigmoid(x).item()) == (0.5, pytest.approx(0.6))
     assert first.KERNELS.__class__ is not other.KERNELS.__class__
-    names = [module.OPERATOR.name().partition("::")[0] for module in (first, other)]
+    names = [module.KERNELS.overload.name().partition("::")[0] for module in (first, other)]
     assert names[1].startswith(f"{names[0]}_")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from .activation import INTERFACE, Activation
 from .calls import PLAIN, forward_ad, is_tracing
 from .flavour import are_transforms_active, is_dynamo_compiling
+from .policy import set_compile_policy
 from .sources import Sources
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "forward_ad",
     "is_dynamo_compiling",
     "is_tracing",
+    "set_compile_policy",
 ]
 
 

@@ -4,7 +4,7 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, operators, producers
+from . import autograd, bitmask, build, checks, fusion, operators, producers
 from .calls import (
     DEVICES,
     FUNCTIONALIZE,
@@ -21,13 +21,14 @@ from .calls import (
 )
 from .checks import check, check_writable
 from .flavour import is_traceable_wrapper_subclass, transforms
+from .policy import UnderCompile
 from .sources import Sources, Texts, texts
 
 INTERFACE = 1  # of modules and this runtime; it changes when the text of modules has to
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class Activation:
+class Activation(UnderCompile):
     """The kernels of a module, with their gradient.
 
     Attributes:
@@ -37,7 +38,7 @@ class Activation:
         dtypes: that the kernels take.
         eager, eager_gradient: the same in PyTorch's own operations, the gradient as a tuple: for tensors
             without a kernel, and for second derivatives.
-        operators: the namespace of PyTorch's operators; `operator` is the function with its gradient.
+        operators: the namespace of PyTorch's operators; `overload` is the function with its gradient.
         forward, backward: the kernels; `forward_out` and `backward_out` write into given tensors.
         graded: chooses, for some tensors, the call whose gradient autograd records.
     """
@@ -55,6 +56,7 @@ class Activation:
             raise ImportError(f"{other}; run fusegen build")
         self.name, self.unread = name, unread
         self._keep(**own)
+        fusion.register(self)
 
     def _keep(
         self,
@@ -71,7 +73,7 @@ class Activation:
         self.eager = eager
         self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs)
         self.operators = operators.registered(self)
-        self.operator = getattr(self.operators, self.name).default
+        self.overload = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
             setattr(self, kernel, self._kernel(kernel))
         self.Forward, self.Backward = autograd.functions(self)

@@ -8,7 +8,7 @@ import torch
 from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch._C._functorch import get_interpreter_stack
 from torch.autograd.graph import increment_version
-from torch.compiler import is_dynamo_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .flags import CPU_FLAGS
@@ -23,6 +23,7 @@ __all__ = [
     "in_namespace",
     "increment_version",
     "inline_options",
+    "is_compiling",
     "is_dynamo_compiling",
     "is_traceable_wrapper_subclass",
     "kept_as",

@@ -20,6 +20,7 @@ __all__ = [
     "in_namespace",
     "increment_version",
     "inline_options",
+    "is_compiling",
     "is_dynamo_compiling",
     "is_traceable_wrapper_subclass",
     "kept_as",
@@ -33,10 +34,11 @@ __all__ = [
 MINIMUM = (2, 0)  # the oldest PyTorch
 CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]
 
-# What came after PyTorch 2.0, in 2.3, 2.1, 2.1 and 2.5; before, vmap takes a bare operator row after row.
+# What came after PyTorch 2.0, in 2.3, 2.1, 2.1, 2.1 and 2.5; vmap took a bare operator row after row.
 is_dynamo_compiling = getattr(
     getattr(torch, "compiler", None), "is_dynamo_compiling", torch._utils.is_compiling
 )
+is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", is_dynamo_compiling)
 increment_version = getattr(
     torch.autograd.graph,
     "increment_version",

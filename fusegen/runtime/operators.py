@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
-from . import build
+from . import build, fusion
 from .bitmask import new_bitmask, with_bitmask
 from .calls import batched, batched_gradients, have_kernel
 from .checks import check
@@ -158,6 +158,7 @@ def _shaped_like(module: str, inputs: int, outputs: int, given: int) -> "Callabl
     """What the operator returns, without the elements, laid in memory as the kernel would lay it."""
 
     def fake(*arguments: Any) -> Any:
+        fusion.install()  # before the keys of Inductor's caches are computed
         tensors, written = arguments[:inputs], arguments[len(arguments) - given :]
         alike = len({(t.dtype, t.device) for t in (*tensors, *written)}) == 1
         check(alike, module, "expected tensors of one dtype and device")

@@ -1,0 +1,168 @@
+"""The pass over Inductor's graphs that puts PyTorch's operations in place of operators.
+
+It is Inductor's ``joint_custom_pre_pass``, which sees forward and backward in one graph, before they are
+partitioned. A pass that was there before runs first. The identity of the pass, a part of the keys of
+Inductor's caches, covers the policies and the formulas of all modules of the process.
+"""
+
+import functools
+import hashlib
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+
+from .policy import policy_of
+
+DECOMPOSED: "Dict[Any, Tuple[Any, str]]" = {}  # by operator: the module's kernels, and forward or backward
+VERSION = 1  # of this pass and of `neighbours`; a part of its identity
+Eager = Callable[..., Any]
+
+
+def register(kernels: Any) -> None:
+    """Makes the operators of a module known to the pass."""
+    for kernel in ("forward", "backward"):
+        operator = getattr(kernels.operators, f"{kernels.name}_{kernel}").default
+        DECOMPOSED[operator] = (kernels, kernel)
+
+
+def install() -> None:
+    """Puts the pass into Inductor's configuration, where Inductor is loaded and takes such passes."""
+    if "torch._inductor" not in sys.modules:
+        return
+    try:
+        from torch._inductor import config
+        from torch._inductor.custom_graph_pass import CustomGraphPass
+    except ImportError:  # of an older PyTorch
+        return
+    current = getattr(config, "joint_custom_pre_pass", None)
+    if all(getattr(found, "decomposed", None) is not DECOMPOSED for found in _chain(current)):
+        config.joint_custom_pre_pass = _pass_after(current, CustomGraphPass)
+
+
+def _chain(current: Any) -> "Iterator[Any]":
+    """The passes that a pass or a list of them runs, one after the other."""
+    for one in current if isinstance(current, (list, tuple)) else (current,):
+        if callable(one):
+            yield one
+            yield from _chain(getattr(one, "fusegen_before", None))
+
+
+def _pass_after(before: Any, base: Any) -> Any:
+    """The pass, after those that are there already."""
+    others = [*before] if isinstance(before, (list, tuple)) else [before] if before is not None else []
+
+    class Fusion(base):  # type: ignore[misc]
+        """Decomposes operators whose neighbours Inductor fuses."""
+
+        def __init__(self) -> None:
+            self.fusegen_before = others
+            self.decomposed = DECOMPOSED
+
+        def __call__(self, graph: Any) -> None:
+            for other in others:
+                other(graph)
+            decompose(graph)
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self  # dynamo copies the configuration
+
+        def uuid(self) -> Any:
+            own = [other.uuid() if isinstance(other, base) else None for other in others]
+            return None if None in own else (*own, identity())
+
+    return Fusion()
+
+
+def identity() -> str:
+    """The digest of what decides the pass: policies and formulas of all modules."""
+    parts = [
+        f"{operator.name()} {policy_of(kernels.compile_policy)} {_formulas(kernels)}"
+        for operator, (kernels, _) in DECOMPOSED.items()
+    ]
+    return hashlib.sha256("\n".join([str(VERSION), *sorted(parts)]).encode()).hexdigest()
+
+
+@functools.lru_cache(None)
+def _formulas(kernels: Any) -> str:
+    """The digest of the two eager forms of a module."""
+    own = kernels.eager, kernels.eager_gradient
+    return hashlib.sha256(repr([_code(form.__code__) for form in own]).encode()).hexdigest()
+
+
+def _code(code: Any) -> "List[Any]":
+    """What decides a function's results, without its place in a file."""
+    consts = [_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return [code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts]
+
+
+def decompose(graph: Any) -> None:
+    """Puts PyTorch's operations in place of operators, by the policies of their modules."""
+    ours = {node: DECOMPOSED[node.target] for node in graph.nodes if _is_known(node)}
+    policies = {node: policy_of(kernels.compile_policy) for node, (kernels, _) in ours.items()}
+    chosen = {node for node, policy in policies.items() if policy == "decompose"}
+    open_ = {node for node, policy in policies.items() if policy != "kernel"}
+    if open_ - chosen:
+        from .neighbours import with_neighbours
+
+        near = with_neighbours(graph, open_)
+        chosen |= {node for group in _groups(open_, ours) if group & near for node in group}
+    if chosen:
+        _replace(graph, chosen, ours)
+
+
+def _is_known(node: Any) -> bool:
+    return node.op == "call_function" and node.target in DECOMPOSED
+
+
+def _groups(nodes: "Set[Any]", ours: "Dict[Any, Tuple[Any, str]]") -> "List[Set[Any]]":
+    """Each call's forward operator with its gradient's, which are decomposed together."""
+    groups: "Dict[Any, Set[Any]]" = {node: {node} for node in nodes if ours[node][1] == "forward"}
+    alone = []
+    for node in nodes:
+        kernels, kernel = ours[node]
+        if kernel == "backward":
+            forward = _forward_of(node, kernels, groups)
+            if forward is None:
+                alone.append({node})
+            else:
+                groups[forward].add(node)
+    return [*groups.values(), *alone]
+
+
+def _forward_of(node: Any, kernels: Any, forwards: "Dict[Any, Set[Any]]") -> Any:
+    """The forward operator whose tensors, or whose result, a gradient reads; nothing if there is none."""
+    saved = 1 + len(kernels.signature.saved)
+    grad, *tensors = node.args[:saved]
+    near = [
+        n
+        for t in tensors
+        for n in (t, *t.users)
+        if n in forwards and n.target.namespace == node.target.namespace
+    ]
+    for forward in near:
+        read = {forward, grad, *forward.args[: kernels.inputs]}
+        if set(tensors) <= read and forward.args[kernels.inputs :] == node.args[saved:]:
+            return forward
+    return None
+
+
+def _replace(graph: Any, chosen: "Set[Any]", ours: "Dict[Any, Tuple[Any, str]]") -> None:
+    """Puts the eager forms in place of nodes, by Inductor's own pattern matcher."""
+    from torch._inductor.pattern_matcher import (
+        CallFunctionVarArgs,
+        PatternMatcherPass,
+        register_graph_pattern,
+    )
+
+    patterns = PatternMatcherPass()
+    targets = list({node.target for node in chosen})
+
+    def is_chosen(match: Any) -> bool:
+        return match.output_node() in chosen
+
+    @register_graph_pattern(CallFunctionVarArgs(targets), extra_check=is_chosen, pass_dict=patterns)
+    def _(match: Any, *arguments: Any) -> None:
+        kernels, kernel = ours[match.output_node()]
+        form = kernels.eager if kernel == "forward" else kernels.eager_gradient
+        match.replace_by_example(form, list(arguments), run_functional_passes=False)
+
+    patterns.apply(graph)
