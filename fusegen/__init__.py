@@ -7,9 +7,13 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`fusegen.lift` on first use, since it imports torch."""
-    if name != "lift":
-        raise AttributeError(f"module 'fusegen' has no attribute {name!r}")
-    import fusegen.lift  # noqa: F401
+    """`lift`, `patch` and `unpatch` on first use, since they import torch."""
+    if name == "lift":
+        import fusegen.lift  # noqa: F401
 
-    return sys.modules["fusegen.lift"]
+        return sys.modules["fusegen.lift"]
+    if name in ("patch", "unpatch"):
+        from fusegen import dropin
+
+        return getattr(dropin, name)
+    raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -35,7 +35,7 @@ FLOORS = {
     "emit": EMIT,
     "build": BUILD,
     **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
-    **dict.fromkeys(("certify", "bench", "modules", "standalone"), RUNS),
+    **dict.fromkeys(("certify", "bench", "modules", "standalone", "dropin", "generated"), RUNS),
     "lift": LIFT,
     "cli": CLI,
 }
@@ -92,6 +92,7 @@ DOORS = {
                 "regions.worth",
             )
         ),
+        *("dropin.replace", "dropin.table"),
         "cli.options",
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
@@ -158,11 +159,13 @@ def test_the_ground_has_no_cycle() -> None:
 
 def test_the_main_module_and_the_package_hold_no_logic() -> None:
     assert list(imported(MODULES["__main__"])) == ["fusegen.cli.main"]
-    assert list(imported(PACKAGE / "__init__.py")) == ["sys", "typing.Any", "fusegen.lift"]
+    lazy = ["fusegen.lift", "fusegen.dropin"]
+    assert list(imported(PACKAGE / "__init__.py")) == ["sys", "typing.Any", *lazy]
 
 
-def test_the_package_imports_torch_for_lift_only() -> None:
-    code = "import sys, fusegen; assert 'torch' not in sys.modules; assert callable(fusegen.lift)"
+@pytest.mark.parametrize("name", ["lift", "patch", "unpatch"])
+def test_the_package_imports_torch_for_models_only(name: str) -> None:
+    code = f"import sys, fusegen; assert 'torch' not in sys.modules; assert callable(fusegen.{name})"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

@@ -47,8 +47,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_all_that_the_compiler_reads(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("templates", "specs"):
+    for folder in ("templates", "specs", "generated"):
         for path in filter(Path.is_file, (ROOT / folder).rglob("*")):
+            if "__pycache__" in path.parts:
+                continue
             assert f"fusegen/{path.relative_to(ROOT).as_posix()}" in held
     for path in (ROOT / "fusegen").rglob("*"):
         assert path.suffix not in READ or path.relative_to(ROOT).as_posix() in held

@@ -1,0 +1,11 @@
+"""Activations of torch.nn in a model, replaced by the generated modules of the library.
+
+table     the class of the library for each class of torch.nn
+replace   a model's activations, replaced and put back
+report    what was replaced, what was not, and why
+"""
+
+from fusegen.dropin.replace import patch, unpatch
+from fusegen.dropin.report import Kept, Replaced, Report
+
+__all__ = ["Kept", "Replaced", "Report", "patch", "unpatch"]

@@ -1,0 +1,85 @@
+"""The activations of a model, replaced and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from fusegen.dropin.report import Kept, Replaced, Report
+from fusegen.dropin.table import activations, reasons, replacement
+
+ORIGINAL = "fusegen_original"  # the attribute of a generated module that holds what it replaced
+ITSELF = "an activation is replaced in the module that holds it"
+
+
+def patch(model: nn.Module) -> Report:
+    """Replaces the activations of torch.nn in a model by generated modules, in place.
+
+    Values and gradients are those of the library's certificates. Names in the state_dict stay, since
+    activations have no state. An activation that several places share is one afterwards, too.
+
+    Args:
+        model: it is changed.
+
+    Returns:
+        What was replaced, and what was not and why; its `undo` puts everything back.
+
+    Raises:
+        TypeError: the model is no torch.nn.Module.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
+    before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
+    replaced, kept = [], []
+    if isinstance(model, activations()):
+        kept.append(Kept("", repr(model), next(reasons(model), ITSELF)))
+    made: dict[nn.Module, nn.Module] = {}
+    for holder, name, path, layer in [*_places(model)]:
+        if not isinstance(layer, activations()):
+            continue
+        why = next(reasons(layer), None)
+        if why is not None:
+            kept.append(Kept(path, _shown(layer), why))
+            continue
+        if layer not in made:
+            made[layer] = replacement(layer)
+            vars(made[layer])[ORIGINAL] = (layer,)  # in a tuple, so that it is no child
+        holder._modules[name] = made[layer]
+        module = type(made[layer]).__module__.rpartition(".")[2]
+        replaced.append(Replaced(path, _shown(layer), module))
+    return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
+
+
+def unpatch(model: nn.Module) -> int:
+    """Puts the activations of torch.nn back that `patch` replaced in a model or in what it is a copy of.
+
+    Args:
+        model: it is changed.
+
+    Returns:
+        The number of places.
+    """
+    places = [(holder, name, _original(layer)) for holder, name, _, layer in _places(model)]
+    found = [(holder, name, layer) for holder, name, layer in places if layer is not None]
+    for holder, name, layer in found:
+        layer.train(holder._modules[name].training)  # type: ignore[union-attr]
+        holder._modules[name] = layer
+    return len(found)
+
+
+def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:
+    """Every place of a layer: its holder, its name there, its path, and the layer; each holder once."""
+    for path, holder in model.named_modules():
+        for name, layer in holder._modules.items():
+            if layer is not None:
+                yield holder, name, f"{path}.{name}".lstrip("."), layer
+
+
+def _original(layer: nn.Module) -> nn.Module | None:
+    found: tuple[nn.Module | None, ...] = vars(layer).get(ORIGINAL, (None,))
+    return found[0]
+
+
+def _shown(layer: nn.Module) -> str:
+    return repr(layer) if not layer._modules else type(layer).__name__

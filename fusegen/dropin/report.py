@@ -1,0 +1,74 @@
+"""What `fusegen.patch` replaced, what it did not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """An activation that was replaced.
+
+    Attributes:
+        path: in the model.
+        before: its class of torch.nn, with its arguments.
+        module: the module of the library in its place.
+    """
+
+    path: str
+    before: str
+    module: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.path}: {self.before} -> {self.module}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An activation that was not replaced.
+
+    Attributes:
+        path: in the model; empty where it is the model.
+        layer: its class, with its arguments.
+        why: a clause.
+    """
+
+    path: str
+    layer: str
+    why: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.path or 'the model'}: {self.layer} stays, since {self.why}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of `fusegen.patch`.
+
+    Attributes:
+        replaced: in the order of the model.
+        kept: the activations of torch.nn that are in the model still.
+        before: how many generated modules of an earlier call it held.
+        undo: puts back what is replaced, and returns how many places that were.
+    """
+
+    replaced: tuple[Replaced, ...]
+    kept: tuple[Kept, ...]
+    before: int
+    undo: Callable[[], int] = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        """One sentence where nothing was done, else a line for each activation."""
+        if not self.replaced and not self.kept:
+            if self.before:
+                return f"the model is patched already: it has {_counted(self.before, 'generated module')}"
+            return "the model has no activation of torch.nn"
+        head = f"replaced {_counted(len(self.replaced), 'activation')}, kept {len(self.kept)}"
+        return "\n".join([head, *(f"  {each}" for each in (*self.replaced, *self.kept))])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,118 @@
+"""The class of the library for each activation of torch.nn."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+from torch.nn.modules import activation
+
+PACKAGE = "fusegen.generated"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A class of the library.
+
+    Attributes:
+        module: its name, by that of an option of the activation; one name where it has no such option.
+        arguments: the attributes of the activation that are arguments of both constructors.
+        option: the attribute that decides the module.
+    """
+
+    module: str | Mapping[str, str]
+    arguments: tuple[str, ...] = ()
+    option: str = ""
+
+    def name(self, layer: nn.Module) -> str | None:
+        """The module for an activation; None where its option has none."""
+        return self.module if isinstance(self.module, str) else self.module.get(getattr(layer, self.option))
+
+
+IN_PLACE = ("inplace",)
+ROWS: dict[type[nn.Module], Row] = {
+    nn.CELU: Row("celu", ("alpha", *IN_PLACE)),
+    nn.ELU: Row("elu", ("alpha", *IN_PLACE)),
+    nn.GELU: Row({"none": "gelu", "tanh": "gelu_tanh"}, option="approximate"),
+    nn.GLU: Row("glu", ("dim",)),
+    nn.Hardshrink: Row("hardshrink", ("lambd",)),
+    nn.Hardsigmoid: Row("hardsigmoid", IN_PLACE),
+    nn.Hardswish: Row("hardswish", IN_PLACE),
+    nn.Hardtanh: Row("hardtanh", ("min_val", "max_val", *IN_PLACE)),
+    nn.LeakyReLU: Row("leaky_relu", ("negative_slope", *IN_PLACE)),
+    nn.LogSigmoid: Row("logsigmoid"),
+    nn.Mish: Row("mish", IN_PLACE),
+    nn.ReLU: Row("relu", IN_PLACE),
+    nn.ReLU6: Row("relu6", IN_PLACE),
+    nn.SELU: Row("selu", IN_PLACE),
+    nn.SiLU: Row("silu", IN_PLACE),
+    nn.Sigmoid: Row("sigmoid"),
+    nn.Softplus: Row("softplus", ("beta", "threshold")),
+    nn.Softshrink: Row("softshrink", ("lambd",)),
+    nn.Softsign: Row("softsign"),
+    nn.Tanh: Row("tanh"),
+    nn.Tanhshrink: Row("tanhshrink"),
+    nn.Threshold: Row("threshold", ("threshold", "value", *IN_PLACE)),
+}
+REASONS: dict[type[nn.Module], str] = {
+    nn.MultiheadAttention: "it is no pointwise function",
+    nn.PReLU: "its weight is learned, and the library has no such module",
+    nn.RReLU: "its slopes are random in training",
+    nn.Softmax: "it is no pointwise function",
+    nn.Softmax2d: "it is no pointwise function",
+    nn.Softmin: "it is no pointwise function",
+    nn.LogSoftmax: "it is no pointwise function",
+}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def activations() -> tuple[type[nn.Module], ...]:
+    """The activations of torch.nn, the base classes of others among them."""
+    return tuple(getattr(activation, name) for name in activation.__all__)
+
+
+def reasons(layer: nn.Module) -> Iterator[str]:
+    """Why an activation cannot be replaced, each a clause; none where it can."""
+    row = ROWS.get(type(layer))
+    if row is None:
+        yield REASONS.get(type(layer), f"{type(layer).__name__} is no class of the library's table")
+        return
+    if row.name(layer) is None:
+        yield f"its {row.option} is {getattr(layer, row.option)!r}"
+    if any(getattr(layer, hooks) for hooks in HOOKS):
+        yield "it has hooks"
+    if "forward" in vars(layer):
+        yield "it has a forward of its own"
+    if any(True for _ in layer.parameters()) or any(True for _ in layer.buffers()):
+        yield "it has parameters or buffers"
+    for name in row.arguments:
+        if not isinstance(getattr(layer, name), Real):
+            yield f"its {name} is no number"
+
+
+def replacement(layer: nn.Module) -> nn.Module:
+    """The generated module for an activation that can be replaced."""
+    row = ROWS[type(layer)]
+    name = row.name(layer)
+    assert name is not None
+    made: Callable[..., Any] = module(name).ModelNew
+    new: nn.Module = made(**{each: getattr(layer, each) for each in row.arguments})
+    return new.train(layer.training)
+
+
+def module(name: str) -> ModuleType:
+    """A module of the library, imported once."""
+    full = f"{PACKAGE}.{name}"
+    if full not in sys.modules:
+        found = importlib.util.find_spec(full)
+        assert found is not None
+        assert found.loader is not None
+        sys.modules[full] = importlib.util.module_from_spec(found)
+        found.loader.exec_module(sys.modules[full])
+    return sys.modules[full]

@@ -1,0 +1,218 @@
+"""Activations of torch.nn replaced by generated modules, and put back."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from kernels import extensions as extensions
+from torch import Tensor, nn
+from torch.nn.modules import activation
+
+import fusegen
+from fusegen.dropin import table
+from fusegen.dropin.report import Kept, Replaced
+
+ARGUMENTS: dict[type[nn.Module], tuple[dict[str, Any], ...]] = {  # of each row, beside the defaults
+    nn.CELU: ({"alpha": 0.5}, {"inplace": True}),
+    nn.ELU: ({"alpha": 2}, {"inplace": True}),
+    nn.GELU: ({"approximate": "tanh"},),
+    nn.GLU: ({"dim": 0},),
+    nn.Hardshrink: ({"lambd": 0.25},),
+    nn.Hardsigmoid: ({"inplace": True},),
+    nn.Hardswish: ({"inplace": True},),
+    nn.Hardtanh: ({"min_val": -0.5, "max_val": 2.0}, {"inplace": True}),
+    nn.LeakyReLU: ({"negative_slope": 0.2}, {"inplace": True}),
+    nn.Mish: ({"inplace": True},),
+    nn.ReLU: ({"inplace": True},),
+    nn.ReLU6: ({"inplace": True},),
+    nn.SELU: ({"inplace": True},),
+    nn.SiLU: ({"inplace": True},),
+    nn.Softplus: ({"beta": 2, "threshold": 5},),
+    nn.Softshrink: ({"lambd": 0.25},),
+    nn.Threshold: ({"inplace": True},),
+}
+FIRST: dict[type[nn.Module], dict[str, Any]] = {
+    nn.Threshold: {"threshold": 0.25, "value": -1.0}
+}  # which have no default
+CORE = (nn.ELU, nn.GELU, nn.Hardtanh, nn.LeakyReLU, nn.ReLU, nn.SiLU, nn.Softplus)  # others are `full`
+CASES = [
+    pytest.param(kind, {**FIRST.get(kind, {}), **more}, marks=() if kind in CORE else pytest.mark.full)
+    for kind in table.ROWS
+    for more in ({}, *ARGUMENTS.get(kind, ()))
+]
+
+
+def named(case: object) -> str:
+    return case.__name__ if isinstance(case, type) else ", ".join(f"{k}={v}" for k, v in case.items())  # type: ignore[attr-defined]
+
+
+def test_every_activation_of_torch_has_a_row_or_a_reason() -> None:
+    known = {*table.ROWS, *table.REASONS}
+    assert {getattr(activation, name) for name in activation.__all__} == known
+
+
+def results(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The value and the gradient of the input."""
+    leaf = x.clone().requires_grad_()
+    value = model(leaf * 1)
+    return value.detach(), torch.autograd.grad(value.square().sum(), leaf)[0]
+
+
+@pytest.mark.parametrize(("kind", "arguments"), CASES, ids=named)
+def test_an_activation_is_replaced_with_its_arguments(
+    kind: type[nn.Module], arguments: dict[str, Any]
+) -> None:
+    model = nn.Sequential(nn.Identity(), kind(**arguments)).eval()
+    before = copy.deepcopy(model)
+    report = fusegen.patch(model)
+    assert [(each.path, each.before) for each in report.replaced] == [("1", repr(kind(**arguments)))]
+    assert type(model[1]).__module__ == f"fusegen.generated.{report.replaced[0].module}"
+    assert not model[1].training
+    x = torch.linspace(-6, 6, 48).reshape(4, 12)
+    for ours, theirs in zip(results(model, x), results(before, x), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    if arguments.get("inplace"):
+        given = x.clone()
+        assert model(given) is given
+
+
+class Network(nn.Module):
+    """A network with layers in others, a shared activation, and some that stay."""
+
+    def __init__(self) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.BatchNorm1d(8))
+        self.act = nn.SiLU(inplace=True)
+        self.again = self.act
+        self.hooked, self.own = nn.Tanh(), nn.Mish()
+        self.learned, self.soft, self.drawn = nn.PReLU(), nn.Softmax(1), nn.RReLU()
+        self.hooked.register_forward_hook(lambda layer, given, result: result * 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """All layers."""
+        x = self.again(self.act(self.first(x)))
+        return self.drawn(self.soft(self.learned(self.own(self.hooked(x)))))  # type: ignore[no-any-return]
+
+
+REPORT = """\
+replaced 4 activations, kept 4
+  act: SiLU(inplace=True) -> silu
+  again: SiLU(inplace=True) -> silu
+  own: Mish() -> mish
+  first.1: GELU(approximate='none') -> gelu
+  hooked: Tanh() stays, since it has hooks
+  learned: PReLU(num_parameters=1) stays, since its weight is learned, and the library has no such module
+  soft: Softmax(dim=1) stays, since it is no pointwise function
+  drawn: RReLU(lower=0.125, upper=0.3333333333333333) stays, since its slopes are random in training"""
+
+
+def test_a_network_keeps_its_state_and_its_results() -> None:
+    torch.manual_seed(0)
+    model = Network().eval()
+    x = torch.randn(4, 8)
+    state, before = copy.deepcopy(model.state_dict()), results(model, x)
+    report = fusegen.patch(model)
+    assert str(report) == REPORT
+    assert model.act is model.again
+    assert list(model.state_dict()) == list(state)
+    model.load_state_dict(state)
+    for ours, theirs in zip(results(model, x), before, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_undo_puts_the_same_layers_back() -> None:
+    model = Network()
+    layers = dict(model.named_modules(remove_duplicate=False))
+    report = fusegen.patch(model)
+    model.eval()
+    assert report.undo() == 4
+    assert dict(model.named_modules(remove_duplicate=False)) == layers
+    assert not model.act.training
+    assert report.undo() == 0
+
+
+def test_a_copy_can_be_unpatched() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.GELU())
+    fusegen.patch(model)
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    assert type(copied[1]) is type(model[1])
+    assert fusegen.unpatch(copied) == 1
+    assert type(copied[1]) is nn.GELU
+    assert type(model[1]) is not nn.GELU
+
+
+def test_nothing_to_replace_is_one_sentence() -> None:
+    assert str(fusegen.patch(nn.Linear(2, 2))) == "the model has no activation of torch.nn"
+    model = nn.Sequential(nn.GELU(), nn.ReLU())
+    fusegen.patch(model)
+    again = fusegen.patch(model)
+    assert str(again) == "the model is patched already: it has 2 generated modules"
+    assert again.replaced == ()
+    assert again.undo() == 2
+
+
+class Own(nn.ReLU):
+    """A subclass, which may compute anything."""
+
+
+def with_forward() -> nn.Module:
+    """An activation whose forward was replaced."""
+    layer = nn.ReLU()
+    layer.forward = lambda x: x  # type: ignore[assignment]
+    return layer
+
+
+def approximated() -> nn.Module:
+    layer = nn.GELU()
+    layer.approximate = "other"
+    return layer
+
+
+def graded() -> nn.Module:
+    layer = nn.ELU()
+    layer.alpha = torch.tensor(1.0)  # type: ignore[assignment]
+    return layer
+
+
+KEPT = {
+    "a subclass": (Own, "Own is no class of the library's table"),
+    "an own forward": (with_forward, "it has a forward of its own"),
+    "an option": (approximated, "its approximate is 'other'"),
+    "a tensor": (graded, "its alpha is no number"),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_an_activation_that_is_another_stays(case: str) -> None:
+    layer, why = KEPT[case][0](), KEPT[case][1]
+    model = nn.Sequential(layer)
+    assert fusegen.patch(model).kept == (Kept("0", repr(layer), why),)
+    assert model[0] is layer
+
+
+def test_a_model_that_is_an_activation_stays() -> None:
+    report = fusegen.patch(nn.ReLU())
+    assert str(report).splitlines()[1:] == [
+        "  the model: ReLU() stays, since an activation is replaced in the module that holds it"
+    ]
+
+
+def test_another_object_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^fusegen.patch takes a torch.nn.Module, not function$"):
+        fusegen.patch(lambda x: x)
+
+
+def test_a_report_is_a_value() -> None:
+    report = fusegen.patch(nn.Sequential(nn.ReLU()))
+    assert report.replaced == (Replaced("0", "ReLU()", "relu"),)
+    assert report == fusegen.patch(nn.Sequential(nn.ReLU()))
+
+
+def test_a_package_without_a_name_says_so() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'fusegen' has no attribute 'other'$"):
+        fusegen.other  # noqa: B018
