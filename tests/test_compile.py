@@ -14,6 +14,7 @@ from kernels import extensions as extensions
 from kernels import function, generated, with_runtime
 from processes import environment, told
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor import config, metrics
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import fresh_cache, run_and_get_code
@@ -173,7 +174,7 @@ def test_the_policy_of_a_module_comes_before_the_policy_of_all(backend: str) -> 
 
 def test_a_policy_that_changes_compiles_anew() -> None:
     """Without a reset, by the guards of dynamo; every change has the code of its own."""
-    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    counter = CompileCounterWithBackend("inductor")
     call = torch.compile(CHAINS["pointwise"][0], backend=counter, fullgraph=True)
     seen = []
     for policy in (*POLICIES, "auto"):

@@ -37,7 +37,7 @@ FLOORS = {
     **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules", "standalone", "dropin", "generated"), RUNS),
     "lift": LIFT,
-    "cli": CLI,
+    **dict.fromkeys(("backend", "cli"), CLI),
 }
 DOORS = {
     "yaml": {"parse.document"},
@@ -93,7 +93,7 @@ DOORS = {
             )
         ),
         *("dropin.replace", "dropin.table"),
-        "cli.options",
+        *("backend", "cli.options"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},

@@ -95,3 +95,29 @@ def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_pa
     text = (tmp_path / "generated" / "doubled.py").read_text(encoding="utf-8")
     taken = 'x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None'
     assert f"\ndef doubled(\n    {taken},\n" in text
+
+
+MODELS = """
+import pathlib, torch, fusegen
+from torch import nn
+assert "fusegen" in torch._dynamo.list_backends()
+model = nn.Sequential(nn.Linear(4, 4), nn.SiLU())
+report = fusegen.patch(model)
+print(report.replaced, pathlib.Path(fusegen.generated.silu.__file__).parent.name)
+report.undo()
+call = torch.compile(lambda x: nn.functional.gelu(x + 1) * 2, backend="fusegen")
+x = torch.ones(3)
+torch.testing.assert_close(call(x), nn.functional.gelu(x + 1) * 2)
+print(sorted(path.name for path in pathlib.Path("fusegen_regions").glob("*.py")))
+"""
+
+
+def test_an_installed_compiler_has_modules_for_models_and_a_backend(
+    installed: Path, tmp_path: Path
+) -> None:
+    more = {"PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
+    printed = run(sys.executable, "-W", "ignore", "-c", MODELS, folder=tmp_path, **more)
+    assert printed.splitlines() == [
+        "(Replaced(path='1', before='SiLU()', module='silu'),) generated",
+        "['add_gelu_mul.py']",
+    ]

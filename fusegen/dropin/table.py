@@ -115,4 +115,5 @@ def module(name: str) -> ModuleType:
         assert found.loader is not None
         sys.modules[full] = importlib.util.module_from_spec(found)
         found.loader.exec_module(sys.modules[full])
+        setattr(sys.modules[PACKAGE], name, sys.modules[full])
     return sys.modules[full]

@@ -1,0 +1,217 @@
+"""The backend of torch.compile: generated kernels for pointwise regions, Inductor for the rest."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from kernels import ROOT
+from kernels import extensions as extensions
+from processes import told
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._inductor import config, metrics
+from torch._inductor.utils import fresh_cache, run_and_get_code
+
+from fusegen.backend import fusegen
+
+Call = Callable[..., Any]
+pytestmark = pytest.mark.filterwarnings("ignore:(?!.*fusegen)")  # inductor's own
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of regions; nothing was compiled before."""
+    torch._dynamo.reset()
+    metrics.reset()
+    monkeypatch.chdir(tmp_path)
+    with fresh_cache(), config.patch(joint_custom_pre_pass=None):
+        yield tmp_path / "fusegen_regions"
+
+
+def compiled(call: Call, **options: Any) -> Any:
+    return torch.compile(call, backend=fusegen, fullgraph=True, **options)
+
+
+def chain(x: Tensor) -> Tensor:
+    return (F.gelu(x + 1) * 2).relu()
+
+
+def with_gradient(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The value and the gradient of a sum of squares, which reads the value."""
+    leaf = x.clone().requires_grad_()
+    value = call(leaf)
+    return value.detach(), torch.autograd.grad(value.square().sum(), leaf)[0]
+
+
+def error(actual: Tensor, exact: Tensor) -> float:
+    """The largest error in ulp of the exact value."""
+    ulp = torch.ldexp(torch.ones_like(exact), torch.frexp(exact.abs().clamp(min=2.0**-126))[1] - 24)
+    return float(((actual.double() - exact).abs() / ulp).max())
+
+
+def test_a_chain_is_one_kernel_as_accurate_as_the_contract(folder: Path) -> None:
+    """At most 4 ulp, or Inductor's error where that is larger."""
+    x = torch.randn(4096, generator=torch.Generator().manual_seed(0)) * 3
+    exact = with_gradient(chain, x.double())
+    (ours, slope), codes = run_and_get_code(with_gradient, compiled(chain), x)
+    assert metrics.generated_kernel_count == 0
+    calls = [line for line in codes[0].splitlines() if "= torch.ops.fusegen_add_gelu_mul_relu" in line]
+    assert len(calls) == 1
+    assert "_backward.default(" in codes[1]
+    torch._dynamo.reset()
+    theirs = with_gradient(torch.compile(chain, fullgraph=True), x)
+    assert error(ours, exact[0]) <= max(4, error(theirs[0], exact[0]))
+    assert error(slope, exact[1]) <= max(16, error(theirs[1], exact[1]))  # of a square's, which doubles
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("MANIFEST.toml", "_runtime", "add_gelu_mul_relu.py", "add_gelu_mul_relu.yaml")
+    ]
+
+
+class Block(nn.Module):
+    """Pointwise operations between layers and a norm, the same twice, with a parameter."""
+
+    def __init__(self) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+        self.scale = nn.Parameter(torch.rand(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Two layers, a norm, and a residual."""
+        y = F.hardswish(F.gelu(self.first(x))) * self.scale
+        z = F.hardswish(F.gelu(self.second(y))) * self.scale
+        result: Tensor = self.norm(z) + y
+        return result
+
+
+def test_regions_between_layers_are_kernels_and_equal_ones_are_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model, x = Block(), torch.randn(4, 8)
+    run = compiled(model)
+    actual, codes = run_and_get_code(lambda: run(x))
+    names = [path.stem for path in folder.glob("*.yaml")]
+    assert names == ["gelu_hardswish_mul"]
+    assert codes[0].count(".gelu_hardswish_mul_forward.default(") >= 2
+    torch.testing.assert_close(actual, model(x))
+    ours, theirs = (
+        torch.autograd.grad(call(x).square().sum(), [*model.parameters()]) for call in (run, model)
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_is_read_by_a_kernel(folder: Path) -> None:
+    def masked(x: Tensor, mask: Tensor, y: Tensor) -> Tensor:
+        return torch.where(mask, torch.sigmoid(x) * 2, y)
+
+    given = (torch.randn(64), torch.rand(64) > 0.5, torch.randn(64))
+    _, codes = run_and_get_code(compiled(masked), *given)
+    torch.testing.assert_close(compiled(masked)(*given), masked(*given))
+    assert "torch.ops.fusegen_" in codes[0]
+    assert [*folder.glob("*.yaml")]
+
+
+def in_place(x: Tensor) -> Tensor:
+    x.add_(1)
+    return F.gelu(x) * 2
+
+
+def without_gradient(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = torch.sigmoid(x) * 2
+    return torch.tanh(y) * x
+
+
+LEFT: dict[str, Call] = {  # graphs that have no region, or in which regions could change the meaning
+    "one operation": lambda x: x.relu(),
+    "a write to an input": in_place,
+    "a part without gradients": without_gradient,
+    "no pointwise operation": lambda x: x @ x.mT,
+    "integers": lambda x: (x.long() + 1) * 2,
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_a_graph_without_regions_is_inductors(case: str, folder: Path) -> None:
+    call = LEFT[case]
+    one, two = torch.randn(3, 3), torch.randn(3, 3)
+    two.copy_(one)
+    torch.testing.assert_close(compiled(call)(one), call(two))
+    assert torch.equal(one, two)
+    assert not folder.exists()
+
+
+def test_a_part_without_gradients_gets_none() -> None:
+    x = torch.randn(8)
+    for ours, theirs in zip(
+        with_gradient(compiled(without_gradient), x), with_gradient(without_gradient, x), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+SCRIPT = """
+import os, torch
+import torch.nn.functional as F
+from fusegen.backend import fusegen
+call = torch.compile(lambda x: (F.gelu(x + 1) * 2).relu(), backend=fusegen, fullgraph=True)
+print(round(call(torch.ones(4)).sum().item(), 3))
+"""
+
+
+def test_a_second_process_builds_nothing(folder: Path, extensions: Path) -> None:
+    def files() -> dict[Path, int]:
+        places = (folder, extensions)
+        return {
+            path: path.stat().st_mtime_ns
+            for place in places
+            for path in place.rglob("*")
+            if path.is_file() and path.suffix != ".pyc"
+        }
+
+    assert told(SCRIPT, extensions, FUSEGEN_REGIONS=str(folder), PYTHONPATH=str(ROOT)) == "15.636\n"
+    before = files()
+    assert told(SCRIPT, extensions, FUSEGEN_REGIONS=str(folder), PYTHONPATH=str(ROOT)) == "15.636\n"
+    assert files() == before
+
+
+def test_options_name_the_folder_and_inductors_options(folder: Path, tmp_path: Path) -> None:
+    seen: list[Any] = []
+    other = tmp_path / "other"
+    options = {"regions": str(other), "joint_custom_post_pass": seen.append}
+    call = compiled(lambda x: chain(x).sum(0), options=options)
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(call(x), chain(x).sum(0))
+    assert len(seen) == 1
+    assert (other / "add_gelu_mul_relu.py").exists()
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_used_is_one_warning(folder: Path) -> None:
+    folder.write_text("mine\n", encoding="utf-8")
+    x = torch.randn(4)
+    with warnings.catch_warnings(record=True) as told_of:
+        warnings.simplefilter("always")
+        torch.testing.assert_close(compiled(chain)(x), chain(x))
+    sentences = [str(each.message) for each in told_of if "Inductor compiles" in str(each.message)]
+    assert len(sentences) == 1
+    assert sentences[0].startswith("fusegen_regions")
+    assert folder.read_text(encoding="utf-8") == "mine\n"
+
+
+def test_sizes_may_change(folder: Path) -> None:
+    backend: Any = fusegen
+    counter = CompileCounterWithBackend(backend)
+    call = torch.compile(chain, backend=counter, fullgraph=True, dynamic=True)
+    for size in (3, 5, 64):
+        x = torch.randn(size, 7)
+        torch.testing.assert_close(call(x), chain(x))
+    assert counter.frame_count == 1
+    assert len([*folder.glob("*.yaml")]) == 1
