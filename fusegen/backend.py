@@ -40,15 +40,17 @@ def fusegen(graph: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Calla
     Args:
         graph: that dynamo captured, with example values; it is changed.
         inputs: examples of its inputs.
-        given: ``options`` of torch.compile, of which ``regions`` is the folder of specs and modules and
-            the others are Inductor's.
+        given: ``mode`` or ``options`` of torch.compile. Of the options, ``regions`` is the folder of specs
+            and modules, and the others are Inductor's.
 
     Returns:
         The compiled graph.
     """
+    from torch._inductor import list_mode_options
     from torch._inductor.compile_fx import compile_fx
 
-    options = dict(given.get("options") or {})
+    mode = given.get("mode")
+    options = {**(list_mode_options(mode) if mode else {}), **(given.get("options") or {})}
     folder = Path(options.pop(OPTION, None) or os.environ.get(VARIABLE) or FOLDER)
     try:
         put_kernels_in(graph, folder)

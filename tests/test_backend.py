@@ -194,6 +194,19 @@ def test_options_name_the_folder_and_inductors_options(folder: Path, tmp_path: P
     assert not folder.exists()
 
 
+def test_a_mode_is_inductors() -> None:
+    seen: list[Any] = []
+
+    def look(graph: Any) -> None:
+        seen.append((config.max_autotune, config.coordinate_descent_tuning))
+
+    with config.patch(joint_custom_post_pass=look):
+        x = torch.randn(4, 5)
+        call = compiled(lambda x: chain(x).sum(0), mode="max-autotune-no-cudagraphs")
+        torch.testing.assert_close(call(x), chain(x).sum(0))
+    assert seen == [(True, True)]
+
+
 def test_a_folder_that_cannot_be_used_is_one_warning(folder: Path) -> None:
     folder.write_text("mine\n", encoding="utf-8")
     x = torch.randn(4)

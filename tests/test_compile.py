@@ -253,6 +253,33 @@ def test_the_pass_is_no_copy_where_the_configuration_is_copied() -> None:
     assert config.get_config_copy()["joint_custom_pre_pass"] is config.joint_custom_pre_pass
 
 
+class Two(nn.Module):
+    """An operator between layers, and one with neighbours."""
+
+    def __init__(self) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.layer, self.act = nn.Linear(8, 8), generated("gelu").ModelNew()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Both."""
+        return self.layer(self.act(self.layer(x))), (self.act(x + 1) * 2).relu()
+
+
+@pytest.mark.full
+def test_an_exported_program_follows_the_policy_in_aot_inductor(tmp_path: Path) -> None:
+    """With a batch that may change, which neither an operator nor its decomposition fixes."""
+    model, x = Two(), torch.randn(4, 8)
+    batch = torch.export.Dim("batch", min=2)
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+    called = [str(node.target).rpartition("::")[2] for node in program.graph.nodes]
+    assert sum(name.startswith("fusegen_gelu_") for name in called) == 2
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "two.pt2"))
+    loaded = torch._inductor.aoti_load_package(package)
+    for given in (x, torch.randn(7, 8)):
+        torch.testing.assert_close(loaded(given), model(given))
+
+
 # Caches, in processes of their own
 
 CACHED = """
