@@ -2,56 +2,55 @@
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
-"""The pass over Inductor's graphs that puts PyTorch's operations in place of operators.
+"""The rewrite of Inductor's graphs that puts PyTorch's operations in place of operators.
 
-It is Inductor's ``joint_custom_pre_pass``, which sees forward and backward in one graph, before they are
-partitioned. A pass that was there before runs first. The identity of the pass, a part of the keys of
-Inductor's caches, covers the policies and the formulas of all modules of the process.
+It is one of Inductor's custom passes, ``joint_custom_pre_pass``, which sees forward and backward in one
+graph, before they are partitioned. Those that were there before run first. Its identity, a part of the keys
+of Inductor's caches, covers the policies and the formulas of all modules of the process.
 """
 
+import contextlib
 import functools
 import hashlib
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 from .policy import policy_of
 
 DECOMPOSED: "Dict[Any, Tuple[Any, str]]" = {}  # by operator: the module's kernels, and forward or backward
-VERSION = 1  # of this pass and of `neighbours`; a part of its identity
-Eager = Callable[..., Any]
+VERSION = 1  # of this rewrite and of `neighbours`; a part of its identity
 
 
 def register(kernels: Any) -> None:
-    """Makes the operators of a module known to the pass."""
+    """Makes the operators of a module known to the rewrite."""
     for kernel in ("forward", "backward"):
         operator = getattr(kernels.operators, f"{kernels.name}_{kernel}").default
         DECOMPOSED[operator] = (kernels, kernel)
 
 
 def install() -> None:
-    """Puts the pass into Inductor's configuration, where Inductor is loaded and takes such passes."""
+    """Puts the rewrite into Inductor's configuration, where Inductor is loaded and takes such passes."""
     if "torch._inductor" not in sys.modules:
         return
-    try:
+    with contextlib.suppress(ImportError):  # of an older PyTorch
         from torch._inductor import config
         from torch._inductor.custom_graph_pass import CustomGraphPass
-    except ImportError:  # of an older PyTorch
-        return
-    current = getattr(config, "joint_custom_pre_pass", None)
-    if all(getattr(found, "decomposed", None) is not DECOMPOSED for found in _chain(current)):
-        config.joint_custom_pre_pass = _pass_after(current, CustomGraphPass)
+
+        current = config.joint_custom_pre_pass
+        if all(getattr(found, "decomposed", None) is not DECOMPOSED for found in _chain(current)):
+            config.joint_custom_pre_pass = _after(current, CustomGraphPass)
 
 
 def _chain(current: Any) -> "Iterator[Any]":
-    """The passes that a pass or a list of them runs, one after the other."""
+    """Custom passes, and those that run before each."""
     for one in current if isinstance(current, (list, tuple)) else (current,):
         if callable(one):
             yield one
             yield from _chain(getattr(one, "fusegen_before", None))
 
 
-def _pass_after(before: Any, base: Any) -> Any:
-    """The pass, after those that are there already."""
+def _after(before: Any, base: Any) -> Any:
+    """The rewrite, as a custom one of Inductor's, after those that are there already."""
     others = [*before] if isinstance(before, (list, tuple)) else [before] if before is not None else []
 
     class Fusion(base):  # type: ignore[misc]
@@ -77,7 +76,7 @@ def _pass_after(before: Any, base: Any) -> Any:
 
 
 def identity() -> str:
-    """The digest of what decides the pass: policies and formulas of all modules."""
+    """The digest of what decides the rewrite: policies and formulas of all modules."""
     parts = [
         f"{operator.name()} {policy_of(kernels.compile_policy)} {_formulas(kernels)}"
         for operator, (kernels, _) in DECOMPOSED.items()
