@@ -35,9 +35,9 @@ FLOORS = {
     "emit": EMIT,
     "build": BUILD,
     **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
-    **dict.fromkeys(("certify", "bench", "modules", "standalone", "dropin", "generated"), RUNS),
+    **dict.fromkeys(("certify", "bench", "modules", "standalone", "generated"), RUNS),
     "lift": LIFT,
-    **dict.fromkeys(("backend", "cli"), CLI),
+    **dict.fromkeys(("backend", "cli", "dropin"), CLI),
 }
 DOORS = {
     "yaml": {"parse.document"},
@@ -92,7 +92,7 @@ DOORS = {
                 "regions.worth",
             )
         ),
-        *("dropin.replace", "dropin.table"),
+        *("dropin.pairs", "dropin.replace", "dropin.table"),
         *("backend", "cli.options"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},

@@ -1,6 +1,7 @@
 """Activations of torch.nn in a model, replaced by the generated modules of the library.
 
 table     the class of the library for each class of torch.nn
+pairs     convolutions with the activations behind them, with the bias in the kernel
 replace   a model's activations, replaced and put back
 report    what was replaced, what was not, and why
 """

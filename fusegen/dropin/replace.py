@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from torch import nn
 
@@ -13,7 +14,7 @@ ORIGINAL = "fusegen_original"  # the attribute of a generated module that holds 
 ITSELF = "an activation is replaced in the module that holds it"
 
 
-def patch(model: nn.Module) -> Report:
+def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     """Replaces the activations of torch.nn in a model by generated modules, in place.
 
     Values and gradients are those of the library's certificates. Names in the state_dict stay, since
@@ -21,17 +22,21 @@ def patch(model: nn.Module) -> Report:
 
     Args:
         model: it is changed.
+        folder: of specs and modules, for convolutions with the activations behind them in an nn.Sequential:
+            one kernel adds the bias and applies the activation. Without a folder, nothing is written, and
+            convolutions stay.
 
     Returns:
         What was replaced, and what was not and why; its `undo` puts everything back.
 
     Raises:
         TypeError: the model is no torch.nn.Module.
+        FusegenError, SpecErrors: a file of the folder is refused.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
-    replaced, kept = [], []
+    replaced, kept = _fused(model, folder) if folder is not None else [], []
     if isinstance(model, activations()):
         kept.append(Kept("", repr(model), next(reasons(model), ITSELF)))
     made: dict[nn.Module, nn.Module] = {}
@@ -49,6 +54,21 @@ def patch(model: nn.Module) -> Report:
         module = type(made[layer]).__module__.rpartition(".")[2]
         replaced.append(Replaced(path, _shown(layer), module))
     return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
+
+
+def _fused(model: nn.Module, folder: Path | str) -> list[Replaced]:
+    """Put pairs of convolutions and activations in a model; the place of the activation is an Identity."""
+    from fusegen.dropin.pairs import Fused, built, pairs  # which imports the compiler
+
+    found = [*pairs(model)]
+    modules = built(found, Path(folder))
+    for pair in found:
+        new: tuple[nn.Module, nn.Module] = Fused(pair, modules[pair.function]), nn.Identity()
+        for name, module, layer in zip(pair.names, new, (pair.layer, pair.activation), strict=True):
+            vars(module)[ORIGINAL] = (layer,)
+            pair.holder._modules[name] = module.train(layer.training)
+    shown = ((pair, f"{pair.layer!r} and {pair.activation!r}") for pair in found)
+    return [Replaced(pair.path, before, f"bias_{pair.function}") for pair, before in shown]
 
 
 def unpatch(model: nn.Module) -> int:

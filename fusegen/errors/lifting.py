@@ -20,6 +20,11 @@ class SpecExists(FusegenError):
     hint = "choose another --name, or move the file"
 
 
+class OtherSpec(FusegenError):
+    sentence = "the spec is not the one that {writer} writes"
+    hint = "give another folder, or move the file"
+
+
 class Differs(FusegenError):
     sentence = "the module is not the model: {what}"
     hint = "this is an error in fusegen; please report it with the model, and do not use the module"

@@ -1,0 +1,171 @@
+"""A convolution and the activation behind it in an nn.Sequential; one kernel adds the bias, too.
+
+PyTorch adds the bias of a convolution on CUDA in a pass of its own over the output. The kernel of a pair
+adds it, and writes over the output where no gradient is recorded. A linear layer has no such pass.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from fusegen import write
+from fusegen.built import imported
+from fusegen.dropin.table import HOOKS, ROWS, reasons
+from fusegen.errors import OtherSpec, Span
+from fusegen.lift.regions import builds
+
+CONVOLUTIONS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+SPEC = """\
+name: {name}
+summary: The bias of a convolution, then {function}, as one kernel.
+source: fusegen.patch
+inputs: {{x: {{shape: [8, 64, 32, 32], fill: randn}}, bias: {{shape: [64, 1, 1], fill: randn}}}}
+{params}formula: {function}({arguments})
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A convolution and the activation behind it.
+
+    Attributes:
+        holder: the nn.Sequential.
+        names: of the two in it.
+        path: of the convolution in the model.
+        layer, activation: the two.
+    """
+
+    holder: nn.Sequential
+    names: tuple[str, str]
+    path: str
+    layer: nn.Module
+    activation: nn.Module
+
+    @property
+    def function(self) -> str:
+        """The activation as a function of specs."""
+        name = ROWS[type(self.activation)].name(self.activation)
+        assert name is not None
+        return name
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """The activation's arguments that are numbers."""
+        names = (name for name in ROWS[type(self.activation)].arguments if name != "inplace")
+        return {name: float(getattr(self.activation, name)) for name in names}
+
+
+class Fused(nn.Module):
+    """A convolution with an activation behind it; parameters are the convolution's, under their names."""
+
+    def __init__(self, pair: Pair, module: ModuleType) -> None:
+        """Share the parameters of the convolution.
+
+        Args:
+            pair: the convolution and the activation.
+            module: the generated module, whose function takes the bias.
+        """
+        super().__init__()
+        vars(self).update(_parameters=pair.layer._parameters, _buffers=pair.layer._buffers)
+        self.pair = (pair.layer, pair.activation)  # in a tuple, so that they are no children
+        self.numbers = tuple(pair.numbers.values())
+        self.path, self.kernels = Path(str(module.__file__)), module.KERNELS
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The activation of the convolution."""
+        layer, _ = self.pair
+        y, bias = self.kernels.without_bias(layer, x)
+        out = self.kernels.reused(layer, y, bias)
+        result: Tensor = self.kernels.call(y, bias, *self.numbers, out=out)
+        return result
+
+    def extra_repr(self) -> str:
+        """Both layers."""
+        return ", ".join(map(repr, self.pair))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "kernels"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.kernels = imported(self.path).KERNELS
+
+
+def pairs(model: nn.Module) -> Iterator[Pair]:
+    """The pairs of a model that a kernel can compute.
+
+    Args:
+        model: it; a convolution that has several places in it is in no pair.
+    """
+    every = [layer for holder in model.modules() for layer in holder._modules.values()]
+    for path, holder in model.named_modules():
+        if type(holder) is not nn.Sequential:
+            continue
+        for (first, layer), (second, activation) in itertools.pairwise(holder._modules.items()):
+            if layer is None or activation is None or every.count(layer) > 1:
+                continue
+            if _leaves_bias(layer) and _reads_one(activation):
+                yield Pair(holder, (first, second), f"{path}.{first}".lstrip("."), layer, activation)
+
+
+def _reads_one(activation: nn.Module) -> bool:
+    """Whether an activation is a row of the table that reads one tensor whole."""
+    return type(activation) in ROWS and type(activation) is not nn.GLU and not [*reasons(activation)]
+
+
+def _leaves_bias(layer: nn.Module) -> bool:
+    """Whether a layer is one of PyTorch's convolutions, as it was made, with a bias."""
+    if type(layer) not in CONVOLUTIONS or layer.bias is None:
+        return False
+    return "forward" not in vars(layer) and not any(getattr(layer, hooks) for hooks in HOOKS)
+
+
+def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
+    """The modules of pairs, by the name of the activation; those that are there are used again.
+
+    Args:
+        of: the pairs.
+        folder: of specs and modules.
+
+    Raises:
+        OtherSpec: a spec of one of the names computes something else.
+        FusegenError, SpecErrors: a file is refused.
+    """
+    texts = {folder / f"bias_{pair.function}.yaml": _spec(pair) for pair in of}
+    changes = write.changes(texts)
+    others = [change.path for change in changes if change.before is not None]
+    if others:
+        raise OtherSpec(Span(others[0].as_posix()), writer="fusegen.patch")
+    for change in changes:
+        write.apply(change)
+    builds.build([*texts], folder, folder)
+    return {path.stem.removeprefix("bias_"): imported(path.with_suffix(".py")) for path in texts}
+
+
+def _spec(pair: Pair) -> str:
+    """The spec of a pair's kernel, whose numbers are parameters."""
+    plain = type(pair.activation)
+    defaults = {name: float(value) for name, value in _defaults(plain).items() if name in pair.numbers}
+    arguments = ", ".join(["x + bias", *(f"{name}={name}" for name in pair.numbers)])
+    values = ", ".join(f"{name}: {defaults.get(name, 0.0)!r}" for name in pair.numbers)
+    params = f"params: {{{values}}}\n" if values else ""
+    return SPEC.format(
+        name=f"bias_{pair.function}", function=pair.function, params=params, arguments=arguments
+    )
+
+
+def _defaults(layer: type[nn.Module]) -> Mapping[str, Any]:
+    """The defaults of a constructor's arguments."""
+    found = inspect.signature(layer).parameters.values()
+    return {each.name: each.default for each in found if isinstance(each.default, int | float)}
