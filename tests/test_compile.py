@@ -238,6 +238,23 @@ def test_a_pass_of_the_user_runs_too(kind: str) -> None:
     assert "fusegen" not in code
 
 
+def test_a_pass_among_the_options_of_a_call_takes_the_place_of_ours() -> None:
+    """Of AOTAutograd's cache the key knows this pass only, so that what ours did would be stale."""
+    counting = Counting()
+    call = torch.compile(CHAINS["pointwise"][0], options={"joint_custom_pre_pass": counting})
+    _, codes = run_and_get_code(call, X)
+    assert counting.seen == [1]
+    assert is_called(codes[0], "gelu", "forward")
+
+
+def test_a_pass_that_is_set_later_runs_before_ours() -> None:
+    compiled(CHAINS["pointwise"][0], X, graded=False)
+    config.joint_custom_pre_pass = counting = Counting()
+    _, code = compiled(CHAINS["pointwise"][0], X, graded=False)
+    assert counting.seen == [1]
+    assert "fusegen" not in code
+
+
 def test_the_pass_is_installed_once() -> None:
     for _ in range(2):
         compiled(CHAINS["pointwise"][0], X, graded=False)

@@ -26,7 +26,7 @@ def register(kernels: Any) -> None:
 
 def install() -> None:
     """Puts the rewrite into Inductor's configuration, where Inductor is loaded and takes such passes."""
-    if "torch._inductor" not in sys.modules:
+    if "torch._inductor" not in sys.modules or _keys_are_computed():
         return
     with contextlib.suppress(ImportError):  # of an older PyTorch
         from torch._inductor import config
@@ -35,6 +35,15 @@ def install() -> None:
         current = config.joint_custom_pre_pass
         if all(getattr(found, "decomposed", None) is not DECOMPOSED for found in _chain(current)):
             config.joint_custom_pre_pass = _after(current, CustomGraphPass)
+
+
+def _keys_are_computed() -> bool:
+    """Whether Inductor traces a graph and has its key for caches, which no rewrite can change any more."""
+    virtualized = sys.modules.get("torch._inductor.virtualized")
+    if virtualized is None:
+        return False
+    values: Any = virtualized.V
+    return not isinstance(values.fake_mode, virtualized.NullHandler) and not values.aot_compilation
 
 
 def _chain(current: Any) -> "Iterator[Any]":
