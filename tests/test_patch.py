@@ -306,6 +306,6 @@ def test_a_spec_of_another_function_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(FusegenError) as raised:
         fusegen.patch(model, folder=tmp_path)
-    assert str(raised.value).splitlines()[0].endswith(f"/{sentence}")
+    assert str(raised.value).splitlines()[0] == sentence
     assert [*model] == before
     assert [path.name for path in tmp_path.iterdir()] == ["bias_leaky_relu.yaml"]
