@@ -22,22 +22,11 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["AddMinGeluScale", "ModelNew", "add_min_gelu_scale", "get_init_inputs", "get_inputs"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
-#include "cuda/normal.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_forward(M x) {
   const M finite_x = finite_below(x);
@@ -47,6 +36,18 @@ ANYWHERE M add_min_gelu_scale_forward(M x) {
   return after_gelu * M(2);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/piecewise_uniform.cuh"
+#include "cuda/pointwise.cuh"
+#include "double_word.h"
+#include "cuda/normal.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -75,6 +76,10 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {90, 65536, 128, 1}, {90, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 16.0f, 5}, {1 / 128.0f, 8193}};
@@ -97,21 +102,8 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M add_min_gelu_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M step1 = finite_x + M(0.5);
-  const M step2 = minimum(step1, M(0));
-  const M after_gelu = times_ndtr(step2);
-  return after_gelu * M(2);
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -124,6 +116,7 @@ ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
   return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = add_min_gelu_scale_forward(in[0]))

@@ -22,12 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ClampScaleClampDivide", "ModelNew", "clamp_scale_clamp_divide", "get_init_inputs", "get_inputs"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
@@ -39,6 +34,15 @@ ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
   return clamp(x, M(0), M(0.5));
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step2 ≥ 0 is step1 ≥ 0.
 // Kink at the input: step2 ≤ 1 is step1 ≤ 0.5.
@@ -90,15 +94,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
-template <typename M>
-ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
-  return clamp(x, M(0), M(0.5));
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {

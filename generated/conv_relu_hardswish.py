@@ -26,7 +26,6 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
 // x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 // Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6 lies in [0.49999997, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -81,7 +80,6 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
 // x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 template <typename M>
 ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {

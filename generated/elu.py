@@ -22,15 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["Elu", "ModelNew", "elu", "get_init_inputs", "get_inputs"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/verified.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/exponential.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -43,6 +35,18 @@ struct Scalars {
   }
 };
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/verified.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/lazy_init.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/exponential.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // y = x if x > 0 else alpha · expm1(x)
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -90,19 +94,8 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/loops.h"
 #include "cpu/exponential.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M alpha;
-  static Scalars from(const double (&ALL)[1]) {
-    const double alpha = ALL[0];
-    return {M(alpha)};
-  }
-};
-
 // y = x if x > 0 else alpha · expm1(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

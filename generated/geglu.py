@@ -22,18 +22,11 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["Geglu", "ModelNew", "geglu", "get_init_inputs", "get_inputs"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/reduce.cuh"
-#include "cuda/normal.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = gelu(gate) · up
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M geglu_forward(M gate, M up) {
   const M finite_gate = finite_below(gate);
@@ -41,20 +34,32 @@ ANYWHERE M geglu_forward(M gate, M up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate1);
+  const M finite_gate_2 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate_2);
   out[1] = grad * times_ndtr(finite_gate);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/fast_functions.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
+#include "cuda/normal.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_16[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -62,6 +67,7 @@ struct Forward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = MEDIUM_16, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -81,34 +87,15 @@ CPU_SOURCE = r"""
 #include "cpu/reduce.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = gelu(gate) · up
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M geglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return times_ndtr(finite_gate) * up;
-}
-
-// From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate1);
-  out[1] = grad * times_ndtr(finite_gate);
-}
-
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;

@@ -22,6 +22,27 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["GeluGelu", "ModelNew", "gelu_gelu", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// x = gelu(x),  y = gelu(x)
+ANYWHERE double gelu_gelu_forward(double x) {
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
+  return times_ndtr(after_gelu);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M gelu_gelu_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
+  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -29,11 +50,9 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = gelu(x),  y = gelu(x)
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -43,26 +62,13 @@ ANYWHERE float gelu_gelu_forward(float x) {
   return times_ndtr(after_gelu);
 }
 
-ANYWHERE double gelu_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
-  return times_ndtr(after_gelu);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float after_gelu = times_ndtr(finite_x);
-  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
-}
-
-ANYWHERE double gelu_gelu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
@@ -96,10 +102,8 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = gelu(x),  y = gelu(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_gelu_forward(float x) {
@@ -107,26 +111,11 @@ ANYWHERE float gelu_gelu_forward(float x) {
   return times_ndtr<NEAR>(after_gelu);
 }
 
-ANYWHERE double gelu_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
-  return times_ndtr(after_gelu);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M gelu_gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
-  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_gelu_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_gelu_backward(in[0], in[1]))

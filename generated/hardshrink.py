@@ -22,11 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["Hardshrink", "ModelNew", "get_init_inputs", "get_inputs", "hardshrink"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -51,6 +47,14 @@ ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
   return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardshrink_mask(M x, M lambd) {
@@ -89,31 +93,8 @@ FUSEGEN_BITMASK_KERNELS(hardshrink, false)
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M lambd;
-  static Scalars from(const double (&ALL)[1]) {
-    const double lambd = ALL[0];
-    return {M(lambd)};
-  }
-};
-
-// y = 0 if |x| ≤ lambd else x
-template <typename M>
-ANYWHERE M hardshrink_forward(M x, M lambd) {
-  return fabs(x) <= lambd ? M(0) : x;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardshrink_forward(in[0], p.lambd))

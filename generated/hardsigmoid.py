@@ -22,25 +22,29 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["Hardsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "hardsigmoid"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
-
-// y = relu6(x + 3) / 6
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-template <typename M>
-ANYWHERE M hardsigmoid_forward(M x) {
-  return relu6(x + M(3)) * M(0.16666666666666666);
-}
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardsigmoid_backward(M grad, M x) {
   return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
+}
+
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
+// y = relu6(x + 3) / 6
+// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
+template <typename M>
+ANYWHERE M hardsigmoid_forward(M x) {
+  return relu6(x + M(3)) * M(0.16666666666666666);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
@@ -82,19 +86,12 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // y = relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
   return relu6(x + M(3)) / M(6);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardsigmoid_backward(M grad, M x) {
-  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -22,12 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["HardsigmoidKeras", "ModelNew", "get_init_inputs", "get_inputs", "hardsigmoid_keras"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = min(max(0.2 · x + 0.5, 0), 1)
@@ -44,6 +39,15 @@ ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
   return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_mask(M x) {
@@ -83,21 +87,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = min(max(0.2 · x + 0.5, 0), 1)
-template <typename M>
-ANYWHERE M hardsigmoid_keras_forward(M x) {
-  return clamp(M(0.2) * x + M(0.5), M(0), M(1));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
-  return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_forward(in[0]))

@@ -22,24 +22,28 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["Hardswish", "ModelNew", "get_init_inputs", "get_inputs", "hardswish"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
-
-// y = x · relu6(x + 3) / 6
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-template <typename M>
-ANYWHERE M hardswish_forward(M x) {
-  return x * relu6(x + M(3)) * M(0.16666666666666666);
-}
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_backward(M grad, M x) {
   return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
+}
+
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
+// y = x · relu6(x + 3) / 6
+// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
+template <typename M>
+ANYWHERE M hardswish_forward(M x) {
+  return x * relu6(x + M(3)) * M(0.16666666666666666);
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -64,19 +68,12 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // y = x · relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardswish_forward(M x) {
   return x * relu6(x + M(3)) / M(6);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardswish_backward(M grad, M x) {
-  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
 }
 
 struct Forward : Elementwise<1, 1> {

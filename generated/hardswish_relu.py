@@ -28,7 +28,6 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
 // x = hardswish(x),  y = relu(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
@@ -72,7 +71,6 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
 // x = hardswish(x),  y = relu(x)
 template <typename M>
 ANYWHERE M hardswish_relu_forward(M x) {

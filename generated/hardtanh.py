@@ -22,12 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["Hardtanh", "ModelNew", "get_init_inputs", "get_inputs", "hardtanh"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -52,6 +47,15 @@ ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
   return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardtanh_mask(M x, M min_val, M max_val) {
@@ -91,31 +95,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M min_val, max_val;
-  static Scalars from(const double (&ALL)[2]) {
-    const double min_val = ALL[0], max_val = ALL[1];
-    return {M(min_val), M(max_val)};
-  }
-};
-
-// y = min(max(x, min_val), max_val)
-template <typename M>
-ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
-  return saturate(x, min_val, max_val);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
-  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardtanh_forward(in[0], p.min_val, p.max_val))

@@ -22,11 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["LeakyRelu", "ModelNew", "get_init_inputs", "get_inputs", "leaky_relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -51,6 +47,14 @@ ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
   return x > M(0) ? grad : grad * negative_slope;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M leaky_relu_mask(M x) {
@@ -89,31 +93,8 @@ FUSEGEN_BITMASK_KERNELS(leaky_relu, false)
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M negative_slope;
-  static Scalars from(const double (&ALL)[1]) {
-    const double negative_slope = ALL[0];
-    return {M(negative_slope)};
-  }
-};
-
-// y = x if x > 0 else x · negative_slope
-template <typename M>
-ANYWHERE M leaky_relu_forward(M x, M negative_slope) {
-  return x > M(0) ? x : x * negative_slope;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
-  return x > M(0) ? grad : grad * negative_slope;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = leaky_relu_forward(in[0], p.negative_slope))

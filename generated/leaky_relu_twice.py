@@ -22,10 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["LeakyReluTwice", "ModelNew", "get_init_inputs", "get_inputs", "leaky_relu_twice"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = leaky_relu(x),  y = leaky_relu(x)
@@ -43,6 +40,13 @@ ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
   return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -62,24 +66,8 @@ FUSEGEN_KERNELS(leaky_relu_twice)
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = leaky_relu(x),  y = leaky_relu(x)
-template <typename M>
-ANYWHERE M leaky_relu_twice_forward(M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
-  return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = leaky_relu_twice_forward(in[0]))

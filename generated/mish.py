@@ -22,18 +22,11 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["Mish", "ModelNew", "get_init_inputs", "get_inputs", "mish"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/mish.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = x · tanh(softplus(x))
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M mish_forward(M x) {
   const M finite_x = finite_below(x);
@@ -41,14 +34,23 @@ ANYWHERE M mish_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M mish_backward(M grad, M x) {
   const M finite_x = finite_below(x);
   return grad * times_tanh_softplus_slope(finite_x);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/mish.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -56,11 +58,15 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -77,31 +83,14 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = x · tanh(softplus(x))
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M mish_forward(M x) {
-  const M finite_x = finite_below(x);
-  return times_tanh_softplus(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M mish_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  return grad * times_tanh_softplus_slope(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_backward(in[0], in[1]))

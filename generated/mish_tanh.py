@@ -22,6 +22,20 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["MishTanh", "ModelNew", "get_init_inputs", "get_inputs", "mish_tanh"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M mish_tanh_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
+  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -30,9 +44,8 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // x = mish(x),  y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
@@ -43,18 +56,6 @@ ANYWHERE M mish_tanh_forward(M x) {
   const M finite_x = finite_below(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return tanh(M(after_mish));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M mish_tanh_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
-  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -70,6 +71,10 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_tanh_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 2049}, {1 / 128.0f, 8193}};
@@ -88,9 +93,8 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // x = mish(x),  y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -106,20 +110,11 @@ ANYWHERE double mish_tanh_forward(double x) {
   return tanh(after_mish);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M mish_tanh_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
-  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_tanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_tanh_backward(in[0], in[1]))

@@ -22,12 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "QuickTanh", "get_init_inputs", "get_inputs", "quick_tanh"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
@@ -39,7 +34,6 @@ ANYWHERE M quick_tanh_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (u · t2 / t6 / t6) is -(grad · (u · t2 / t6 / t6)).
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M quick_tanh_backward(M grad, M x) {
   const M u = clamp(x, M(-3), M(3));
@@ -53,6 +47,15 @@ ANYWHERE M quick_tanh_backward(M grad, M x) {
       grad_t2 * u;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -62,6 +65,7 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0]))
 };
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -76,30 +80,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
-template <typename M>
-ANYWHERE M quick_tanh_forward(M x) {
-  const M u = clamp(x, M(-3), M(3));
-  return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M quick_tanh_backward(M grad, M x) {
-  const M u = clamp(x, M(-3), M(3));
-  const M t2 = M(27) + u * u;
-  const M t4 = M(9) * u;
-  const M t6 = M(27) + t4 * u;
-  const M grad_t6 = -(grad * (u * t2 / t6 / t6));
-  const M grad_t3 = grad / t6;
-  const M grad_t2 = grad_t3 * u;
-  return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
-      grad_t2 * u;
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0]))

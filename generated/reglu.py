@@ -22,12 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Reglu", "get_init_inputs", "get_inputs", "reglu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/reduce.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = relu(gate) · up
@@ -43,6 +38,15 @@ ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
   out[1] = grad * relu(gate);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
@@ -69,22 +73,8 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = relu(gate) · up
-template <typename M>
-ANYWHERE M reglu_forward(M gate, M up) {
-  return relu(gate) * up;
-}
-
-// From grad, the gradient of y, and gate and up: the gradients of gate and up.
-template <typename M>
-ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
-  out[0] = gate <= M(0) ? M(0) : grad * up;
-  out[1] = grad * relu(gate);
-}
-
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;

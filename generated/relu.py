@@ -22,12 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Relu", "get_init_inputs", "get_inputs", "relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = relu(x)
@@ -42,6 +37,15 @@ ANYWHERE M relu_backward(M grad, M output) {
   return output <= M(0) ? M(0) : grad;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M relu_mask(M output) {
@@ -83,21 +87,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = relu(x)
-template <typename M>
-ANYWHERE M relu_forward(M x) {
-  return relu(x);
-}
-
-// From grad, the gradient of y, and output: the gradient of x.
-template <typename M>
-ANYWHERE M relu_backward(M grad, M output) {
-  return output <= M(0) ? M(0) : grad;
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = relu_forward(in[0]))

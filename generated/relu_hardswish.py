@@ -28,7 +28,6 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
 // x = relu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_relu + 3) is min(after_relu + 3, 6), since after_relu + 3 lies in [3, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -73,7 +72,6 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
 // x = relu(x),  y = hardswish(x)
 template <typename M>
 ANYWHERE M relu_hardswish_forward(M x) {

@@ -22,6 +22,19 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "ReluLeakyReluGeluSigmoid", "get_init_inputs", "get_inputs", "relu_leaky_relu_gelu_sigmoid"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
+// Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
+ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
+  const double after_relu = relu(x);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
+  return sigmoid(after_gelu);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -31,12 +44,9 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
-// Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -46,15 +56,9 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   return sigmoid(after_gelu);
 }
 
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-  const double after_relu = relu(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  return sigmoid(after_gelu);
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -108,10 +112,8 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
@@ -120,31 +122,17 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   return sigmoid<NEAR>(after_gelu);
 }
 
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-  const double after_relu = relu(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  return sigmoid(after_gelu);
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
-  const float finite_x = finite_above(x);
-  const float after_relu = relu(finite_x);
-  const Promoted<float> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
-  return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
-      double_word(0.01f, 2.2351741e-10f));
-}
-
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
-  const double finite_x = finite_above(x);
-  const double after_relu = relu(finite_x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
-  return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
-      double_word(0.01, -2.0816681711721684e-19));
+template <typename M>
+ANYWHERE M relu_leaky_relu_gelu_sigmoid_backward(M grad, M x) {
+  const M finite_x = finite_above(x);
+  const M after_relu = relu(finite_x);
+  const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
+  const Promoted<M> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
+  return finite_x <= M(0) ? M(0) : M(after_relu > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu *
+      number<M>(0.01, -2.0816681711721684e-19));
 }
 
 struct Forward : Elementwise<1, 1> {

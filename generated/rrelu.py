@@ -22,11 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Rrelu", "get_init_inputs", "get_inputs", "rrelu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -47,12 +43,19 @@ ANYWHERE M rrelu_forward(M x, M slope) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M rrelu_backward(M grad, M x, M slope) {
   return x > M(0) ? grad : grad * slope;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M rrelu_mask(M x) {
@@ -71,6 +74,7 @@ struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = rrelu_forward(in[0], p.slope))
 };
+// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 struct Backward : Elementwise<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
@@ -91,32 +95,8 @@ FUSEGEN_BITMASK_KERNELS(rrelu, false)
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M slope;
-  static Scalars from(const double (&ALL)[2]) {
-    const double lower = ALL[0], upper = ALL[1];
-    const double slope = (lower + upper) / 2.0;
-    return {M(slope)};
-  }
-};
-
-// y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
-template <typename M>
-ANYWHERE M rrelu_forward(M x, M slope) {
-  return x > M(0) ? x : x * slope;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M rrelu_backward(M grad, M x, M slope) {
-  return x > M(0) ? grad : grad * slope;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = rrelu_forward(in[0], p.slope))

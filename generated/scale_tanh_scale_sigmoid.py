@@ -22,22 +22,10 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "ScaleTanhScaleSigmoid", "get_init_inputs", "get_inputs", "scale_tanh_scale_sigmoid"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
-#include "cuda/hyperbolic.cuh"
-#include "cuda/logistic.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
   const Promoted<M> step1 = two_prod(x, M(2));
@@ -47,10 +35,7 @@ ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
   const Promoted<M> step1 = two_prod(x, M(2));
@@ -59,6 +44,18 @@ ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/piecewise_uniform.cuh"
+#include "cuda/pointwise.cuh"
+#include "double_word.h"
+#include "cuda/hyperbolic.cuh"
+#include "cuda/logistic.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {80, ANY, 128, 2}, {90, 32768, 128, 2},
@@ -66,12 +63,20 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 193}, {1 / 32.0f, 129}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 64.0f, 2049}, {1 / 64.0f, 2049}};
@@ -90,10 +95,8 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
@@ -103,28 +106,11 @@ ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
   return sigmoid<NEAR>(step3);
 }
 
-ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
-  const Promoted<double> step1 = two_prod(x, 2.0);
-  const Promoted<double> after_tanh = tanh(step1);
-  const Promoted<double> step3 = after_tanh * 0.5;
-  return sigmoid(step3);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
-  const Promoted<M> step1 = two_prod(x, M(2));
-  const Promoted<M> after_tanh = tanh(step1);
-  const Promoted<M> step3 = after_tanh * M(0.5);
-  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_backward(in[0], in[1]))

@@ -22,6 +22,20 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "ScaledReluSigmoid", "get_init_inputs", "get_inputs", "scaled_relu_sigmoid"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// x = relu(x),  x = x · 2,  y = sigmoid(x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M scaled_relu_sigmoid_forward(M x) {
+  const M after_relu = relu(x);
+  const Promoted<M> step2 = two_prod(after_relu, M(2));
+  return sigmoid(step2);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -31,19 +45,8 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = relu(x),  x = x · 2,  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2));
-  return sigmoid(step2);
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -66,6 +69,8 @@ constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {90, 16384, 128, 1}, {90,
 constexpr PrefetchLaunch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT_32[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -88,20 +93,10 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = relu(x),  x = x · 2,  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
-template <typename M>
-ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2));
-  return sigmoid(step2);
-}
-
 ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
   const float after_relu = relu(x);
   const float step2 = after_relu * 2.0f;

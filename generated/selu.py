@@ -32,19 +32,13 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 
 namespace fusegen { namespace {
-
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M selu_forward(M x) {
-  return double_word(M(1.050701f), M(-3.4792652e-08f)) * (x > M(0.0f) ? double_word(x, M(0.0f)) :
-      double_word(M(1.6732632f), M(5.0177558e-08f)) * expm1(x));
-}
-
-ANYWHERE double selu_forward(double x) {
-  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
-      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
+  return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
+      number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -94,35 +88,24 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 
 namespace fusegen { namespace {
-
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float selu_forward(float x) {
-  return double_word(1.050701f, -3.4792652e-08f) * (x > 0.0f ? double_word(x, 0.0f) : double_word(1.6732632f,
-      5.0177558e-08f) * expm1<DOUBLE_WORD>(x));
-}
-
-ANYWHERE double selu_forward(double x) {
-  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
-      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1<DOUBLE_WORD>(x));
+template <typename M>
+ANYWHERE M selu_forward(M x) {
+  return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
+      number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1<DOUBLE_WORD>(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float selu_backward(float grad, float x) {
-  const Promoted<float> grad_t3 = grad * double_word(1.050701f, -3.4792652e-08f);
-  const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp<DOUBLE_WORD>(prescaled(x)))
-      * unscale(x);
-  return x > 0.0f ? float(grad_t3) : otherwise;
-}
-
-ANYWHERE double selu_backward(double grad, double x) {
-  const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
-  const double otherwise = double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
+template <typename M>
+ANYWHERE M selu_backward(M grad, M x) {
+  const Promoted<M> grad_t3 = grad * number<M>(1.0507009873554805, 4.6455512681859545e-17);
+  const M otherwise = M(grad_t3 * number<M>(1.6732632423543772, 2.175518248550361e-17) *
       exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);
-  return x > 0.0 ? double(grad_t3) : otherwise;
+  return x > M(0) ? M(grad_t3) : otherwise;
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -22,17 +22,11 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Sigmoid", "get_init_inputs", "get_inputs", "sigmoid"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/verified.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/logistic.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_forward(M x) {
@@ -40,21 +34,33 @@ ANYWHERE M sigmoid_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(x);
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/verified.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/logistic.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = sigmoid_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -70,25 +76,8 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/loops.h"
 #include "cpu/logistic.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M sigmoid_forward(M x) {
-  return sigmoid(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M sigmoid_backward(M grad, M x) {
-  return grad * sigmoid_slope(x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = sigmoid_forward(in[0]))

@@ -22,20 +22,11 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Silu", "get_init_inputs", "get_inputs", "silu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/verified.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/exponential.cuh"
-#include "cuda/logistic.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = x · sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -44,24 +35,40 @@ ANYWHERE M silu_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
-  return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
+  return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
 }
 
-ANYWHERE double silu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  return double(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/verified.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/exponential.cuh"
+#include "cuda/logistic.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+template <typename M>
+ANYWHERE M silu_backward_in_float(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -70,7 +77,8 @@ struct Forward : Elementwise<1, 1> {
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = silu_backward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = silu_backward_in_float(in[0], in[1]);
+                  else out[0] = silu_backward(in[0], in[1]))
 };
 
 }}  // namespace fusegen
@@ -84,31 +92,12 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = x · sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
-template <typename M>
-ANYWHERE M silu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return x_sigmoid(finite_x, finite_x);
-}
-
 ANYWHERE float silu_forward_short(float x) {
   return x_sigmoid<SINGLE_WORD>(x, x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M silu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -22,6 +22,30 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "SiluHalfClampTanhClamp", "get_init_inputs", "get_inputs", "silu_half_clamp_tanh_clamp"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if after_tanh > 1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
+// Condition never holds: 0 if after_tanh < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Kink at the input: step2 > 1 is after_silu > 2.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+  const M step2 = after_silu * M(0.5);
+  const M step3 = clamp_max(step2, M(1));
+  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -31,9 +55,8 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
 // Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-0.138406649, 0.761780143].
@@ -53,13 +76,6 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   return after_tanh;
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if after_tanh > 1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
-// Condition never holds: 0 if after_tanh < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: step2 > 1 is after_silu > 2.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
@@ -73,16 +89,6 @@ ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float step3 = clamp_max(step2, 1.0f);
   return after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
-}
-
-ANYWHERE double silu_half_clamp_tanh_clamp_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-  const double step2 = after_silu * 0.5;
-  const double step3 = clamp_max(step2, 1.0);
-  return after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -117,9 +123,8 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -140,24 +145,11 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
   return after_tanh;
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
-  const M step2 = after_silu * M(0.5);
-  const M step3 = clamp_max(step2, M(1));
-  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_backward(in[0], in[1]))

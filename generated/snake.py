@@ -22,14 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Snake", "get_init_inputs", "get_inputs", "snake"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -44,34 +37,45 @@ struct Scalars {
 };
 
 // y = x + sin(alpha · x)² / alpha
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
+  return fabs(x) == M(INFINITY) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_backward(M grad, M x, M alpha) {
   const M t = alpha * x;
   return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/lazy_init.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM_32[] = {{80, ANY, 128, 1}, {}};
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, the formula in float, by faster functions.
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr double DEFAULTS[] = {1.0};
   using Methods = ByWidth<AtDefaults<Table, Formula<FastFloat>>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, the formula in float, by faster functions.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM_32, *BITS64 = HEAVY;
   static constexpr double DEFAULTS[] = {1.0};
@@ -89,39 +93,14 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 #include "cpu/trigonometric.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M alpha, scalar1;
-  static Scalars from(const double (&ALL)[1]) {
-    const double alpha = ALL[0];
-    const double scalar1 = 0.0 * alpha;
-    return {M(alpha), M(scalar1)};
-  }
-};
-
-// y = x + sin(alpha · x)² / alpha
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M snake_backward(M grad, M x, M alpha) {
-  const M t = alpha * x;
-  return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))

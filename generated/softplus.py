@@ -22,17 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Softplus", "get_init_inputs", "get_inputs", "softplus"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/verified.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
-#include "cuda/logistic.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -46,16 +36,32 @@ struct Scalars {
 };
 
 // y = x if x · beta > threshold else softplus(x · beta) / beta
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M softplus_forward(M x, M beta, M threshold) {
+  return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
+}
+
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/verified.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/lazy_init.cuh"
+#include "cuda/pointwise.cuh"
+#include "double_word.h"
+#include "cuda/logistic.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
-ANYWHERE M softplus_forward(M x, M beta, M threshold) {
+ANYWHERE M softplus_forward_in_float(M x, M beta, M threshold) {
   return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
-}
-
-ANYWHERE double softplus_forward(double x, double beta, double threshold) {
-  return x * beta > threshold ? x : double(softplus(two_prod(x, beta))) / beta;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -83,7 +89,8 @@ struct Forward : Elementwise<1, 1, Scalars, 2> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {1.0, 20.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = softplus_forward(in[0], p.beta, p.threshold))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = softplus_forward_in_float(in[0], p.beta, p.threshold);
+                  else out[0] = softplus_forward(in[0], p.beta, p.threshold))
 };
 struct Backward : Elementwise<2, 1, Scalars, 2> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -101,27 +108,8 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "double_word.h"
 #include "cpu/logistic.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M beta, threshold;
-  static Scalars from(const double (&ALL)[2]) {
-    const double beta = ALL[0], threshold = ALL[1];
-    return {M(beta), M(threshold)};
-  }
-};
-
-// y = x if x · beta > threshold else softplus(x · beta) / beta
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M softplus_forward(M x, M beta, M threshold) {
-  return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -132,6 +120,7 @@ ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
   return M(t) > threshold ? grad : otherwise;
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_forward(in[0], p.beta, p.threshold))

@@ -19,6 +19,26 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "SoftplusTanhMishSiluHardtanh", "get_init_inputs", "get_inputs", "softplus_tanh_mish_silu_hardtanh"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
+// Times one: x · 1 is x.
+// Over one: softplus(x) / 1 is softplus(x).
+// Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
+// Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
+  const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
+  const Promoted<M> after_tanh = tanh(after_softplus);
+  const Promoted<M> after_mish = times_tanh_softplus(after_tanh);
+  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
+  return after_silu;
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -28,14 +48,8 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/mish.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
-// Times one: x · 1 is x.
-// Over one: softplus(x) / 1 is softplus(x).
-// Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
-// Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -45,14 +59,6 @@ ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_tanh);
   const float after_silu = float(after_mish) * sigmoid(after_mish);
-  return after_silu;
-}
-
-ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
-  const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
-  const Promoted<double> after_tanh = tanh(after_softplus);
-  const Promoted<double> after_mish = times_tanh_softplus(after_tanh);
-  const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
   return after_silu;
 }
 
@@ -119,21 +125,8 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/mish.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
-  const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
-  const Promoted<M> after_tanh = tanh(after_softplus);
-  const Promoted<M> after_mish = times_tanh_softplus(after_tanh);
-  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
-  return after_silu;
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -148,6 +141,7 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
   return x > M(20) ? M(grad_after_softplus) : otherwise;
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_tanh_mish_silu_hardtanh_forward(in[0]))

@@ -22,12 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Softshrink", "get_init_inputs", "get_inputs", "softshrink"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -52,6 +47,15 @@ ANYWHERE M softshrink_backward(M grad, M x, M lambd) {
   return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M softshrink_mask(M x, M lambd) {
@@ -91,31 +95,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M lambd;
-  static Scalars from(const double (&ALL)[1]) {
-    const double lambd = ALL[0];
-    return {M(lambd)};
-  }
-};
-
-// y = x - min(max(x, -lambd), lambd)
-template <typename M>
-ANYWHERE M softshrink_forward(M x, M lambd) {
-  return x - clamp(x, -lambd, lambd);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M softshrink_backward(M grad, M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softshrink_forward(in[0], p.lambd))

@@ -22,11 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "SquaredRelu", "get_init_inputs", "get_inputs", "squared_relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // y = relu(x)²
@@ -41,6 +37,14 @@ ANYWHERE M squared_relu_backward(M grad, M x) {
   return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -61,21 +65,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = relu(x)²
-template <typename M>
-ANYWHERE M squared_relu_forward(M x) {
-  return square(relu(x));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M squared_relu_backward(M grad, M x) {
-  return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = squared_relu_forward(in[0]))

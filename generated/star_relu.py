@@ -22,11 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "StarRelu", "get_init_inputs", "get_inputs", "star_relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -51,6 +47,14 @@ ANYWHERE M star_relu_backward(M grad, M x, M scale) {
   return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -71,31 +75,8 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M scale, bias;
-  static Scalars from(const double (&ALL)[2]) {
-    const double scale = ALL[0], bias = ALL[1];
-    return {M(scale), M(bias)};
-  }
-};
-
-// y = scale · relu(x)² + bias
-template <typename M>
-ANYWHERE M star_relu_forward(M x, M scale, M bias) {
-  return scale * square(relu(x)) + bias;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M star_relu_backward(M grad, M x, M scale) {
-  return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = star_relu_forward(in[0], p.scale, p.bias))

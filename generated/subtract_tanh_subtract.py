@@ -22,6 +22,20 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "SubtractTanhSubtract", "get_init_inputs", "get_inputs", "subtract_tanh_subtract"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
+  const Promoted<M> step1 = two_sum(x, -M(0.5));
+  return grad * tanh_slope(step1);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
@@ -29,9 +43,8 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -39,15 +52,6 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const M after_tanh = tanh(M(step1));
   return after_tanh - M(0.2);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  return grad * tanh_slope(step1);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -59,6 +63,7 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -75,9 +80,8 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -86,15 +90,6 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const Promoted<M> after_tanh = tanh(step1);
   return after_tanh - M(0.2);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  return grad * tanh_slope(step1);
 }
 
 struct Forward : Elementwise<1, 1> {

@@ -22,27 +22,31 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M tanh_backward(M grad, M x) {
+  return grad * tanh_slope(x);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/hyperbolic.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // y = tanh(x)
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
   return tanh(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_backward(M grad, M x) {
-  return grad * tanh_slope(x);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -55,6 +59,7 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT_64, *BITS64 = LIGHT_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -70,9 +75,8 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/loops.h"
 #include "cpu/hyperbolic.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
 // y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
@@ -84,14 +88,6 @@ ANYWHERE M tanh_forward(M x) {
 
 ANYWHERE float tanh_forward_short(float x) {
   return tanh(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_backward(M grad, M x) {
-  return grad * tanh_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {

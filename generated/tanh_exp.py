@@ -22,6 +22,29 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "TanhExp", "get_init_inputs", "get_inputs", "tanh_exp"]
 
+SHARED_SOURCE = r"""
+namespace fusegen { namespace {
+
+// y = x · tanh(exp(x))
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_exp_forward(M x) {
+  const M finite_x = finite_below(x);
+  return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_exp_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
+}
+
+}}  // namespace fusegen
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -30,10 +53,8 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/selections.cuh"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = x · tanh(exp(x))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_forward(float x) {
@@ -41,13 +62,6 @@ ANYWHERE float tanh_exp_forward(float x) {
   return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
 }
 
-ANYWHERE double tanh_exp_forward(double x) {
-  const double finite_x = finite_below(x);
-  return double(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -55,12 +69,6 @@ ANYWHERE double tanh_exp_forward(double x) {
 ANYWHERE float tanh_exp_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
-      unscale(finite_x);
-}
-
-ANYWHERE double tanh_exp_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  return double(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
 
@@ -94,32 +102,14 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// y = x · tanh(exp(x))
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_exp_forward(M x) {
-  const M finite_x = finite_below(x);
-  return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_exp_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_backward(in[0], in[1]))

@@ -22,35 +22,12 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "TanhOfSiluThenGeluHardtanh", "get_init_inputs", "get_inputs", "tanh_of_silu_then_gelu_hardtanh"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
-#include "cuda/exponential.cuh"
-#include "cuda/hyperbolic.cuh"
-#include "cuda/logistic.cuh"
-#include "cuda/normal.cuh"
-#include "cuda/selections.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
 // Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
-  const Promoted<float> after_tanh = tanh(after_silu);
-  const float after_gelu = times_ndtr(after_tanh);
-  return after_gelu;
-}
-
 ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const double finite_x = finite_below(x);
   const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
@@ -63,6 +40,44 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 // Condition never holds: 0 if after_gelu ≥ 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
 // Condition never holds: 0 if after_gelu ≤ -1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<M> after_tanh = tanh(after_silu);
+  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+}
+
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/piecewise_uniform.cuh"
+#include "cuda/pointwise.cuh"
+#include "double_word.h"
+#include "cuda/exponential.cuh"
+#include "cuda/hyperbolic.cuh"
+#include "cuda/logistic.cuh"
+#include "cuda/normal.cuh"
+#include "cuda/selections.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
+  const float finite_x = finite_below(x);
+  const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
+  const Promoted<float> after_tanh = tanh(after_silu);
+  const float after_gelu = times_ndtr(after_tanh);
+  return after_gelu;
+}
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -74,15 +89,6 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const Promoted<float> after_tanh = tanh(after_silu);
   return float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
-}
-
-ANYWHERE double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  return double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -118,10 +124,8 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
@@ -132,31 +136,11 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   return after_gelu;
 }
 
-ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  const Promoted<double> after_gelu = times_ndtr(after_tanh);
-  return after_gelu;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> after_tanh = tanh(after_silu);
-  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_backward(in[0], in[1]))

@@ -22,11 +22,7 @@ from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward
 
 __all__ = ["ModelNew", "Threshold", "get_init_inputs", "get_inputs", "threshold"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
+SHARED_SOURCE = r"""
 namespace fusegen { namespace {
 
 // The scalars of the formula, from those of a call.
@@ -51,6 +47,14 @@ ANYWHERE M threshold_backward(M grad, M x, M threshold) {
   return x <= threshold ? M(0) : grad;
 }
 
+}}  // namespace fusegen
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+""" + SHARED_SOURCE + r"""
+namespace fusegen { namespace {
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M threshold_mask(M x, M threshold) {
@@ -89,31 +93,8 @@ FUSEGEN_BITMASK_KERNELS(threshold, false)
 CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
-
+""" + SHARED_SOURCE + r"""
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M threshold, value;
-  static Scalars from(const double (&ALL)[2]) {
-    const double threshold = ALL[0], value = ALL[1];
-    return {M(threshold), M(value)};
-  }
-};
-
-// y = value if x ≤ threshold else x
-template <typename M>
-ANYWHERE M threshold_forward(M x, M threshold, M value) {
-  return x <= threshold ? value : x;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M threshold_backward(M grad, M x, M threshold) {
-  return x <= threshold ? M(0) : grad;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = threshold_forward(in[0], p.threshold, p.value))

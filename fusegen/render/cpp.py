@@ -37,6 +37,17 @@ BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
 COMMON = ("double_word",)  # families of functions that have no header for each device
 
 
+def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
+    """What the template of functions takes: what both devices have in common."""
+    kernels = [
+        {"notes": kernel.notes[None], "definitions": kernel.shared}
+        for kernel in (texts.forward, texts.backward)
+        if kernel.shared
+    ]
+    given = python.param_names(spec)
+    return {"scalars": texts.scalars, "given": given, "uniforms": texts.uniforms, "kernels": kernels}
+
+
 def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
     """What the template of kernels takes, for CUDA."""
     kernels = (texts.forward, texts.backward)
@@ -173,18 +184,14 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
     ]
     return {
         "headers": ["launcher.h", *used, *functions],
-        "scalars": texts.scalars,
-        "given": python.param_names(spec),
-        "uniforms": texts.uniforms,
         "kernels": kernels,
     }
 
 
 def _element(kernel: KernelText, device: Device) -> str:
-    if not kernel.short[device]:
-        return kernel.elements[device]
-    short = f"if constexpr (sizeof(T) == 2 && sizeof(M) == 4) {kernel.short[device]};"
-    return f"{short}\n{'':18}else {kernel.elements[device]}"
+    """The statement that calls the function of a kernel, or one of several by their conditions."""
+    chosen = [f"if constexpr ({condition}) {call}" for condition, call in kernel.others[device].items()]
+    return f";\n{'':18}else ".join([*chosen, kernel.elements[device]])
 
 
 def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
