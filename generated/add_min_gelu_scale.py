@@ -18,13 +18,11 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["AddMinGeluScale", "ModelNew", "add_min_gelu_scale", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -35,8 +33,6 @@ ANYWHERE M add_min_gelu_scale_forward(M x) {
   const M after_gelu = times_ndtr(step2);
   return after_gelu * M(2);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -46,8 +42,10 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -102,8 +100,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -141,12 +141,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "add_min_gelu_scale", interface=1, eager=eager,
+    "add_min_gelu_scale", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -168,15 +167,7 @@ def add_min_gelu_scale(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Geglu", "ModelNew", "geglu", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = gelu(gate) · up
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -42,8 +40,6 @@ ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
   out[0] = grad * up * times_ndtr_slope(finite_gate_2);
   out[1] = grad * times_ndtr(finite_gate);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -52,8 +48,10 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -87,8 +85,10 @@ CPU_SOURCE = r"""
 #include "cpu/reduce.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
@@ -114,12 +114,11 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "geglu", interface=1, eager=eager,
+    "geglu", interface=2, eager=eager,
     forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -136,15 +135,7 @@ def geglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -
         gate = KERNELS.first(gate, input)
     if up is None:
         return KERNELS.halves(gate, dim)
-    if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
-        return KERNELS.without_kernel(gate, up)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(gate, up)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(gate, up)
-    run = KERNELS.graded(gate, up) if (gate.requires_grad or up.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(gate, up)
-    return KERNELS.by_pytorch(gate, up) if result is None else result
+    return KERNELS.run(gate, up)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Gelu", "ModelNew", "gelu", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = x · Φ(x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -40,8 +38,6 @@ ANYWHERE M gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
   return grad * times_ndtr_slope(finite_x);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -49,8 +45,10 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
@@ -82,8 +80,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
 ANYWHERE float gelu_forward_short(float x) {
@@ -113,12 +113,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "gelu", interface=1, eager=eager,
+    "gelu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -142,15 +141,7 @@ def gelu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["GeluTanh", "ModelNew", "gelu_tanh", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 // Power 3: x³ is x³.
 // Double-word arithmetic (hi + lo), rounded once.
@@ -54,8 +52,6 @@ ANYWHERE M gelu_tanh_backward(M grad, M x) {
       number<M>(1.5957691216057308, -9.96930880911092e-17) * (number<M>(0.044715, 2.1960211427085595e-18) * (M(3) *
       square(finite_x)))))) * unscale(t4);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -65,8 +61,10 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
@@ -108,8 +106,10 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -133,12 +133,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "gelu_tanh", interface=1, eager=eager,
+    "gelu_tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -162,15 +161,7 @@ def gelu_tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

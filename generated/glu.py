@@ -18,13 +18,11 @@ Source: Dauphin, Fan, Auli and Grangier 2016, Language Modeling with Gated Convo
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Glu", "ModelNew", "get_init_inputs", "get_inputs", "glu"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = a · sigmoid(b)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -41,8 +39,6 @@ ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
   out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -52,8 +48,10 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void glu_backward_in_float(M grad, M a, M b, M* out) {
@@ -93,8 +91,10 @@ CPU_SOURCE = r"""
 #include "cpu/reduce.h"
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -118,12 +118,11 @@ def eager(a, b):
 
 
 KERNELS = Activation(
-    "glu", interface=1, eager=eager,
+    "glu", interface=2, eager=eager,
     forward="Tensor a, Tensor b", backward="Tensor grad, Tensor a, Tensor b",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -140,15 +139,7 @@ def glu(a: "Tensor | None" = None, b: "Tensor | None" = None, dim: int = -1, *, 
         a = KERNELS.first(a, input)
     if b is None:
         return KERNELS.halves(a, dim)
-    if a.__class__ not in PLAIN or a.dtype not in DTYPES or b.__class__ not in PLAIN or b.dtype is not a.dtype or b.device != a.device:
-        return KERNELS.without_kernel(a, b)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(a, b)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(a, b)
-    run = KERNELS.graded(a, b) if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(a, b)
-    return KERNELS.by_pytorch(a, b) if result is None else result
+    return KERNELS.run(a, b)
 
 
 class ModelNew(nn.Module):

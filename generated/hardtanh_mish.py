@@ -18,13 +18,11 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["HardtanhMish", "ModelNew", "get_init_inputs", "get_inputs", "hardtanh_mish"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // x = hardtanh(x),  y = mish(x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -40,8 +38,6 @@ ANYWHERE M hardtanh_mish_backward(M grad, M x) {
   const M after_hardtanh = saturate(x, M(-1), M(1));
   return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -49,8 +45,10 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -83,8 +81,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
 ANYWHERE float hardtanh_mish_forward_short(float x) {
@@ -116,12 +116,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "hardtanh_mish", interface=1, eager=eager,
+    "hardtanh_mish", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -143,15 +142,7 @@ def hardtanh_mish(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: LeCun, Bottou, Orr and Mueller 1998, Efficient BackProp, section 4.4
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["LecunTanh", "ModelNew", "get_init_inputs", "get_inputs", "lecun_tanh"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -33,8 +31,6 @@ ANYWHERE M lecun_tanh_backward(M grad, M x) {
   return grad * number<M>(1.7159, 1.9184653865522706e-17) * tanh_slope(number<M>(0.6666666666666666,
       3.700743415417188e-17) * x) * number<M>(0.6666666666666666, 3.700743415417188e-17);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -43,8 +39,10 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -86,8 +84,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 // Near zero, the linear term, since low words would underflow.
@@ -128,12 +128,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "lecun_tanh", interface=1, eager=eager,
+    "lecun_tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -155,15 +154,7 @@ def lecun_tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

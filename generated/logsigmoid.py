@@ -18,13 +18,11 @@ Source: Mikolov et al. 2013, Distributed Representations of Words and Phrases an
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Logsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "logsigmoid"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = -softplus(-x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -41,8 +39,6 @@ template <typename M>
 ANYWHERE M logsigmoid_backward(M grad, M x) {
   return grad * sigmoid(-x);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -51,8 +47,10 @@ CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/logistic.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -82,8 +80,10 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/loops.h"
 #include "cpu/logistic.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -106,12 +106,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "logsigmoid", interface=1, eager=eager,
+    "logsigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -133,15 +132,7 @@ def logsigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "QuickGelu", "get_init_inputs", "get_inputs", "quick_gelu"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = x · sigmoid(1.702 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -45,8 +43,6 @@ ANYWHERE M quick_gelu_backward(M grad, M x) {
   return M(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * number<M>(1.702,
       4.263256414560601e-17))) * unscale(t);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -58,8 +54,10 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M quick_gelu_backward_in_float(M grad, M x) {
@@ -101,8 +99,10 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -126,12 +126,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "quick_gelu", interface=1, eager=eager,
+    "quick_gelu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -153,15 +152,7 @@ def quick_gelu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "ReluLeakyReluGeluSigmoid", "get_init_inputs", "get_inputs", "relu_leaky_relu_gelu_sigmoid"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 // Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
 ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
@@ -32,8 +30,6 @@ ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -44,8 +40,10 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -112,8 +110,10 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
@@ -159,12 +159,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "relu_leaky_relu_gelu_sigmoid", interface=1, eager=eager,
+    "relu_leaky_relu_gelu_sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -186,15 +185,7 @@ def relu_leaky_relu_gelu_sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

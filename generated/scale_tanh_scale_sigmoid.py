@@ -18,13 +18,11 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "ScaleTanhScaleSigmoid", "get_init_inputs", "get_inputs", "scale_tanh_scale_sigmoid"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
@@ -43,8 +41,6 @@ ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
   const Promoted<M> step3 = after_tanh * M(0.5);
   return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -54,8 +50,10 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {80, ANY, 128, 2}, {90, 32768, 128, 2},
@@ -95,8 +93,10 @@ CPU_SOURCE = r"""
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
@@ -131,12 +131,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "scale_tanh_scale_sigmoid", interface=1, eager=eager,
+    "scale_tanh_scale_sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -158,15 +157,7 @@ def scale_tanh_scale_sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,7 +18,7 @@ Source: Klambauer, Unterthiner, Mayr and Hochreiter 2017, Self-Normalizing Neura
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Selu", "get_init_inputs", "get_inputs", "selu"]
 
@@ -32,6 +32,7 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 
 namespace fusegen { namespace {
+
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -88,6 +89,7 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 
 namespace fusegen { namespace {
+
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -129,12 +131,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "selu", interface=1, eager=eager,
+    "selu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -156,15 +157,7 @@ def selu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SiluHardswish", "get_init_inputs", "get_inputs", "silu_hardswish"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // x = silu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
 // Double-word arithmetic (hi + lo), rounded once.
@@ -54,8 +52,6 @@ ANYWHERE M silu_hardswish_backward(M grad, M x) {
       after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -66,8 +62,10 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -125,8 +123,10 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -151,12 +151,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu_hardswish", interface=1, eager=eager,
+    "silu_hardswish", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -178,15 +177,7 @@ def silu_hardswish(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

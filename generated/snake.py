@@ -18,13 +18,11 @@ Source: Ziyin, Hartwig and Ueda 2020, Neural Networks Fail to Learn Periodic Fun
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Snake", "get_init_inputs", "get_inputs", "snake"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -48,8 +46,6 @@ ANYWHERE M snake_backward(M grad, M x, M alpha) {
   const M t = alpha * x;
   return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -58,8 +54,10 @@ CUDA_SOURCE = r"""
 #include "cuda/lazy_init.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -93,8 +91,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 #include "cpu/trigonometric.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -118,12 +118,12 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "snake", interface=1, eager=eager,
+    "snake", interface=2, eager=eager,
     forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -147,17 +147,7 @@ def snake(
         return KERNELS.overwrite(x, alpha)
     if out is not None:
         return KERNELS.write(out, x, alpha)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, alpha)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, alpha)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, alpha)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, alpha)
-    return KERNELS.by_pytorch(x, alpha) if result is None else result
+    return KERNELS.run(x, alpha)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Dugas, Bengio, Belisle, Nadeau and Garcia 2000, Incorporating Second-Ord
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Softplus", "get_init_inputs", "get_inputs", "softplus"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -41,8 +39,6 @@ template <typename M>
 ANYWHERE M softplus_forward(M x, M beta, M threshold) {
   return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -54,8 +50,10 @@ CUDA_SOURCE = r"""
 #include "double_word.h"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -108,8 +106,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "double_word.h"
 #include "cpu/logistic.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -142,12 +142,12 @@ def eager(x, beta, threshold):
 
 
 KERNELS = Activation(
-    "softplus", interface=1, eager=eager,
+    "softplus", interface=2, eager=eager,
     forward="Tensor x, float beta, float threshold", backward="Tensor grad, Tensor x, float beta, float threshold",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -173,17 +173,7 @@ def softplus(
         return KERNELS.overwrite(x, beta, threshold)
     if out is not None:
         return KERNELS.write(out, x, beta, threshold)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, beta, threshold)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, beta, threshold)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, beta, threshold)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, beta, threshold)
-    return KERNELS.by_pytorch(x, beta, threshold) if result is None else result
+    return KERNELS.run(x, beta, threshold)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Bergstra, Desjardins, Lamblin and Bengio 2009, Quadratic Polynomials Lea
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Softsign", "get_init_inputs", "get_inputs", "softsign"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = x / (|x| + 1)
 template <typename M>
 ANYWHERE M softsign_forward(M x) {
@@ -37,15 +35,15 @@ template <typename M>
 ANYWHERE M softsign_backward(M grad, M x) {
   return grad * square(reciprocal(fabs(x) + M(1)));
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1> {
@@ -67,16 +65,12 @@ CPU_SOURCE = r"""
 #include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = softsign_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = softsign_backward(in[0], in[1]))
-};
+""" + SHARED_SOURCE + r"""
+
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = softsign_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = softsign_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -90,12 +84,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "softsign", interface=1, eager=eager,
+    "softsign", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -117,15 +110,7 @@ def softsign(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,13 +18,11 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Swiglu", "get_init_inputs", "get_inputs", "swiglu"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = silu(gate) · up
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -46,8 +44,6 @@ ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
   out[0] = M(grad * up * (t_lifted + finite_gate_2 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
   out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -58,8 +54,10 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M swiglu_forward_in_float(M gate, M up) {
@@ -110,8 +108,10 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -135,12 +135,11 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "swiglu", interface=1, eager=eager,
+    "swiglu", interface=2, eager=eager,
     forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -157,15 +156,7 @@ def swiglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = 
         gate = KERNELS.first(gate, input)
     if up is None:
         return KERNELS.halves(gate, dim)
-    if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
-        return KERNELS.without_kernel(gate, up)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(gate, up)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(gate, up)
-    run = KERNELS.graded(gate, up) if (gate.requires_grad or up.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(gate, up)
-    return KERNELS.by_pytorch(gate, up) if result is None else result
+    return KERNELS.run(gate, up)
 
 
 class ModelNew(nn.Module):

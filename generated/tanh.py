@@ -18,13 +18,11 @@ Source: LeCun, Bottou, Orr and Mueller 1998, Efficient BackProp, section 4.4
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -32,8 +30,6 @@ template <typename M>
 ANYWHERE M tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -41,8 +37,10 @@ CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/hyperbolic.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // y = tanh(x)
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
@@ -75,8 +73,10 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/loops.h"
 #include "cpu/hyperbolic.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
@@ -112,12 +112,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh", interface=1, eager=eager,
+    "tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -139,15 +138,7 @@ def tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

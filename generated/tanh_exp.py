@@ -18,13 +18,11 @@ Source: Liu and Di 2020, TanhExp, A Smooth Activation Function with High Converg
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "TanhExp", "get_init_inputs", "get_inputs", "tanh_exp"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // y = x · tanh(exp(x))
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -42,8 +40,6 @@ ANYWHERE M tanh_exp_backward(M grad, M x) {
   return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -53,8 +49,10 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/selections.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_forward(float x) {
@@ -102,8 +100,10 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/selections.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -128,12 +128,12 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_exp", interface=1, eager=eager,
+    "tanh_exp", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -155,17 +155,7 @@ def tanh_exp(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

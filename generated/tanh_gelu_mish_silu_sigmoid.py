@@ -15,13 +15,11 @@
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "TanhGeluMishSiluSigmoid", "get_init_inputs", "get_inputs", "tanh_gelu_mish_silu_sigmoid"]
 
 SHARED_SOURCE = r"""
-namespace fusegen { namespace {
-
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -46,8 +44,6 @@ ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
       times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
-
-}}  // namespace fusegen
 """
 CUDA_SOURCE = r"""
 #include "launcher.h"
@@ -58,8 +54,10 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/normal.cuh"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -119,8 +117,10 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/mish.h"
 #include "cpu/normal.h"
-""" + SHARED_SOURCE + r"""
+
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -148,12 +148,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_gelu_mish_silu_sigmoid", interface=1, eager=eager,
+    "tanh_gelu_mish_silu_sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -175,15 +174,7 @@ def tanh_gelu_mish_silu_sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

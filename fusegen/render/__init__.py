@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 MODULE = "module.py.j2"
-INTERFACE = 1  # of modules and their runtime, which has it too
+INTERFACE = 2  # of modules and their runtime, which has it too
+NAMESPACE = "namespace fusegen { namespace {"
 JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
 FITTED = {Singles.CUBICS, Singles.DECLARED}  # what double fits
 
@@ -43,7 +44,7 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
     parts = _parts(spec, texts)
     both = parts["shared_source"]
     return {
-        device: "\n".join([parts[f"{device}_headers"], both, parts[f"{device}_source"]])
+        device: "".join([parts[f"{device}_headers"], both, parts[f"{device}_source"]])
         for device in ("cuda", "cpu")
     }
 
@@ -52,10 +53,10 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
     """The C++ of a module in parts: what both devices share, and the headers and kernels of each."""
     both = cpp.shared(spec, texts)
     shared = fill("functions.j2", both) if both["scalars"] or both["kernels"] else ""
-    parts = {"shared_source": shared, "joint": JOINT if shared else "\n"}
+    parts = {"shared_source": shared, "joint": JOINT if shared else ""}
     for device, context in (("cuda", cpp.cuda(spec, texts)), ("cpu", cpp.cpu(spec, texts))):
         headers = (f'#include "{header}"\n' for header in context.pop("headers"))
-        parts[f"{device}_headers"] = "".join(headers)
+        parts[f"{device}_headers"] = "".join(headers) + f"\n{NAMESPACE}\n"
         parts[f"{device}_source"] = fill("kernels.j2", context)
     return parts
 
@@ -72,6 +73,7 @@ def module(spec: Spec, texts: Texts) -> str:
         "counts": texts.counts,
         "dtype_names": spec.dtypes,
         "bitmask": texts.mask is not None,
+        "autocasts": texts.autocast,
         **python.tensors_and_scalars(spec, texts),
         **model.model(spec),
         **python.function(spec, texts),

@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, operators, producers
+from . import autograd, bitmask, build, checks, common, operators, producers
 from .calls import (
     DEVICES,
     FUNCTIONALIZE,
@@ -27,7 +27,7 @@ from .checks import check, check_writable
 from .flavour import is_traceable_wrapper_subclass, transforms
 from .sources import Sources, Texts, texts
 
-INTERFACE = 1  # of modules and this runtime; it changes when the text of modules has to
+INTERFACE = 2  # of modules and this runtime; it changes when the text of modules has to
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -41,9 +41,12 @@ class Activation:
         dtypes: that the kernels take.
         eager, eager_gradient: the same in PyTorch's own operations, the gradient as a tuple: for tensors
             without a kernel, and for second derivatives.
-        operators: the namespace of PyTorch's operators; `operator` is the function with its gradient.
+        operators: the namespace of PyTorch's operators; `overload` is the function with its gradient, and
+            `operator` what tracers record of a call.
         forward, backward: the kernels; `forward_out` and `backward_out` write into given tensors.
+        autocasts: whether eager computes 16-bit tensors in float32 under CUDA's autocast.
         graded: chooses, for some tensors, the call whose gradient autograd records.
+        run: the common call, of tensors and scalars that the module's function has read.
     """
 
     without_bias = staticmethod(producers.without_bias)
@@ -68,14 +71,15 @@ class Activation:
         sources: Sources,
         eager: "Callable[..., Any]",
         eager_gradient: "Optional[Callable[..., Any]]" = None,
+        autocasts: bool = False,
     ) -> None:
         self.signature = operators.Signature(self.name, forward, backward, self.unread)
         self.inputs = len(self.signature.tensors)
         self.dtypes, self.sources = dtypes, sources
-        self.eager = eager
+        self.eager, self.autocasts = eager, autocasts
         self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs)
         self.operators = operators.registered(self)
-        self.operator = getattr(self.operators, self.name).default
+        self.overload = self.operator = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
             setattr(self, kernel, self._kernel(kernel))
         self.Forward, self.Backward = autograd.functions(self)
@@ -85,7 +89,7 @@ class Activation:
             for kernel in ("forward_masked", "forward_masked_out", "backward_masked", "backward_by_mask"):
                 setattr(self, kernel, self._kernel(kernel))
             self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
-        self.graded = self._graded()
+        self.graded, self.run = self._graded(), common.call_of(self)
 
     def _kernel(self, name: str) -> Any:
         return getattr(self.operators, f"{self.name}_{name}").default._op
@@ -164,6 +168,7 @@ class Activation:
     def without_kernel(self, *arguments: Any) -> Any:
         """The function of a tensor subclass, of other dtypes, and of tensors that are not alike."""
         tensors, params = arguments[: self.inputs], arguments[self.inputs :]
+        checks.check_given(self.name, self.signature.tensors, tensors)
         if not all(isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) for t in tensors):
             return self.eager(*arguments)
         if any(isinstance(p, torch.Tensor) for p in params):
@@ -193,6 +198,7 @@ class Activation:
     def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
         """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
         tensors = arguments[: self.inputs]
+        checks.check_given(self.name, self.signature.tensors, tensors)
         graded = differentiable(out, *tensors)
         check(not graded, self.name, "a call with out= has no gradient; call it under no_grad()")
         if not recorded() and out.numel() == 0:

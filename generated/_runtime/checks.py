@@ -5,7 +5,7 @@
 """Refusals: one sentence each, which begins with the module's name."""
 
 import numbers
-from typing import Any, Type
+from typing import Any, Sequence, Type
 
 import torch
 
@@ -14,6 +14,12 @@ def check(holds: Any, module: str, otherwise: str, error: "Type[Exception]" = Ru
     """Raises an error of one sentence unless a condition holds."""
     if not holds:
         raise error(f"{module}: {otherwise}")
+
+
+def check_given(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -> None:
+    """Refuses a call without one of its tensors."""
+    for name, tensor in zip(names, tensors):
+        check(tensor is not None, module, f"the argument {name} is missing", TypeError)
 
 
 def check_writable(module: str, out: torch.Tensor) -> None:
