@@ -178,6 +178,9 @@ def _doc(spec: Spec, texts: Texts) -> list[str]:
     if spec.numbers:
         numbers = ", ".join(number.name for number in spec.numbers)
         lines += [f"Numbers: {numbers}; a tensor without dimensions and without a gradient is one, too."]
+    for each in spec.tensors:
+        if each.along is not None:
+            lines += [f"    {each.name}, of one dimension, runs along dimension {each.along} of {first}."]
     if spec.masks:
         masks = ", ".join(each.name for each in spec.inputs if each.is_mask)
         lines += [f"Masks: {masks}; 0 or 1 in the dtype of the other tensors, without a gradient."]

@@ -39,6 +39,16 @@ def scalar(module: str, name: str, value: Any) -> float:
     return float(value)
 
 
+def check_along(module: str, name: str, value: Any, x: Any, dim: int) -> None:
+    """Refuses what has not a number for each place along a dimension of a tensor, nor one for all."""
+    check(value is not None, module, f"the argument {name} is missing", TypeError)
+    check(x is not None, module, "the first argument is missing", TypeError)
+    one = value.dim() <= 1
+    check(one, module, f"{name} must have one dimension, and has {value.dim()}")
+    count, size = value.numel(), x.size(dim) if x.dim() > dim else 1
+    check(count in (1, size), module, f"{name} has {count} numbers for {size} places along dimension {dim}")
+
+
 def check_mask(module: str, name: str, value: Any) -> None:
     """Refuses what torch.where takes as no condition."""
     tensor = isinstance(value, torch.Tensor)

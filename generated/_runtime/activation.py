@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 import torch
 
 from . import autograd, bitmask, build, checks, common, operators, producers
+from .arguments import Arguments
 from .calls import (
     DEVICES,
     FUNCTIONALIZE,
@@ -31,7 +32,7 @@ INTERFACE = 2  # of modules and this runtime; it changes when the text of module
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class Activation:
+class Activation(Arguments):
     """The kernels of a module, with their gradient.
 
     Attributes:
@@ -131,30 +132,6 @@ class Activation:
     def load(self, kernel: str, device: str) -> None:
         """Loads a kernel, forward or backward, for a device, as its first use does."""
         build.load(self, self.operators, kernel, device)
-
-    def scalar(self, name: str, value: Any) -> float:
-        """A parameter as the float that the operator takes."""
-        return checks.scalar(self.name, name, value)
-
-    def number(self, name: str, value: Any) -> Any:
-        """A scalar of forward as the operator takes it, or as it is if it is a tensor to be waited for."""
-        if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or traced() or transformed()):
-            checks.check_number(self.name, name, value)
-            return value
-        return checks.scalar(self.name, name, value)
-
-    def mask(self, name: str, given: Any, *others: Any) -> Any:
-        """A mask as the kernels take it: 1 or 0 in the dtype of the other tensors, without a gradient."""
-        checks.check_mask(self.name, name, given)
-        dtype = dtype_of(*(t for t in others if isinstance(t, torch.Tensor)))
-        return given if dtype is None else given.to(dtype)
-
-    def first(self, given: Any, input: Any) -> Any:
-        """The first tensor, which PyTorch calls input."""
-        name = self.signature.tensors[0]
-        check(input is not None, self.name, f"the argument {name} is missing", TypeError)
-        check(given is None, self.name, f"{name} and input are one argument, and both are given", TypeError)
-        return input
 
     def transforming(self, *arguments: Any) -> Any:
         """The function under torch.func; some of its transforms take no autograd.Function."""
