@@ -173,3 +173,9 @@ def test_a_mistake_is_one_sentence(formula: str) -> None:
 def test_only_one_dimension_runs_along_another() -> None:
     with pytest.raises(SpecErrors, match=r"w of shape \[3, 1\] has not one dimension"):
         parse_spec(along("along(w, 1) * x", "Parameter(ones(n, 1))"), "specs/gate.yaml")
+
+
+def test_a_parameter_may_be_promised_to_lie_in_an_interval() -> None:
+    text = along("along(w, 1) * x") + 'assume: {w: "[0.5, 2]"}\n'
+    spec = parse_spec(text, "specs/gate.yaml")
+    assert [(name, float(of.low), float(of.high)) for name, of in spec.assume] == [("w", 0.5, 2.0)]

@@ -120,9 +120,7 @@ def shapes_broadcast(spec: Spec) -> Iterator[FusegenError]:
         unlike = [(what, shape) for what, shape in before if not broadcast(own, shape)]
         if unlike:
             other, shape = unlike[0]
-            yield NotBroadcast(
-                item.span, shape=own, name=item.attribute, other_shape=shape, other=other
-            )
+            yield NotBroadcast(item.span, shape=own, name=item.attribute, other_shape=shape, other=other)
         before.append((repr(item.attribute), own))
 
 
