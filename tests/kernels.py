@@ -25,12 +25,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
 
-from fusegen.render import cpp
-
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "generated"
 NAMES = sorted(path.stem for path in GENERATED.glob("*.py"))
 POINTWISE = [name for name in NAMES if name != "conv_relu_hardswish"]
+DEFAULT_METHODS = "Formula<float>, Formula<float>, Formula<double>"  # of a type that names none
 CLASSES = (  # a module of each class that the runtime tells apart
     *("gelu", "celu", "swiglu", "geglu"),  # of one tensor, with a parameter, of two tensors or halves
     *("relu", "leaky_relu", "relu_hardswish"),  # saving the output, with a bitmask and a parameter, a chain
@@ -442,7 +441,7 @@ def methods(source: str) -> list[tuple[str, str, str]]:
     kernel = r"^struct (?:For|Back)ward : Elementwise<.*?> \{(.*?)[\n ]\};$"
     bodies = re.findall(kernel, source, re.MULTILINE | re.DOTALL)
     found = (re.search(r"using Methods = ByWidth<(.*)>;", body) for body in bodies)
-    named = (match[1] if match else cpp.DEFAULT for match in found)
+    named = (match[1] if match else DEFAULT_METHODS for match in found)
     return [(first, second, third) for first, second, third in map(_split, named)]
 
 

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from fusegen import stages
 from fusegen.aten import ATEN
 from fusegen.built import built
@@ -128,10 +126,10 @@ def _of_views(spec: Spec, function: Function) -> Function:
     if not dims:
         return function
 
-    def of_points(*tensors: Tensor) -> Tensor:
+    def of_points(*tensors: Any) -> Any:
         shape = (*[1] * dims[0], -1)
         given = zip(tensors, spec.tensors, strict=True)
-        found: Tensor = function(*(t if of.along is not None else t.reshape(shape) for t, of in given))
+        found = function(*(t if of.along is not None else t.reshape(shape) for t, of in given))
         return found.reshape(tensors[0].shape)
 
     return of_points

@@ -57,11 +57,19 @@ class Activation(Arguments):
     backward: Any
     backward_out: Any
 
-    def __init__(self, name: str, *, interface: int, unread: "Tuple[str, ...]" = (), **own: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        interface: int,
+        unread: "Tuple[str, ...]" = (),
+        autocasts: bool = False,
+        **own: Any,
+    ) -> None:
         if interface != INTERFACE:
             other = f"{name}.py was generated for interface {interface}, this runtime is {INTERFACE}"
             raise ImportError(f"{other}; run fusegen build")
-        self.name, self.unread = name, unread
+        self.name, self.unread, self.autocasts = name, unread, autocasts
         self._keep(**own)
 
     def _keep(
@@ -72,12 +80,11 @@ class Activation(Arguments):
         sources: Sources,
         eager: "Callable[..., Any]",
         eager_gradient: "Optional[Callable[..., Any]]" = None,
-        autocasts: bool = False,
     ) -> None:
         self.signature = operators.Signature(self.name, forward, backward, self.unread)
         self.inputs = len(self.signature.tensors)
         self.dtypes, self.sources = dtypes, sources
-        self.eager, self.autocasts = eager, autocasts
+        self.eager = eager
         self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs)
         self.operators = operators.registered(self)
         self.overload = self.operator = getattr(self.operators, self.name).default
