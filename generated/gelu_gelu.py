@@ -50,7 +50,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -60,7 +60,7 @@ ANYWHERE float gelu_gelu_forward(float x) {
   return times_ndtr(after_gelu);
 }
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.

@@ -65,7 +65,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);

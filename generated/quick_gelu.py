@@ -58,7 +58,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M quick_gelu_backward_in_float(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));

@@ -44,7 +44,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -56,7 +56,7 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.

@@ -51,19 +51,17 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch MEDIUM_32[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_per_channel_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
