@@ -30,6 +30,7 @@ ARGUMENTS: dict[type[nn.Module], tuple[dict[str, Any], ...]] = {  # of each row,
     nn.Hardtanh: ({"min_val": -0.5, "max_val": 2.0}, {"inplace": True}),
     nn.LeakyReLU: ({"negative_slope": 0.2}, {"inplace": True}),
     nn.Mish: ({"inplace": True},),
+    nn.PReLU: ({"num_parameters": 12, "init": 0.5},),
     nn.ReLU: ({"inplace": True},),
     nn.ReLU6: ({"inplace": True},),
     nn.SELU: ({"inplace": True},),
@@ -41,7 +42,16 @@ ARGUMENTS: dict[type[nn.Module], tuple[dict[str, Any], ...]] = {  # of each row,
 FIRST: dict[type[nn.Module], dict[str, Any]] = {
     nn.Threshold: {"threshold": 0.25, "value": -1.0}
 }  # which have no default
-CORE = (nn.ELU, nn.GELU, nn.Hardtanh, nn.LeakyReLU, nn.ReLU, nn.SiLU, nn.Softplus)  # others are `full`
+CORE = (
+    nn.ELU,
+    nn.GELU,
+    nn.Hardtanh,
+    nn.LeakyReLU,
+    nn.PReLU,
+    nn.ReLU,
+    nn.SiLU,
+    nn.Softplus,
+)  # or `full`
 CASES = [
     pytest.param(kind, {**FIRST.get(kind, {}), **more}, marks=() if kind in CORE else pytest.mark.full)
     for kind in table.ROWS
@@ -103,13 +113,13 @@ class Network(nn.Module):
 
 
 REPORT = """\
-replaced 4 activations, kept 4
+replaced 5 activations, kept 3
   act: SiLU(inplace=True) -> silu
   again: SiLU(inplace=True) -> silu
   own: Mish() -> mish
+  learned: PReLU(num_parameters=1) -> prelu
   first.1: GELU(approximate='none') -> gelu
   hooked: Tanh() stays, since it has hooks
-  learned: PReLU(num_parameters=1) stays, since its weight is learned, and the library has no such module
   soft: Softmax(dim=1) stays, since it is no pointwise function
   drawn: RReLU(lower=0.125, upper=0.3333333333333333) stays, since its slopes are random in training"""
 
@@ -119,10 +129,12 @@ def test_a_network_keeps_its_state_and_its_results() -> None:
     model = Network().eval()
     x = torch.randn(4, 8)
     state, before = copy.deepcopy(model.state_dict()), results(model, x)
+    weight = model.learned.weight
     report = fusegen.patch(model)
     assert str(report) == REPORT
     assert model.act is model.again
     assert list(model.state_dict()) == list(state)
+    assert model.learned.weight is weight
     model.load_state_dict(state)
     for ours, theirs in zip(results(model, x), before, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
@@ -133,7 +145,7 @@ def test_undo_puts_the_same_layers_back() -> None:
     layers = dict(model.named_modules(remove_duplicate=False))
     report = fusegen.patch(model)
     model.eval()
-    assert report.undo() == 4
+    assert report.undo() == 5
     assert dict(model.named_modules(remove_duplicate=False)) == layers
     assert not model.act.training
     assert report.undo() == 0
@@ -291,9 +303,10 @@ def test_a_pair_follows_its_parameters_and_can_be_copied_and_undone(tmp_path: Pa
 def test_a_pair_that_is_another_stays(tmp_path: Path) -> None:
     shared, hooked = nn.Conv1d(2, 2, 1), nn.Conv1d(2, 2, 1)
     hooked.register_forward_hook(lambda layer, given, result: None)
-    model = nn.Sequential(shared, nn.Tanh(), shared, hooked, nn.Tanh(), nn.Conv1d(2, 2, 1), nn.GLU(1))
+    last = nn.Conv1d(2, 2, 1), nn.PReLU(), nn.Conv1d(2, 2, 1), nn.GLU(1)
+    model = nn.Sequential(shared, nn.Tanh(), shared, hooked, nn.Tanh(), *last)
     report = fusegen.patch(model, folder=tmp_path / "kernels")
-    assert [each.module for each in report.replaced] == ["tanh", "tanh", "glu"]
+    assert [each.module for each in report.replaced] == ["tanh", "tanh", "prelu", "glu"]
     assert not [*(tmp_path / "kernels").glob("*.yaml")]
 
 

@@ -120,8 +120,10 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
 
 
 def _reads_one(activation: nn.Module) -> bool:
-    """Whether an activation is a row of the table that reads one tensor whole."""
-    return type(activation) in ROWS and type(activation) is not nn.GLU and not [*reasons(activation)]
+    """Whether an activation is in the table, reads one tensor whole, and has no parameters."""
+    row = ROWS.get(type(activation))
+    is_plain = row is not None and not row.state and type(activation) is not nn.GLU
+    return is_plain and not [*reasons(activation)]
 
 
 def _leaves_bias(layer: nn.Module) -> bool:

@@ -17,8 +17,8 @@ ITSELF = "an activation is replaced in the module that holds it"
 def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     """Replaces the activations of torch.nn in a model by generated modules, in place.
 
-    Values and gradients are those of the library's certificates. Names in the state_dict stay, since
-    activations have no state. An activation that several places share is one afterwards, too.
+    Values and gradients are those of the library's certificates. Names in the state_dict stay, and
+    so do learned slopes. An activation that several places share is one afterwards, too.
 
     Args:
         model: it is changed.

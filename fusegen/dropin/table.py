@@ -24,11 +24,13 @@ class Row:
         module: its name, by that of an option of the activation; one name where it has no such option.
         arguments: the attributes of the activation that are arguments of both constructors.
         option: the attribute that decides the module.
+        state: the names of its parameters, which the generated module shares.
     """
 
     module: str | Mapping[str, str]
     arguments: tuple[str, ...] = ()
     option: str = ""
+    state: tuple[str, ...] = ()
 
     def name(self, layer: nn.Module) -> str | None:
         """The module for an activation; None where its option has none."""
@@ -48,6 +50,7 @@ ROWS: dict[type[nn.Module], Row] = {
     nn.LeakyReLU: Row("leaky_relu", ("negative_slope", *IN_PLACE)),
     nn.LogSigmoid: Row("logsigmoid"),
     nn.Mish: Row("mish", IN_PLACE),
+    nn.PReLU: Row("prelu", ("num_parameters",), state=("weight",)),
     nn.ReLU: Row("relu", IN_PLACE),
     nn.ReLU6: Row("relu6", IN_PLACE),
     nn.SELU: Row("selu", IN_PLACE),
@@ -62,7 +65,6 @@ ROWS: dict[type[nn.Module], Row] = {
 }
 REASONS: dict[type[nn.Module], str] = {
     nn.MultiheadAttention: "it is no pointwise function",
-    nn.PReLU: "its weight is learned, and the library has no such module",
     nn.RReLU: "its slopes are random in training",
     nn.Softmax: "it is no pointwise function",
     nn.Softmax2d: "it is no pointwise function",
@@ -89,8 +91,8 @@ def reasons(layer: nn.Module) -> Iterator[str]:
         yield "it has hooks"
     if "forward" in vars(layer):
         yield "it has a forward of its own"
-    if any(True for _ in layer.parameters()) or any(True for _ in layer.buffers()):
-        yield "it has parameters or buffers"
+    if tuple(layer._parameters) != row.state or layer._buffers or layer._modules:
+        yield "it has parameters, buffers or layers of its own"
     for name in row.arguments:
         if not isinstance(getattr(layer, name), Real):
             yield f"its {name} is no number"
@@ -103,6 +105,8 @@ def replacement(layer: nn.Module) -> nn.Module:
     assert name is not None
     made: Callable[..., Any] = module(name).ModelNew
     new: nn.Module = made(**{each: getattr(layer, each) for each in row.arguments})
+    if row.state:
+        vars(new)["_parameters"] = layer._parameters
     return new.train(layer.training)
 
 
