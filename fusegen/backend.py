@@ -89,7 +89,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
 
 
 def _is_mode(node: fx.Node) -> bool:
-    """Whether a node changes how others run, so that regions may not reach across it."""
+    """True if a node changes how later nodes run: no region may reach across it."""
     return node.op == "call_function" and getattr(node.target, "__name__", "") in MODES
 
 

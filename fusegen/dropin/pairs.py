@@ -120,14 +120,14 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
 
 
 def _reads_one(activation: nn.Module) -> bool:
-    """Whether an activation is in the table, reads one tensor whole, and has no parameters."""
+    """True if an activation is in the table, reads one tensor whole, and has no parameters."""
     row = ROWS.get(type(activation))
     is_plain = row is not None and not row.state and type(activation) is not nn.GLU
     return is_plain and not [*reasons(activation)]
 
 
 def _leaves_bias(layer: nn.Module) -> bool:
-    """Whether a layer is one of PyTorch's convolutions, as it was made, with a bias."""
+    """True for one of PyTorch's convolutions with a bias, without hooks or a forward of its own."""
     if type(layer) not in CONVOLUTIONS or layer.bias is None:
         return False
     return "forward" not in vars(layer) and not any(getattr(layer, hooks) for hooks in HOOKS)

@@ -1,4 +1,4 @@
-"""What `fusegen.patch` replaced, what it did not, and why."""
+"""The report of `fusegen.patch`: activations that were replaced, and others with the reason."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def install() -> None:
 
 
 def _keys_are_computed() -> bool:
-    """Whether Inductor traces a graph and has its key for caches, which no rewrite can change any more."""
+    """True while Inductor traces a graph after it has computed the graph's keys for its caches."""
     virtualized = sys.modules.get("torch._inductor.virtualized")
     if virtualized is None:
         return False
@@ -97,7 +97,7 @@ def _formulas(kernels: Any) -> str:
 
 
 def _code(code: Any) -> "List[Any]":
-    """What decides a function's results, without its place in a file."""
+    """The parts of a code object that decide a function's results, without its place in a file."""
     consts = [_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
     return [code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts]
 

@@ -29,7 +29,7 @@ VIEWS = set("_unsafe_view reshape clone copy".split())  # besides those whose sc
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the nodes of a graph.
+    """Kinds and places of the nodes of a graph.
 
     Attributes:
         kinds: pointwise, reduction, view, or opaque.
@@ -88,7 +88,7 @@ def _kind(node: Any) -> str:
 
 
 def _is_zero(argument: Any) -> bool:
-    """Whether an argument is a tensor of zeros, which autograd adds to what a copy lets through."""
+    """True for a tensor of zeros, to which autograd adds the gradient of a copy."""
     made = getattr(argument, "target", None) == torch.ops.aten.full.default
     return made and argument.args[1] == 0
 
@@ -126,7 +126,7 @@ def _producers(node: Any, kinds: "Dict[Any, str]") -> "Iterator[Any]":
 
 
 def _as_large(producer: Any, node: Any) -> bool:
-    """Whether a producer makes as many elements as a node, so that to fuse them saves its tensor."""
+    """True if a producer makes as many elements as a node: fusing the two then saves a tensor."""
     made, result = (_first(n.meta.get("val")) for n in (producer, node))
     tensors = isinstance(made, torch.Tensor) and isinstance(result, torch.Tensor)
     return tensors and bool(statically_known_true(made.numel() == result.numel()))
@@ -137,7 +137,7 @@ def _first(value: Any) -> Any:
 
 
 def _apart(first: Any, last: Any, facts: Facts) -> bool:
-    """Whether a path from one node to another goes through an opaque one, so that no kernel holds both."""
+    """True if a path from one node to another goes through an opaque one: no kernel can hold both."""
     waiting: "List[Any]" = [(user, False) for user in first.users]
     seen: "Set[Any]" = set()
     while waiting:

@@ -56,7 +56,7 @@ def policy_of(own: "Optional[str]") -> str:
 
 
 class UnderCompile:
-    """What a compiler records of a call.
+    """The part of a module's kernels that compilers record.
 
     Attributes:
         eager: the function in PyTorch's own operations.
