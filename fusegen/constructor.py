@@ -84,6 +84,7 @@ class StateTensor:
         shape: its shape, at the defaults of the constructor.
         is_read: whether formulas read it.
         span: where it is written.
+        along: the dimension of the first input that it runs along, if formulas say so.
     """
 
     attribute: str
@@ -93,11 +94,16 @@ class StateTensor:
     shape: Sizes
     is_read: bool
     span: Span
+    along: int | None = None
 
     @property
     def holder(self) -> str:
         """The kind of its holder, as error messages name it."""
         return f"a {self.kind.value}"
+
+    def aligned(self, rank: int) -> Sizes:
+        """The shape as formulas read it beside a first input of some rank."""
+        return self.shape if self.along is None else (*self.shape, *[1] * (rank - self.along - 1))
 
 
 Item = Layer | StateTensor

@@ -32,8 +32,9 @@ class Input:
 
     Where the second of two inputs has a `split`, a call may leave it out: the first is then split into two
     halves along this dimension, as torch.nn.functional.glu does. With `unsqueeze` formulas read it with a
-    dimension of size 1 there. With the dtype ``bool`` it is a mask, which formulas read as a condition;
-    the other tensors have the dtypes of the spec.
+    dimension of size 1 there; with `along`, a tensor of one dimension, so that this is aligned with that
+    dimension of the first input, whatever its rank. With the dtype ``bool`` it is a mask, which formulas
+    read as a condition; the other tensors have the dtypes of the spec.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Input:
     span: Span
     split: int | None = None
     unsqueeze: int | None = None
+    along: int | None = None
     dtype: str | None = None
 
     @property
@@ -52,7 +54,13 @@ class Input:
     @property
     def view(self) -> str:
         """What formulas read of it."""
-        return self.name if self.unsqueeze is None else f"unsqueeze({self.name}, {self.unsqueeze})"
+        views = {"unsqueeze": self.unsqueeze, "along": self.along}
+        return next((f"{v}({self.name}, {k})" for v, k in views.items() if k is not None), self.name)
+
+    @property
+    def is_viewed(self) -> bool:
+        """Whether formulas read a view of it."""
+        return self.view != self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,7 @@ class Spec:
     def tensors(self) -> tuple[Input, ...]:
         """The tensors of the function: the inputs, the bias of a convolution, the state that is read."""
         state = (item for item in self.layers if isinstance(item, StateTensor) and item.is_read)
-        held = (Input(t.attribute, t.shape, Fill("randn"), t.span) for t in state)
+        held = (Input(t.attribute, t.shape, Fill("randn"), t.span, along=t.along) for t in state)
         return (*self.inputs, *([self.bias] if self.bias else []), *held)
 
     @property

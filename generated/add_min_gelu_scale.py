@@ -18,10 +18,22 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["AddMinGeluScale", "ModelNew", "add_min_gelu_scale", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+// x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M add_min_gelu_scale_forward(M x) {
+  const M finite_x = finite_below(x);
+  const M step1 = finite_x + M(0.5);
+  const M step2 = minimum(step1, M(0));
+  const M after_gelu = times_ndtr(step2);
+  return after_gelu * M(2);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,20 +44,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
-// x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M add_min_gelu_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M step1 = finite_x + M(0.5);
-  const M step2 = minimum(step1, M(0));
-  const M after_gelu = times_ndtr(step2);
-  return after_gelu * M(2);
-}
+""" + SHARED_SOURCE + r"""
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
@@ -75,6 +74,10 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {90, 65536, 128, 1}, {90, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 16.0f, 5}, {1 / 128.0f, 8193}};
@@ -99,18 +102,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
-// x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M add_min_gelu_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M step1 = finite_x + M(0.5);
-  const M step2 = minimum(step1, M(0));
-  const M after_gelu = times_ndtr(step2);
-  return after_gelu * M(2);
-}
+""" + SHARED_SOURCE + r"""
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
@@ -124,6 +116,7 @@ ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
   return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = add_min_gelu_scale_forward(in[0]))
@@ -148,12 +141,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "add_min_gelu_scale", interface=1, eager=eager,
+    "add_min_gelu_scale", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -175,15 +167,7 @@ def add_min_gelu_scale(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,21 @@ Source: Barron 2017, Continuously Differentiable Exponential Linear Units, arXiv
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Celu", "ModelNew", "celu", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+// The scalars of the formula, from those of a call.
+template <typename M>
+struct Scalars {
+  M alpha;
+  static Scalars from(const double (&ALL)[1]) {
+    const double alpha = ALL[0];
+    return {M(alpha)};
+  }
+};
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,16 +43,7 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M alpha;
-  static Scalars from(const double (&ALL)[1]) {
-    const double alpha = ALL[0];
-    return {M(alpha)};
-  }
-};
+""" + SHARED_SOURCE + r"""
 
 // y = x if x > 0 else alpha · expm1(x / alpha)
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
@@ -95,16 +97,7 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M alpha;
-  static Scalars from(const double (&ALL)[1]) {
-    const double alpha = ALL[0];
-    return {M(alpha)};
-  }
-};
+""" + SHARED_SOURCE + r"""
 
 // y = x if x > 0 else alpha · expm1(x / alpha)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -145,12 +138,11 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "celu", interface=1, eager=eager,
+    "celu", interface=2, eager=eager,
     forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -176,15 +168,7 @@ def celu(
         return KERNELS.overwrite(x, alpha)
     if out is not None:
         return KERNELS.write(out, x, alpha)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, alpha)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, alpha)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, alpha)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, alpha)
-    return KERNELS.by_pytorch(x, alpha) if result is None else result
+    return KERNELS.run(x, alpha)
 
 
 class ModelNew(nn.Module):

@@ -18,18 +18,11 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ClampScaleClampDivide", "ModelNew", "clamp_scale_clamp_divide", "get_init_inputs", "get_inputs"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
 // Dead lower bound: min(max(step2, 0), 1) is min(step2, 1), since step2 lies in [0, 2].
 // Bound before the scale: step3 / 2 is min(step1, 1 / 2), since step1 lies in [0, 1].
@@ -38,6 +31,15 @@ template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
   return clamp(x, M(0), M(0.5));
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step2 ≥ 0 is step1 ≥ 0.
@@ -74,12 +76,8 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward(in[0], in[1]))
 };
-struct Bit : Elementwise<1, 1> {
-  FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_mask(in[0]))
-};
-struct FromBit : Elementwise<2, 1> {
-  FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_mask(in[0])) };
+struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -92,12 +90,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
-// x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
-template <typename M>
-ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
-  return clamp(x, M(0), M(0.5));
-}
+""" + SHARED_SOURCE + r"""
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
@@ -107,14 +100,8 @@ ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
       M(0);
 }
 
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -131,12 +118,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "clamp_scale_clamp_divide", interface=1, eager=eager,
+    "clamp_scale_clamp_divide", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -158,15 +144,7 @@ def clamp_scale_clamp_divide(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

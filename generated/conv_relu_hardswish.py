@@ -15,7 +15,7 @@
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ConvReluHardswish", "ModelNew", "conv_relu_hardswish", "get_init_inputs", "get_inputs"]
 
@@ -104,12 +104,10 @@ ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
 
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
 
@@ -127,12 +125,11 @@ def eager(x, conv_bias):
 
 
 KERNELS = Activation(
-    "conv_relu_hardswish", interface=1, eager=eager,
+    "conv_relu_hardswish", interface=2, eager=eager,
     forward="Tensor x, Tensor conv_bias", backward="Tensor grad, Tensor x, Tensor conv_bias",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -149,19 +146,9 @@ def conv_relu_hardswish(
     """
     if x is None or input is not None:
         x = KERNELS.first(x, input)
-    if conv_bias is None:
-        raise TypeError("conv_relu_hardswish: the argument conv_bias is missing")
     if out is not None:
         return KERNELS.write(out, x, conv_bias)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES or conv_bias.__class__ not in PLAIN or conv_bias.dtype is not x.dtype or conv_bias.device != x.device:
-        return KERNELS.without_kernel(x, conv_bias)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, conv_bias)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, conv_bias)
-    run = KERNELS.graded(x, conv_bias) if (x.requires_grad or conv_bias.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(x, conv_bias)
-    return KERNELS.by_pytorch(x, conv_bias) if result is None else result
+    return KERNELS.run(x, conv_bias)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,21 @@ Source: Clevert, Unterthiner and Hochreiter 2015, Fast and Accurate Deep Network
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Elu", "ModelNew", "elu", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+// The scalars of the formula, from those of a call.
+template <typename M>
+struct Scalars {
+  M alpha;
+  static Scalars from(const double (&ALL)[1]) {
+    const double alpha = ALL[0];
+    return {M(alpha)};
+  }
+};
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,16 +43,7 @@ CUDA_SOURCE = r"""
 #include "cuda/exponential.cuh"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M alpha;
-  static Scalars from(const double (&ALL)[1]) {
-    const double alpha = ALL[0];
-    return {M(alpha)};
-  }
-};
+""" + SHARED_SOURCE + r"""
 
 // y = x if x > 0 else alpha · expm1(x)
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
@@ -92,16 +94,7 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M alpha;
-  static Scalars from(const double (&ALL)[1]) {
-    const double alpha = ALL[0];
-    return {M(alpha)};
-  }
-};
+""" + SHARED_SOURCE + r"""
 
 // y = x if x > 0 else alpha · expm1(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -141,12 +134,11 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "elu", interface=1, eager=eager,
+    "elu", interface=2, eager=eager,
     forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -170,15 +162,7 @@ def elu(
         return KERNELS.overwrite(x, alpha)
     if out is not None:
         return KERNELS.write(out, x, alpha)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, alpha)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, alpha)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, alpha)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, alpha)
-    return KERNELS.by_pytorch(x, alpha) if result is None else result
+    return KERNELS.run(x, alpha)
 
 
 class ModelNew(nn.Module):

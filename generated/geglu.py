@@ -18,10 +18,29 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Geglu", "ModelNew", "geglu", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+// y = gelu(gate) · up
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M geglu_forward(M gate, M up) {
+  const M finite_gate = finite_below(gate);
+  return times_ndtr(finite_gate) * up;
+}
+
+// From grad, the gradient of y, and gate and up: the gradients of gate and up.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
+  const M finite_gate = finite_below(gate);
+  const M finite_gate_2 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope(finite_gate_2);
+  out[1] = grad * times_ndtr(finite_gate);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/fast_functions.cuh"
@@ -31,30 +50,14 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
-// y = gelu(gate) · up
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-template <typename M>
-ANYWHERE M geglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return times_ndtr(finite_gate) * up;
-}
-
-// From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-template <typename M>
-ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate1);
-  out[1] = grad * times_ndtr(finite_gate);
-}
+""" + SHARED_SOURCE + r"""
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_16[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -62,6 +65,7 @@ struct Forward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = MEDIUM_16, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -83,32 +87,15 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = gelu(gate) · up
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M geglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return times_ndtr(finite_gate) * up;
-}
-
-// From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  out[0] = grad * up * times_ndtr_slope(finite_gate1);
-  out[1] = grad * times_ndtr(finite_gate);
-}
-
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -127,12 +114,11 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "geglu", interface=1, eager=eager,
+    "geglu", interface=2, eager=eager,
     forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -149,15 +135,7 @@ def geglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -
         gate = KERNELS.first(gate, input)
     if up is None:
         return KERNELS.halves(gate, dim)
-    if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
-        return KERNELS.without_kernel(gate, up)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(gate, up)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(gate, up)
-    run = KERNELS.graded(gate, up) if (gate.requires_grad or up.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(gate, up)
-    return KERNELS.by_pytorch(gate, up) if result is None else result
+    return KERNELS.run(gate, up)
 
 
 class ModelNew(nn.Module):

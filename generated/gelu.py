@@ -18,10 +18,27 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Gelu", "ModelNew", "gelu", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+// y = x · Φ(x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M gelu_forward(M x) {
+  const M finite_x = finite_below(x);
+  return times_ndtr(finite_x);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M gelu_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  return grad * times_ndtr_slope(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -30,24 +47,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
-// y = x · Φ(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M gelu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return times_ndtr(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return grad * times_ndtr_slope(finite_x);
-}
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -55,11 +55,15 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -78,28 +82,12 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · Φ(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
-template <typename M>
-ANYWHERE M gelu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return times_ndtr(finite_x);
-}
-
 ANYWHERE float gelu_forward_short(float x) {
   return times_ndtr<SINGLE_WORD>(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return grad * times_ndtr_slope(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -107,6 +95,7 @@ struct Forward : Elementwise<1, 1> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = gelu_forward_short(in[0]);
                   else out[0] = gelu_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_backward(in[0], in[1]))
@@ -124,12 +113,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "gelu", interface=1, eager=eager,
+    "gelu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -153,15 +141,7 @@ def gelu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

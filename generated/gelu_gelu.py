@@ -18,10 +18,27 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["GeluGelu", "ModelNew", "gelu_gelu", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+// x = gelu(x),  y = gelu(x)
+ANYWHERE double gelu_gelu_forward(double x) {
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
+  return times_ndtr(after_gelu);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M gelu_gelu_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
+  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -31,8 +48,8 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = gelu(x),  y = gelu(x)
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -43,13 +60,6 @@ ANYWHERE float gelu_gelu_forward(float x) {
   return times_ndtr(after_gelu);
 }
 
-ANYWHERE double gelu_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
-  return times_ndtr(after_gelu);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -57,12 +67,6 @@ ANYWHERE double gelu_gelu_forward(double x) {
 ANYWHERE float gelu_gelu_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float after_gelu = times_ndtr(finite_x);
-  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
-}
-
-ANYWHERE double gelu_gelu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
 
@@ -98,8 +102,8 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = gelu(x),  y = gelu(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float gelu_gelu_forward(float x) {
@@ -107,26 +111,11 @@ ANYWHERE float gelu_gelu_forward(float x) {
   return times_ndtr<NEAR>(after_gelu);
 }
 
-ANYWHERE double gelu_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
-  return times_ndtr(after_gelu);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M gelu_gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
-  return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_gelu_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_gelu_backward(in[0], in[1]))
@@ -145,12 +134,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "gelu_gelu", interface=1, eager=eager,
+    "gelu_gelu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -172,15 +160,7 @@ def gelu_gelu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,41 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["GeluTanh", "ModelNew", "gelu_tanh", "get_init_inputs", "get_inputs"]
 
+SHARED_SOURCE = r"""
+// y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
+// Power 3: x³ is x³.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M gelu_tanh_forward(M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> t = finite_x * linear(M(0.07135481627260025), constant<M>(2.3988325e-09f,
+      -6.175149918155315e-19), constant<M>(1.5957031f, 1.5957691073417664), constant<M>(6.59966e-05f,
+      1.426396435433791e-08), square<DOUBLE_WORD>(finite_x));
+  return x_sigmoid(finite_x, t);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Power 3: x³ is x³.
+// Power 2: x² is x².
+// Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
+// Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
+// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M gelu_tanh_backward(M grad, M x) {
+  const M finite_x = clamp_max(clamp_min(x, M(-1099511627776)), M(1099511627776));
+  const Promoted<M> t4 = finite_x * linear(M(0.07135481627260025), constant<M>(2.3988325e-09f,
+      -6.175149918155315e-19), constant<M>(1.5957031f, 1.5957691073417664), constant<M>(6.59966e-05f,
+      1.426396435433791e-08), square<DOUBLE_WORD>(finite_x));
+  return M(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (M(1.5957691216057308) +
+      number<M>(1.5957691216057308, -9.96930880911092e-17) * (number<M>(0.044715, 2.1960211427085595e-18) * (M(3) *
+      square(finite_x)))))) * unscale(t4);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,31 +63,8 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
-// Power 3: x³ is x³.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-ANYWHERE float gelu_tanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> t = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
-      square<DOUBLE_WORD>(finite_x));
-  return x_sigmoid(finite_x, t);
-}
-
-ANYWHERE double gelu_tanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
-      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
-  return x_sigmoid(finite_x, t);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Power 3: x³ is x³.
-// Power 2: x² is x².
-// Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
-// Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
-// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
@@ -67,21 +75,14 @@ ANYWHERE float gelu_tanh_backward(float grad, float x) {
       1.5957692f, t4);
 }
 
-ANYWHERE double gelu_tanh_backward(double grad, double x) {
-  const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Promoted<double> t4 = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
-      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
-  return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 +
-      double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0
-      * square(finite_x)))))) * unscale(t4);
-}
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -107,49 +108,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float gelu_tanh_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> t = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
-      square<DOUBLE_WORD>(finite_x));
-  return x_sigmoid(finite_x, t);
-}
-
-ANYWHERE double gelu_tanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
-      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
-  return x_sigmoid(finite_x, t);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float gelu_tanh_backward(float grad, float x) {
-  const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
-  const Promoted<float> t4 = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
-      square<DOUBLE_WORD>(finite_x));
-  return float(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957692f +
-      double_word(1.5957692f, -4.534068e-08f) * (double_word(0.044715f, 1.5461444e-09f) * (3.0f *
-      square(finite_x)))))) * unscale(t4);
-}
-
-ANYWHERE double gelu_tanh_backward(double grad, double x) {
-  const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
-  const Promoted<double> t4 = finite_x * linear(0.07135481627260025, -6.175149918155315e-19, 1.5957691073417664,
-      1.426396435433791e-08, square<DOUBLE_WORD>(finite_x));
-  return double(grad * (sigmoid(prescaled(t4)) + finite_x * sigmoid_slope(prescaled(t4)) * (1.5957691216057308 +
-      double_word(1.5957691216057308, -9.96930880911092e-17) * (double_word(0.044715, 2.1960211427085595e-18) * (3.0
-      * square(finite_x)))))) * unscale(t4);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_backward(in[0], in[1]))
@@ -167,12 +133,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "gelu_tanh", interface=1, eager=eager,
+    "gelu_tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -196,15 +161,7 @@ def gelu_tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

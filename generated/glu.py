@@ -18,76 +18,11 @@ Source: Dauphin, Fan, Auli and Grangier 2016, Language Modeling with Gated Convo
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Glu", "ModelNew", "get_init_inputs", "get_inputs", "glu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/verified.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/reduce.cuh"
-#include "cuda/exponential.cuh"
-#include "cuda/logistic.cuh"
-
-namespace fusegen { namespace {
-
-// y = a · sigmoid(b)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M glu_forward(M a, M b) {
-  return x_sigmoid(a, b);
-}
-
-// From grad, the gradient of y, and a and b: the gradients of a and b.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
-  out[0] = grad * sigmoid(b);
-  out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
-}
-
-ANYWHERE void glu_backward(double grad, double a, double b, double* out) {
-  out[0] = grad * sigmoid(b);
-  out[1] = double(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
-}
-
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = glu_forward(in[0], in[1]))
-};
-struct Backward : Elementwise<3, 2> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
-};
-
-}}  // namespace fusegen
-
-FUSEGEN_BROADCASTING_KERNELS(glu)
-"""
-CPU_SOURCE = r"""
-#include "launcher.h"
-#include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "cpu/reduce.h"
-#include "cpu/exponential.h"
-#include "cpu/logistic.h"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = a · sigmoid(b)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -104,6 +39,61 @@ ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
   out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/verified.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
+#include "cuda/exponential.cuh"
+#include "cuda/logistic.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+template <typename M>
+ANYWHERE void glu_backward_in_float(M grad, M a, M b, M* out) {
+  out[0] = grad * sigmoid(b);
+  out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
+}
+
+constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+struct Forward : Elementwise<2, 1> {
+  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
+  using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = glu_forward(in[0], in[1]))
+};
+struct Backward : Elementwise<3, 2> {
+  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
+  static constexpr bool BROADCASTS = true;
+  using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) glu_backward_in_float(in[0], in[1], in[2], out);
+                  else glu_backward(in[0], in[1], in[2], out))
+};
+
+}}  // namespace fusegen
+
+FUSEGEN_BROADCASTING_KERNELS(glu)
+"""
+CPU_SOURCE = r"""
+#include "launcher.h"
+#include "cpu/verified.h"
+#include "cpu/loops.h"
+#include "cpu/reduce.h"
+#include "cpu/exponential.h"
+#include "cpu/logistic.h"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
@@ -128,12 +118,11 @@ def eager(a, b):
 
 
 KERNELS = Activation(
-    "glu", interface=1, eager=eager,
+    "glu", interface=2, eager=eager,
     forward="Tensor a, Tensor b", backward="Tensor grad, Tensor a, Tensor b",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -150,15 +139,7 @@ def glu(a: "Tensor | None" = None, b: "Tensor | None" = None, dim: int = -1, *, 
         a = KERNELS.first(a, input)
     if b is None:
         return KERNELS.halves(a, dim)
-    if a.__class__ not in PLAIN or a.dtype not in DTYPES or b.__class__ not in PLAIN or b.dtype is not a.dtype or b.device != a.device:
-        return KERNELS.without_kernel(a, b)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(a, b)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(a, b)
-    run = KERNELS.graded(a, b) if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(a, b)
-    return KERNELS.by_pytorch(a, b) if result is None else result
+    return KERNELS.run(a, b)
 
 
 class ModelNew(nn.Module):

@@ -18,17 +18,11 @@ Source: Donoho and Johnstone 1994, Ideal Spatial Adaptation by Wavelet Shrinkage
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Hardshrink", "ModelNew", "get_init_inputs", "get_inputs", "hardshrink"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -50,6 +44,14 @@ template <typename M>
 ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
   return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -74,12 +76,8 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardshrink_backward(in[0], in[1], p.lambd))
 };
-struct Bit : Elementwise<1, 1, Scalars, 1> {
-  FUSEGEN_ELEMENT(out[0] = hardshrink_mask(in[0], p.lambd))
-};
-struct FromBit : Elementwise<2, 1, Scalars, 1> {
-  FUSEGEN_ELEMENT(out[0] = hardshrink_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = hardshrink_mask(in[0], p.lambd)) };
+struct FromBit : Elementwise<2, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = hardshrink_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -91,35 +89,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M lambd;
-  static Scalars from(const double (&ALL)[1]) {
-    const double lambd = ALL[0];
-    return {M(lambd)};
-  }
-};
-
-// y = 0 if |x| ≤ lambd else x
-template <typename M>
-ANYWHERE M hardshrink_forward(M x, M lambd) {
-  return fabs(x) <= lambd ? M(0) : x;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
-  return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
-}
-
-struct Forward : Elementwise<1, 1, Scalars, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardshrink_forward(in[0], p.lambd))
-};
+struct Forward : Elementwise<1, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = hardshrink_forward(in[0], p.lambd)) };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardshrink_backward(in[0], in[1], p.lambd))
 };
 
@@ -140,12 +113,11 @@ def eager_gradient(grad, x, lambd):
 
 
 KERNELS = Activation(
-    "hardshrink", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "hardshrink", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float lambd", backward="Tensor grad, Tensor x, float lambd",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -169,15 +141,7 @@ def hardshrink(
         return KERNELS.overwrite(x, lambd)
     if out is not None:
         return KERNELS.write(out, x, lambd)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, lambd)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, lambd)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, lambd)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, lambd)
-    return KERNELS.by_pytorch(x, lambd) if result is None else result
+    return KERNELS.run(x, lambd)
 
 
 class ModelNew(nn.Module):

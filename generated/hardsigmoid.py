@@ -18,10 +18,17 @@ Source: Howard et al. 2019, Searching for MobileNetV3, arXiv:1905.02244
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Hardsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "hardsigmoid"]
 
+SHARED_SOURCE = r"""
+// From grad, the gradient of y, and x: the gradient of x.
+template <typename M>
+ANYWHERE M hardsigmoid_backward(M grad, M x) {
+  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/pointwise.cuh"
@@ -29,18 +36,13 @@ CUDA_SOURCE = r"""
 #include "cuda/bitmask.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
   return relu6(x + M(3)) * M(0.16666666666666666);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardsigmoid_backward(M grad, M x) {
-  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
@@ -66,12 +68,8 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward(in[0], in[1]))
 };
-struct Bit : Elementwise<1, 1> {
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_mask(in[0]))
-};
-struct FromBit : Elementwise<2, 1> {
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_mask(in[0])) };
+struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -84,6 +82,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = relu6(x + 3) / 6
 template <typename M>
@@ -91,20 +90,8 @@ ANYWHERE M hardsigmoid_forward(M x) {
   return relu6(x + M(3)) / M(6);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardsigmoid_backward(M grad, M x) {
-  return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -123,12 +110,11 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardsigmoid", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "hardsigmoid", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -150,15 +136,7 @@ def hardsigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

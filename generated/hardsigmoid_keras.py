@@ -18,18 +18,11 @@ Source: Courbariaux, Bengio and David 2015, BinaryConnect, arXiv:1511.00363
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["HardsigmoidKeras", "ModelNew", "get_init_inputs", "get_inputs", "hardsigmoid_keras"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = min(max(0.2 · x + 0.5, 0), 1)
 template <typename M>
 ANYWHERE M hardsigmoid_keras_forward(M x) {
@@ -43,6 +36,15 @@ template <typename M>
 ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
   return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -67,12 +69,8 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward(in[0], in[1]))
 };
-struct Bit : Elementwise<1, 1> {
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_mask(in[0]))
-};
-struct FromBit : Elementwise<2, 1> {
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_mask(in[0])) };
+struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -85,27 +83,10 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = min(max(0.2 · x + 0.5, 0), 1)
-template <typename M>
-ANYWHERE M hardsigmoid_keras_forward(M x) {
-  return clamp(M(0.2) * x + M(0.5), M(0), M(1));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
-  return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -119,12 +100,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "hardsigmoid_keras", interface=1, eager=eager,
+    "hardsigmoid_keras", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -146,15 +126,7 @@ def hardsigmoid_keras(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

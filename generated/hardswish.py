@@ -18,28 +18,30 @@ Source: Howard et al. 2019, Searching for MobileNetV3, arXiv:1905.02244
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Hardswish", "ModelNew", "get_init_inputs", "get_inputs", "hardswish"]
 
+SHARED_SOURCE = r"""
+// From grad, the gradient of y, and x: the gradient of x.
+template <typename M>
+ANYWHERE M hardswish_backward(M grad, M x) {
+  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = x · relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_forward(M x) {
   return x * relu6(x + M(3)) * M(0.16666666666666666);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardswish_backward(M grad, M x) {
-  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -66,6 +68,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = x · relu6(x + 3) / 6
 template <typename M>
@@ -73,20 +76,8 @@ ANYWHERE M hardswish_forward(M x) {
   return x * relu6(x + M(3)) / M(6);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardswish_backward(M grad, M x) {
-  return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardswish_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardswish_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -105,12 +96,11 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardswish", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "hardswish", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -132,15 +122,7 @@ def hardswish(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,7 +18,7 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["HardswishRelu", "ModelNew", "get_init_inputs", "get_inputs", "hardswish_relu"]
 
@@ -89,14 +89,8 @@ ANYWHERE M hardswish_relu_backward(M grad, M x) {
   return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
 }
 
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardswish_relu_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = hardswish_relu_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_relu_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_relu_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -111,12 +105,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "hardswish_relu", interface=1, eager=eager,
+    "hardswish_relu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -138,15 +131,7 @@ def hardswish_relu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

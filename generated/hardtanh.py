@@ -18,18 +18,11 @@ Source: Collobert 2004, Large Scale Machine Learning, PhD thesis, section 2.2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Hardtanh", "ModelNew", "get_init_inputs", "get_inputs", "hardtanh"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -51,6 +44,15 @@ template <typename M>
 ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
   return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -75,12 +77,8 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val))
 };
-struct Bit : Elementwise<1, 1, Scalars, 2> {
-  FUSEGEN_ELEMENT(out[0] = hardtanh_mask(in[0], p.min_val, p.max_val))
-};
-struct FromBit : Elementwise<2, 1, Scalars, 2> {
-  FUSEGEN_ELEMENT(out[0] = hardtanh_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = hardtanh_mask(in[0], p.min_val, p.max_val)) };
+struct FromBit : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = hardtanh_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -93,35 +91,12 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M min_val, max_val;
-  static Scalars from(const double (&ALL)[2]) {
-    const double min_val = ALL[0], max_val = ALL[1];
-    return {M(min_val), M(max_val)};
-  }
-};
-
-// y = min(max(x, min_val), max_val)
-template <typename M>
-ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
-  return saturate(x, min_val, max_val);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
-  return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
-}
+""" + SHARED_SOURCE + r"""
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardtanh_forward(in[0], p.min_val, p.max_val))
 };
 struct Backward : Elementwise<2, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val))
 };
 
@@ -142,12 +117,11 @@ def eager_gradient(grad, x, min_val, max_val):
 
 
 KERNELS = Activation(
-    "hardtanh", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "hardtanh", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float min_val, float max_val", backward="Tensor grad, Tensor x, float min_val, float max_val",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -175,15 +149,9 @@ def hardtanh(
         return KERNELS.overwrite(x, min_val, max_val)
     if out is not None:
         return KERNELS.write(out, x, min_val, max_val)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES or min_val != min_val or max_val != max_val:
+    if min_val != min_val or max_val != max_val:
         return KERNELS.without_kernel(x, min_val, max_val)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, min_val, max_val)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, min_val, max_val)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, min_val, max_val)
-    return KERNELS.by_pytorch(x, min_val, max_val) if result is None else result
+    return KERNELS.run(x, min_val, max_val)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,27 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["HardtanhMish", "ModelNew", "get_init_inputs", "get_inputs", "hardtanh_mish"]
 
+SHARED_SOURCE = r"""
+// x = hardtanh(x),  y = mish(x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M hardtanh_mish_forward(M x) {
+  const M after_hardtanh = saturate(x, M(-1), M(1));
+  return times_tanh_softplus(after_hardtanh);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M hardtanh_mish_backward(M grad, M x) {
+  const M after_hardtanh = saturate(x, M(-1), M(1));
+  return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -30,24 +47,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
-// x = hardtanh(x),  y = mish(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M hardtanh_mish_forward(M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return times_tanh_softplus(after_hardtanh);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M hardtanh_mish_backward(M grad, M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
-}
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -56,11 +56,15 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardtanh_mish_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -79,29 +83,13 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = hardtanh(x),  y = mish(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
-template <typename M>
-ANYWHERE M hardtanh_mish_forward(M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return times_tanh_softplus(after_hardtanh);
-}
-
 ANYWHERE float hardtanh_mish_forward_short(float x) {
   const float after_hardtanh = saturate(x, -1.0f, 1.0f);
   return times_tanh_softplus<NEAR>(after_hardtanh);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M hardtanh_mish_backward(M grad, M x) {
-  const M after_hardtanh = saturate(x, M(-1), M(1));
-  return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -109,6 +97,7 @@ struct Forward : Elementwise<1, 1> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = hardtanh_mish_forward_short(in[0]);
                   else out[0] = hardtanh_mish_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardtanh_mish_backward(in[0], in[1]))
@@ -127,12 +116,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "hardtanh_mish", interface=1, eager=eager,
+    "hardtanh_mish", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -154,15 +142,7 @@ def hardtanh_mish(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

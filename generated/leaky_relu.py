@@ -18,17 +18,11 @@ Source: Maas, Hannun and Ng 2013, Rectifier Nonlinearities Improve Neural Networ
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["LeakyRelu", "ModelNew", "get_init_inputs", "get_inputs", "leaky_relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -50,6 +44,14 @@ template <typename M>
 ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
   return x > M(0) ? grad : grad * negative_slope;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -74,9 +76,7 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = leaky_relu_backward(in[0], in[1], p.negative_slope))
 };
-struct Bit : Elementwise<1, 1, Scalars, 1> {
-  FUSEGEN_ELEMENT(out[0] = leaky_relu_mask(in[0]))
-};
+struct Bit : Elementwise<1, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = leaky_relu_mask(in[0])) };
 struct FromBit : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_backward_masked(in[0], in[1], p.negative_slope))
 };
@@ -91,35 +91,12 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M negative_slope;
-  static Scalars from(const double (&ALL)[1]) {
-    const double negative_slope = ALL[0];
-    return {M(negative_slope)};
-  }
-};
-
-// y = x if x > 0 else x · negative_slope
-template <typename M>
-ANYWHERE M leaky_relu_forward(M x, M negative_slope) {
-  return x > M(0) ? x : x * negative_slope;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
-  return x > M(0) ? grad : grad * negative_slope;
-}
+""" + SHARED_SOURCE + r"""
 
 struct Forward : Elementwise<1, 1, Scalars, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = leaky_relu_forward(in[0], p.negative_slope))
 };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = leaky_relu_backward(in[0], in[1], p.negative_slope))
 };
 
@@ -140,12 +117,11 @@ def eager_gradient(grad, x, negative_slope):
 
 
 KERNELS = Activation(
-    "leaky_relu", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "leaky_relu", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float negative_slope", backward="Tensor grad, Tensor x, float negative_slope",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -169,15 +145,7 @@ def leaky_relu(
         return KERNELS.overwrite(x, negative_slope)
     if out is not None:
         return KERNELS.write(out, x, negative_slope)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, negative_slope)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, negative_slope)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, negative_slope)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, negative_slope)
-    return KERNELS.by_pytorch(x, negative_slope) if result is None else result
+    return KERNELS.run(x, negative_slope)
 
 
 class ModelNew(nn.Module):

@@ -18,16 +18,11 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["LeakyReluTwice", "ModelNew", "get_init_inputs", "get_inputs", "leaky_relu_twice"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // x = leaky_relu(x),  y = leaky_relu(x)
 template <typename M>
 ANYWHERE M leaky_relu_twice_forward(M x) {
@@ -42,6 +37,13 @@ ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
   const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
   return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1> {
@@ -64,30 +66,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = leaky_relu(x),  y = leaky_relu(x)
-template <typename M>
-ANYWHERE M leaky_relu_twice_forward(M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
-  const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
-  const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
-  return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = leaky_relu_twice_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = leaky_relu_twice_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = leaky_relu_twice_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = leaky_relu_twice_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -102,12 +84,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "leaky_relu_twice", interface=1, eager=eager,
+    "leaky_relu_twice", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -129,15 +110,7 @@ def leaky_relu_twice(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,20 @@ Source: LeCun, Bottou, Orr and Mueller 1998, Efficient BackProp, section 4.4
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["LecunTanh", "ModelNew", "get_init_inputs", "get_inputs", "lecun_tanh"]
 
+SHARED_SOURCE = r"""
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M lecun_tanh_backward(M grad, M x) {
+  return grad * number<M>(1.7159, 1.9184653865522706e-17) * tanh_slope(number<M>(0.6666666666666666,
+      3.700743415417188e-17) * x) * number<M>(0.6666666666666666, 3.700743415417188e-17);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
@@ -31,31 +41,21 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M lecun_tanh_forward(M x) {
-  return double_word(M(1.7159f), M(5.569458e-08f)) * tanh(M(double_word(M(0.6666667f), M(-1.9868216e-08f)) * x));
+  return number<M>(1.7159, 1.9184653865522706e-17) * tanh(M(number<M>(0.6666666666666666, 3.700743415417188e-17) *
+      x));
 }
 
-ANYWHERE double lecun_tanh_forward(double x) {
-  return double_word(1.7159, 1.9184653865522706e-17) * tanh(double(double_word(0.6666666666666666,
-      3.700743415417188e-17) * x));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
-ANYWHERE M lecun_tanh_backward(M grad, M x) {
+ANYWHERE M lecun_tanh_backward_in_float(M grad, M x) {
   return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(double_word(M(0.6666667f),
       M(-1.9868216e-08f)) * x), M(0.6666666f), M(3.973643e-08f));
-}
-
-ANYWHERE double lecun_tanh_backward(double grad, double x) {
-  return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
-      3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -70,7 +70,8 @@ struct Forward : Elementwise<1, 1> {
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = lecun_tanh_backward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = lecun_tanh_backward_in_float(in[0], in[1]);
+                  else out[0] = lecun_tanh_backward(in[0], in[1]))
 };
 
 }}  // namespace fusegen
@@ -85,39 +86,23 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 // Near zero, the linear term, since low words would underflow.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
-ANYWHERE float lecun_tanh_forward(float x) {
-  const float otherwise = float(double_word(1.7159f, 5.569458e-08f) * tanh(double_word(0.6666667f, -1.9868216e-08f)
-      * x));
-  return fabs(x) < 7.888609e-31f ? scaled(x, 1.1439333f, 3.712972e-08f) : otherwise;
-}
-
-ANYWHERE double lecun_tanh_forward(double x) {
-  const double otherwise = double(double_word(1.7159, 1.9184653865522706e-17) * tanh(double_word(0.6666666666666666,
+template <typename M>
+ANYWHERE M lecun_tanh_forward(M x) {
+  const M otherwise = M(number<M>(1.7159, 1.9184653865522706e-17) * tanh(number<M>(0.6666666666666666,
       3.700743415417188e-17) * x));
-  return fabs(x) < 1.155324400553491e-274 ? scaled(x, 1.1439332651495933, 6.818374007420876e-08) : otherwise;
+  return fabs(x) < constant<M>(7.888609e-31f, 1.155324400553491e-274) ? scaled(x, M(1.1439332651495933),
+      constant<M>(3.712972e-08f, 6.818374007420876e-08)) : otherwise;
 }
 
 ANYWHERE float lecun_tanh_forward_short(float x) {
   return double_word(1.7159f, 5.569458e-08f) * tanh(float(double_word(0.6666667f, -1.9868216e-08f) * x));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float lecun_tanh_backward(float grad, float x) {
-  return grad * double_word(1.7159f, 5.569458e-08f) * tanh_slope(double_word(0.6666667f, -1.9868216e-08f) * x) *
-      double_word(0.6666667f, -1.9868216e-08f);
-}
-
-ANYWHERE double lecun_tanh_backward(double grad, double x) {
-  return grad * double_word(1.7159, 1.9184653865522706e-17) * tanh_slope(double_word(0.6666666666666666,
-      3.700743415417188e-17) * x) * double_word(0.6666666666666666, 3.700743415417188e-17);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -143,12 +128,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "lecun_tanh", interface=1, eager=eager,
+    "lecun_tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -170,15 +154,7 @@ def lecun_tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

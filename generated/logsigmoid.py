@@ -18,10 +18,28 @@ Source: Mikolov et al. 2013, Distributed Representations of Words and Phrases an
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["Logsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "logsigmoid"]
 
+SHARED_SOURCE = r"""
+// y = -softplus(-x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M logsigmoid_forward(M x) {
+  return -softplus(-x);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Sign in front: -grad · sigmoid(-x) is -(grad · sigmoid(-x)).
+// Double negation: -(-(grad · sigmoid(-x))) is grad · sigmoid(-x).
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M logsigmoid_backward(M grad, M x) {
+  return grad * sigmoid(-x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -31,24 +49,7 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 
 namespace fusegen { namespace {
-
-// y = -softplus(-x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M logsigmoid_forward(M x) {
-  return -softplus(-x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Sign in front: -grad · sigmoid(-x) is -(grad · sigmoid(-x)).
-// Double negation: -(-(grad · sigmoid(-x))) is grad · sigmoid(-x).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M logsigmoid_backward(M grad, M x) {
-  return grad * sigmoid(-x);
-}
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -56,11 +57,14 @@ constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}}
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = logsigmoid_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -78,23 +82,9 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = -softplus(-x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M logsigmoid_forward(M x) {
-  return -softplus(-x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M logsigmoid_backward(M grad, M x) {
-  return grad * sigmoid(-x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = logsigmoid_forward(in[0]))
@@ -116,12 +106,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "logsigmoid", interface=1, eager=eager,
+    "logsigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -143,15 +132,7 @@ def logsigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,23 +18,14 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["MishAddHardtanhScale", "ModelNew", "get_init_inputs", "get_inputs", "mish_add_hardtanh_scale"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/mish.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
 // Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [0.191081166, inf].
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
   const M finite_x = finite_below(x);
@@ -47,14 +38,23 @@ ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Condition never holds: 0 if step2 ≤ -1 else 0 if step2 ≥ 1 else grad · 2 · times_tanh_softplus_slope(x) is 0 if step2 ≥ 1 else grad · 2 · times_tanh_softplus_slope(x), since step2 lies in [0.191081166, inf].
 // Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
   const M finite_x = finite_below(x);
   const M after_mish = times_tanh_softplus(finite_x);
   return after_mish >= M(0.5) ? M(0) : grad * M(2) * times_tanh_softplus_slope(finite_x);
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/mish.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -62,11 +62,15 @@ constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}}
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -85,33 +89,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
-  const M finite_x = finite_below(x);
-  const M after_mish = times_tanh_softplus(finite_x);
-  const M step2 = after_mish + M(0.5);
-  const M after_hardtanh = clamp_max(step2, M(1));
-  return after_hardtanh * M(2);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const M after_mish = times_tanh_softplus(finite_x);
-  return after_mish >= M(0.5) ? M(0) : grad * M(2) * times_tanh_softplus_slope(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_backward(in[0], in[1]))
@@ -132,12 +117,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "mish_add_hardtanh_scale", interface=1, eager=eager,
+    "mish_add_hardtanh_scale", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -159,15 +143,7 @@ def mish_add_hardtanh_scale(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

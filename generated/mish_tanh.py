@@ -18,10 +18,20 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["MishTanh", "ModelNew", "get_init_inputs", "get_inputs", "mish_tanh"]
 
+SHARED_SOURCE = r"""
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M mish_tanh_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
+  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,6 +42,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // x = mish(x),  y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -43,18 +54,6 @@ ANYWHERE M mish_tanh_forward(M x) {
   const M finite_x = finite_below(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return tanh(M(after_mish));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M mish_tanh_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
-  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -70,6 +69,10 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_tanh_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 2049}, {1 / 128.0f, 8193}};
@@ -90,6 +93,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // x = mish(x),  y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
@@ -106,20 +110,11 @@ ANYWHERE double mish_tanh_forward(double x) {
   return tanh(after_mish);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M mish_tanh_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
-  return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_tanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_tanh_backward(in[0], in[1]))
@@ -138,12 +133,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "mish_tanh", interface=1, eager=eager,
+    "mish_tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -165,15 +159,7 @@ def mish_tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

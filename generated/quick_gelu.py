@@ -18,10 +18,32 @@ Source: Hendrycks and Gimpel 2016, Gaussian Error Linear Units (GELUs), arXiv:16
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "QuickGelu", "get_init_inputs", "get_inputs", "quick_gelu"]
 
+SHARED_SOURCE = r"""
+// y = x · sigmoid(1.702 · x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M quick_gelu_forward(M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> t = number<M>(1.702, 4.263256414560601e-17) * finite_x;
+  return x_sigmoid(finite_x, t);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M quick_gelu_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t = number<M>(1.702, 4.263256414560601e-17) * finite_x;
+  return M(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * number<M>(1.702,
+      4.263256414560601e-17))) * unscale(t);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -34,39 +56,14 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · sigmoid(1.702 · x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M quick_gelu_forward(M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
-  return x_sigmoid(finite_x, t);
-}
-
-ANYWHERE double quick_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return x_sigmoid(finite_x, t);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
-ANYWHERE M quick_gelu_backward(M grad, M x) {
+ANYWHERE M quick_gelu_backward_in_float(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
   const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
   return grad * x_sigmoid_slope(finite_x, M(1.702f), t);
-}
-
-ANYWHERE double quick_gelu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
-      4.263256414560601e-17))) * unscale(t);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -76,6 +73,8 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {90, 32768, 128, 1}, {90, ANY, 128, 4}, {100, 16384, 128, 1},
     {100, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -84,7 +83,8 @@ struct Forward : Elementwise<1, 1> {
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = quick_gelu_backward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = quick_gelu_backward_in_float(in[0], in[1]);
+                  else out[0] = quick_gelu_backward(in[0], in[1]))
 };
 
 }}  // namespace fusegen
@@ -101,39 +101,9 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · sigmoid(1.702 · x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float quick_gelu_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
-  return x_sigmoid(finite_x, t);
-}
-
-ANYWHERE double quick_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return x_sigmoid(finite_x, t);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float quick_gelu_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t = double_word(1.702f, -2.193451e-08f) * finite_x;
-  return float(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702f,
-      -2.193451e-08f))) * unscale(t);
-}
-
-ANYWHERE double quick_gelu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t = double_word(1.702, 4.263256414560601e-17) * finite_x;
-  return double(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * double_word(1.702,
-      4.263256414560601e-17))) * unscale(t);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_gelu_forward(in[0]))
@@ -156,12 +126,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "quick_gelu", interface=1, eager=eager,
+    "quick_gelu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -183,15 +152,7 @@ def quick_gelu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,18 +18,11 @@ Source: cschueler, rational tanh approximation, musicdsp.org source code archive
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "QuickTanh", "get_init_inputs", "get_inputs", "quick_tanh"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 template <typename M>
 ANYWHERE M quick_tanh_forward(M x) {
@@ -39,7 +32,6 @@ ANYWHERE M quick_tanh_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (u · t2 / t6 / t6) is -(grad · (u · t2 / t6 / t6)).
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M quick_tanh_backward(M grad, M x) {
   const M u = clamp(x, M(-3), M(3));
@@ -52,6 +44,15 @@ ANYWHERE M quick_tanh_backward(M grad, M x) {
   return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
       grad_t2 * u;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -62,6 +63,7 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0]))
 };
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -78,36 +80,10 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
-template <typename M>
-ANYWHERE M quick_tanh_forward(M x) {
-  const M u = clamp(x, M(-3), M(3));
-  return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M quick_tanh_backward(M grad, M x) {
-  const M u = clamp(x, M(-3), M(3));
-  const M t2 = M(27) + u * u;
-  const M t4 = M(9) * u;
-  const M t6 = M(27) + t4 * u;
-  const M grad_t6 = -(grad * (u * t2 / t6 / t6));
-  const M grad_t3 = grad / t6;
-  const M grad_t2 = grad_t3 * u;
-  return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad_t6 * t4 + grad_t6 * u * M(9) + grad_t3 * t2 + grad_t2 * u +
-      grad_t2 * u;
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -122,12 +98,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "quick_tanh", interface=1, eager=eager,
+    "quick_tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -149,15 +124,7 @@ def quick_tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

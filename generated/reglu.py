@@ -18,18 +18,11 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Reglu", "get_init_inputs", "get_inputs", "reglu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/reduce.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = relu(gate) · up
 template <typename M>
 ANYWHERE M reglu_forward(M gate, M up) {
@@ -42,6 +35,15 @@ ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
   out[0] = gate <= M(0) ? M(0) : grad * up;
   out[1] = grad * relu(gate);
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/reduce.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
@@ -71,28 +73,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
-// y = relu(gate) · up
-template <typename M>
-ANYWHERE M reglu_forward(M gate, M up) {
-  return relu(gate) * up;
-}
-
-// From grad, the gradient of y, and gate and up: the gradients of gate and up.
-template <typename M>
-ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
-  out[0] = gate <= M(0) ? M(0) : grad * up;
-  out[1] = grad * relu(gate);
-}
+""" + SHARED_SOURCE + r"""
 
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = reglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(reglu_backward(in[0], in[1], in[2], out))
 };
 
@@ -108,12 +96,11 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "reglu", interface=1, eager=eager,
+    "reglu", interface=2, eager=eager,
     forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -130,15 +117,7 @@ def reglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -
         gate = KERNELS.first(gate, input)
     if up is None:
         return KERNELS.halves(gate, dim)
-    if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
-        return KERNELS.without_kernel(gate, up)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(gate, up)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(gate, up)
-    run = KERNELS.graded(gate, up) if (gate.requires_grad or up.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(gate, up)
-    return KERNELS.by_pytorch(gate, up) if result is None else result
+    return KERNELS.run(gate, up)
 
 
 class ModelNew(nn.Module):

@@ -18,18 +18,11 @@ Source: Nair and Hinton 2010, ICML, Rectified Linear Units Improve Restricted Bo
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Relu", "get_init_inputs", "get_inputs", "relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = relu(x)
 template <typename M>
 ANYWHERE M relu_forward(M x) {
@@ -41,6 +34,15 @@ template <typename M>
 ANYWHERE M relu_backward(M grad, M output) {
   return output <= M(0) ? M(0) : grad;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -67,12 +69,8 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = relu_backward(in[0], in[1]))
 };
-struct Bit : Elementwise<1, 1> {
-  FUSEGEN_ELEMENT(out[0] = relu_mask(in[0]))
-};
-struct FromBit : Elementwise<2, 1> {
-  FUSEGEN_ELEMENT(out[0] = relu_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = relu_mask(in[0])) };
+struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = relu_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -85,27 +83,10 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = relu(x)
-template <typename M>
-ANYWHERE M relu_forward(M x) {
-  return relu(x);
-}
-
-// From grad, the gradient of y, and output: the gradient of x.
-template <typename M>
-ANYWHERE M relu_backward(M grad, M output) {
-  return output <= M(0) ? M(0) : grad;
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = relu_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = relu_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = relu_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = relu_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -124,12 +105,11 @@ def eager_gradient(grad, output):
 
 
 KERNELS = Activation(
-    "relu", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "relu", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x", backward="Tensor grad, Tensor output",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -151,15 +131,7 @@ def relu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

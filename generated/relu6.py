@@ -18,18 +18,11 @@ Source: Krizhevsky 2010, Convolutional Deep Belief Networks on CIFAR-10
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Relu6", "get_init_inputs", "get_inputs", "relu6"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = relu6(x)
 template <typename M>
 ANYWHERE M relu6_forward(M x) {
@@ -41,6 +34,15 @@ template <typename M>
 ANYWHERE M relu6_backward(M grad, M x) {
   return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -65,12 +67,8 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = relu6_backward(in[0], in[1]))
 };
-struct Bit : Elementwise<1, 1> {
-  FUSEGEN_ELEMENT(out[0] = relu6_mask(in[0]))
-};
-struct FromBit : Elementwise<2, 1> {
-  FUSEGEN_ELEMENT(out[0] = relu6_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = relu6_mask(in[0])) };
+struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = relu6_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -83,27 +81,10 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = relu6(x)
-template <typename M>
-ANYWHERE M relu6_forward(M x) {
-  return relu6(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M relu6_backward(M grad, M x) {
-  return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = relu6_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = relu6_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = relu6_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = relu6_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -122,12 +103,11 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "relu6", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "relu6", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -149,15 +129,7 @@ def relu6(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,19 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "ReluLeakyReluGeluSigmoid", "get_init_inputs", "get_inputs", "relu_leaky_relu_gelu_sigmoid"]
 
+SHARED_SOURCE = r"""
+// x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
+// Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
+ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
+  const double after_relu = relu(x);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
+  return sigmoid(after_gelu);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -33,9 +42,8 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
-// Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -43,12 +51,6 @@ namespace fusegen { namespace {
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const float after_gelu = times_ndtr(after_relu);
-  return sigmoid(after_gelu);
-}
-
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-  const double after_relu = relu(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
 }
 
@@ -110,8 +112,8 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
@@ -120,31 +122,17 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   return sigmoid<NEAR>(after_gelu);
 }
 
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
-  const double after_relu = relu(x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  return sigmoid(after_gelu);
-}
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
-  const float finite_x = finite_above(x);
-  const float after_relu = relu(finite_x);
-  const Promoted<float> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  const Promoted<float> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
-  return finite_x <= 0.0f ? 0.0f : float(after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu *
-      double_word(0.01f, 2.2351741e-10f));
-}
-
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
-  const double finite_x = finite_above(x);
-  const double after_relu = relu(finite_x);
-  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  const Promoted<double> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
-  return finite_x <= 0.0 ? 0.0 : double(after_relu > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
-      double_word(0.01, -2.0816681711721684e-19));
+template <typename M>
+ANYWHERE M relu_leaky_relu_gelu_sigmoid_backward(M grad, M x) {
+  const M finite_x = finite_above(x);
+  const M after_relu = relu(finite_x);
+  const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
+  const Promoted<M> grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
+  return finite_x <= M(0) ? M(0) : M(after_relu > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu *
+      number<M>(0.01, -2.0816681711721684e-19));
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -171,12 +159,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "relu_leaky_relu_gelu_sigmoid", interface=1, eager=eager,
+    "relu_leaky_relu_gelu_sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -198,15 +185,7 @@ def relu_leaky_relu_gelu_sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,17 +18,11 @@ Source: Xu, Wang, Chen and Li 2015, Empirical Evaluation of Rectified Activation
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Rrelu", "get_init_inputs", "get_inputs", "rrelu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -47,11 +41,18 @@ ANYWHERE M rrelu_forward(M x, M slope) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M rrelu_backward(M grad, M x, M slope) {
   return x > M(0) ? grad : grad * slope;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -71,14 +72,13 @@ struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = rrelu_forward(in[0], p.slope))
 };
+// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 struct Backward : Elementwise<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = rrelu_backward(in[0], in[1], p.slope))
 };
-struct Bit : Elementwise<1, 1, Scalars, 2> {
-  FUSEGEN_ELEMENT(out[0] = rrelu_mask(in[0]))
-};
+struct Bit : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = rrelu_mask(in[0])) };
 struct FromBit : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = rrelu_backward_masked(in[0], in[1], p.slope))
 };
@@ -93,38 +93,10 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M slope;
-  static Scalars from(const double (&ALL)[2]) {
-    const double lower = ALL[0], upper = ALL[1];
-    const double slope = (lower + upper) / 2.0;
-    return {M(slope)};
-  }
-};
-
-// y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
-template <typename M>
-ANYWHERE M rrelu_forward(M x, M slope) {
-  return x > M(0) ? x : x * slope;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M rrelu_backward(M grad, M x, M slope) {
-  return x > M(0) ? grad : grad * slope;
-}
-
-struct Forward : Elementwise<1, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = rrelu_forward(in[0], p.slope))
-};
-struct Backward : Elementwise<2, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = rrelu_backward(in[0], in[1], p.slope))
-};
+struct Forward : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = rrelu_forward(in[0], p.slope)) };
+struct Backward : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = rrelu_backward(in[0], in[1], p.slope)) };
 
 }}  // namespace fusegen
 
@@ -143,12 +115,11 @@ def eager_gradient(grad, x, lower, upper):
 
 
 KERNELS = Activation(
-    "rrelu", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "rrelu", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float lower, float upper", backward="Tensor grad, Tensor x, float lower, float upper",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -176,15 +147,7 @@ def rrelu(
         return KERNELS.overwrite(x, lower, upper)
     if out is not None:
         return KERNELS.write(out, x, lower, upper)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, lower, upper)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, lower, upper)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, lower, upper)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, lower, upper)
-    return KERNELS.by_pytorch(x, lower, upper) if result is None else result
+    return KERNELS.run(x, lower, upper)
 
 
 class ModelNew(nn.Module):

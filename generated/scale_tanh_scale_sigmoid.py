@@ -18,10 +18,30 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "ScaleTanhScaleSigmoid", "get_init_inputs", "get_inputs", "scale_tanh_scale_sigmoid"]
 
+SHARED_SOURCE = r"""
+// x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
+template <typename M>
+ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
+  const Promoted<M> step1 = two_prod(x, M(2));
+  const Promoted<M> after_tanh = tanh(step1);
+  const Promoted<M> step3 = after_tanh * M(0.5);
+  return sigmoid(step3);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
+  const Promoted<M> step1 = two_prod(x, M(2));
+  const Promoted<M> after_tanh = tanh(step1);
+  const Promoted<M> step3 = after_tanh * M(0.5);
+  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,32 +52,7 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 
 namespace fusegen { namespace {
-
-// x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
-  const Promoted<M> step1 = two_prod(x, M(2));
-  const Promoted<M> after_tanh = tanh(step1);
-  const Promoted<M> step3 = after_tanh * M(0.5);
-  return sigmoid(step3);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
-  const Promoted<M> step1 = two_prod(x, M(2));
-  const Promoted<M> after_tanh = tanh(step1);
-  const Promoted<M> step3 = after_tanh * M(0.5);
-  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
-}
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -66,12 +61,20 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 193}, {1 / 32.0f, 129}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 64.0f, 2049}, {1 / 64.0f, 2049}};
@@ -92,8 +95,8 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
@@ -103,28 +106,11 @@ ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
   return sigmoid<NEAR>(step3);
 }
 
-ANYWHERE double scale_tanh_scale_sigmoid_forward(double x) {
-  const Promoted<double> step1 = two_prod(x, 2.0);
-  const Promoted<double> after_tanh = tanh(step1);
-  const Promoted<double> step3 = after_tanh * 0.5;
-  return sigmoid(step3);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
-  const Promoted<M> step1 = two_prod(x, M(2));
-  const Promoted<M> after_tanh = tanh(step1);
-  const Promoted<M> step3 = after_tanh * M(0.5);
-  return grad * sigmoid_slope(step3) * M(0.5) * tanh_slope(step1) * M(2);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_backward(in[0], in[1]))
@@ -145,12 +131,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "scale_tanh_scale_sigmoid", interface=1, eager=eager,
+    "scale_tanh_scale_sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -172,15 +157,7 @@ def scale_tanh_scale_sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

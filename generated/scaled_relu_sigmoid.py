@@ -18,10 +18,20 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "ScaledReluSigmoid", "get_init_inputs", "get_inputs", "scaled_relu_sigmoid"]
 
+SHARED_SOURCE = r"""
+// x = relu(x),  x = x · 2,  y = sigmoid(x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M scaled_relu_sigmoid_forward(M x) {
+  const M after_relu = relu(x);
+  const Promoted<M> step2 = two_prod(after_relu, M(2));
+  return sigmoid(step2);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -33,16 +43,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
-// x = relu(x),  x = x · 2,  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-template <typename M>
-ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2));
-  return sigmoid(step2);
-}
+""" + SHARED_SOURCE + r"""
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -66,6 +67,8 @@ constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {90, 16384, 128, 1}, {90,
 constexpr PrefetchLaunch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT_32[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -90,18 +93,10 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = relu(x),  x = x · 2,  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
-template <typename M>
-ANYWHERE M scaled_relu_sigmoid_forward(M x) {
-  const M after_relu = relu(x);
-  const Promoted<M> step2 = two_prod(after_relu, M(2));
-  return sigmoid(step2);
-}
-
 ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
   const float after_relu = relu(x);
   const float step2 = after_relu * 2.0f;
@@ -143,12 +138,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "scaled_relu_sigmoid", interface=1, eager=eager,
+    "scaled_relu_sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -170,15 +164,7 @@ def scaled_relu_sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

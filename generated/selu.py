@@ -18,7 +18,7 @@ Source: Klambauer, Unterthiner, Mayr and Hochreiter 2017, Self-Normalizing Neura
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Selu", "get_init_inputs", "get_inputs", "selu"]
 
@@ -38,13 +38,8 @@ namespace fusegen { namespace {
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M selu_forward(M x) {
-  return double_word(M(1.050701f), M(-3.4792652e-08f)) * (x > M(0.0f) ? double_word(x, M(0.0f)) :
-      double_word(M(1.6732632f), M(5.0177558e-08f)) * expm1(x));
-}
-
-ANYWHERE double selu_forward(double x) {
-  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
-      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
+  return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
+      number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -98,31 +93,21 @@ namespace fusegen { namespace {
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float selu_forward(float x) {
-  return double_word(1.050701f, -3.4792652e-08f) * (x > 0.0f ? double_word(x, 0.0f) : double_word(1.6732632f,
-      5.0177558e-08f) * expm1<DOUBLE_WORD>(x));
-}
-
-ANYWHERE double selu_forward(double x) {
-  return double_word(1.0507009873554805, 4.6455512681859545e-17) * (x > 0.0 ? double_word(x, 0.0) :
-      double_word(1.6732632423543772, 2.175518248550361e-17) * expm1<DOUBLE_WORD>(x));
+template <typename M>
+ANYWHERE M selu_forward(M x) {
+  return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
+      number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1<DOUBLE_WORD>(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float selu_backward(float grad, float x) {
-  const Promoted<float> grad_t3 = grad * double_word(1.050701f, -3.4792652e-08f);
-  const float otherwise = float(grad_t3 * double_word(1.6732632f, 5.0177558e-08f) * exp<DOUBLE_WORD>(prescaled(x)))
-      * unscale(x);
-  return x > 0.0f ? float(grad_t3) : otherwise;
-}
-
-ANYWHERE double selu_backward(double grad, double x) {
-  const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
-  const double otherwise = double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
+template <typename M>
+ANYWHERE M selu_backward(M grad, M x) {
+  const Promoted<M> grad_t3 = grad * number<M>(1.0507009873554805, 4.6455512681859545e-17);
+  const M otherwise = M(grad_t3 * number<M>(1.6732632423543772, 2.175518248550361e-17) *
       exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);
-  return x > 0.0 ? double(grad_t3) : otherwise;
+  return x > M(0) ? M(grad_t3) : otherwise;
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -146,12 +131,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "selu", interface=1, eager=eager,
+    "selu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -173,15 +157,7 @@ def selu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

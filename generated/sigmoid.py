@@ -18,10 +18,27 @@ Source: Rumelhart, Hinton and Williams 1986, Learning representations by back-pr
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Sigmoid", "get_init_inputs", "get_inputs", "sigmoid"]
 
+SHARED_SOURCE = r"""
+// y = sigmoid(x)
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M sigmoid_forward(M x) {
+  return sigmoid(x);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M sigmoid_backward(M grad, M x) {
+  return grad * sigmoid_slope(x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
@@ -30,31 +47,18 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 
 namespace fusegen { namespace {
-
-// y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M sigmoid_forward(M x) {
-  return sigmoid(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M sigmoid_backward(M grad, M x) {
-  return grad * sigmoid_slope(x);
-}
+""" + SHARED_SOURCE + r"""
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = sigmoid_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -72,22 +76,7 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 
 namespace fusegen { namespace {
-
-// y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M sigmoid_forward(M x) {
-  return sigmoid(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M sigmoid_backward(M grad, M x) {
-  return grad * sigmoid_slope(x);
-}
+""" + SHARED_SOURCE + r"""
 
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -110,12 +99,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "sigmoid", interface=1, eager=eager,
+    "sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -137,15 +125,7 @@ def sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,30 @@ Source: Elfwing, Uchibe and Doya 2017, Sigmoid-Weighted Linear Units for Neural 
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Silu", "get_init_inputs", "get_inputs", "silu"]
 
+SHARED_SOURCE = r"""
+// y = x · sigmoid(x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M silu_forward(M x) {
+  const M finite_x = finite_below(x);
+  return x_sigmoid(finite_x, finite_x);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M silu_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
@@ -32,36 +52,21 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
-ANYWHERE M silu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return x_sigmoid(finite_x, finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M silu_backward(M grad, M x) {
+ANYWHERE M silu_backward_in_float(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
   return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
-}
-
-ANYWHERE double silu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  return double(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -70,7 +75,8 @@ struct Forward : Elementwise<1, 1> {
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = silu_backward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = silu_backward_in_float(in[0], in[1]);
+                  else out[0] = silu_backward(in[0], in[1]))
 };
 
 }}  // namespace fusegen
@@ -86,29 +92,12 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
 // verified results use the single-word functions.
-template <typename M>
-ANYWHERE M silu_forward(M x) {
-  const M finite_x = finite_below(x);
-  return x_sigmoid(finite_x, finite_x);
-}
-
 ANYWHERE float silu_forward_short(float x) {
   return x_sigmoid<SINGLE_WORD>(x, x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M silu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -133,12 +122,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu", interface=1, eager=eager,
+    "silu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -160,15 +148,7 @@ def silu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,30 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SiluHalfClampTanhClamp", "get_init_inputs", "get_inputs", "silu_half_clamp_tanh_clamp"]
 
+SHARED_SOURCE = r"""
+// From grad, the gradient of y, and x: the gradient of x.
+// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if after_tanh > 1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
+// Condition never holds: 0 if after_tanh < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Kink at the input: step2 > 1 is after_silu > 2.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+  const M step2 = after_silu * M(0.5);
+  const M step3 = clamp_max(step2, M(1));
+  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -33,6 +53,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
@@ -53,13 +74,6 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   return after_tanh;
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if after_tanh > 1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
-// Condition never holds: 0 if after_tanh < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: step2 > 1 is after_silu > 2.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
@@ -73,16 +87,6 @@ ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float step3 = clamp_max(step2, 1.0f);
   return after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
-}
-
-ANYWHERE double silu_half_clamp_tanh_clamp_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-  const double step2 = after_silu * 0.5;
-  const double step3 = clamp_max(step2, 1.0);
-  return after_silu > 2.0 ? 0.0 : double(grad * tanh_slope(step3) * 0.5 * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -119,6 +123,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
@@ -140,24 +145,11 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
   return after_tanh;
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
-  const M step2 = after_silu * M(0.5);
-  const M step3 = clamp_max(step2, M(1));
-  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_backward(in[0], in[1]))
@@ -179,12 +171,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu_half_clamp_tanh_clamp", interface=1, eager=eager,
+    "silu_half_clamp_tanh_clamp", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -206,15 +197,7 @@ def silu_half_clamp_tanh_clamp(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,41 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SiluHardswish", "get_init_inputs", "get_inputs", "silu_hardswish"]
 
+SHARED_SOURCE = r"""
+// x = silu(x),  y = hardswish(x)
+// Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M silu_hardswish_forward(M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
+  const M after_silu = M(after_silu_lifted) * unscale(finite_x);
+  return M(after_silu_lifted * clamp_max(after_silu + M(3), M(6)) * number<M>(0.16666666666666666,
+      9.25185853854297e-18)) * unscale(finite_x);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Dead lower bound: relu6(t2) is min(t2, 6), since t2 lies in [2.72146726, inf].
+// Condition never holds: 0 if t2 ≤ 0 else 0 if t2 ≥ 6 else grad_t4 · after_silu is 0 if t2 ≥ 6 else grad_t4 · after_silu, since t2 lies in [2.72146726, inf].
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M silu_hardswish_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
+  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+  const Promoted<M> grad_t4 = grad * number<M>(0.16666666666666666, 9.25185853854297e-18);
+  return M((grad_t4 * clamp_max(after_silu + M(3), M(6)) + (after_silu >= M(3) ? M(0) : M(grad_t4 *
+      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -33,9 +64,8 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = silu(x),  y = hardswish(x)
-// Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -47,19 +77,6 @@ ANYWHERE float silu_hardswish_forward(float x) {
       unscale(finite_x);
 }
 
-ANYWHERE double silu_hardswish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-  return double(after_silu_lifted * clamp_max(after_silu + 3.0, 6.0) * double_word(0.16666666666666666,
-      9.25185853854297e-18)) * unscale(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: relu6(t2) is min(t2, 6), since t2 lies in [2.72146726, inf].
-// Condition never holds: 0 if t2 ≤ 0 else 0 if t2 ≥ 6 else grad_t4 · after_silu is 0 if t2 ≥ 6 else grad_t4 · after_silu, since t2 lies in [2.72146726, inf].
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
@@ -73,17 +90,6 @@ ANYWHERE float silu_hardswish_backward(float grad, float x) {
   const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
   return fma(grad_t4, clamp_max(after_silu + 3.0f, 6.0f), after_silu >= 3.0f ? 0.0f : grad_t4 * after_silu_lifted *
       unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
-}
-
-ANYWHERE double silu_hardswish_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-  const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-  return double((grad_t4 * clamp_max(after_silu + 3.0, 6.0) + (after_silu >= 3.0 ? 0.0 : double(grad_t4 *
-      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -119,55 +125,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = silu(x),  y = hardswish(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float silu_hardswish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const float after_silu = float(after_silu_lifted) * unscale(finite_x);
-  return float(after_silu_lifted * clamp_max(after_silu + 3.0f, 6.0f) * double_word(0.16666667f, -4.967054e-09f)) *
-      unscale(finite_x);
-}
-
-ANYWHERE double silu_hardswish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const double after_silu = double(after_silu_lifted) * unscale(finite_x);
-  return double(after_silu_lifted * clamp_max(after_silu + 3.0, 6.0) * double_word(0.16666666666666666,
-      9.25185853854297e-18)) * unscale(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float silu_hardswish_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
-  const Promoted<float> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<float> after_silu_lifted = finite_x * t_lifted;
-  const float after_silu = float(finite_x * t_lifted) * unscale(finite_x);
-  const Promoted<float> grad_t4 = grad * double_word(0.16666667f, -4.967054e-09f);
-  return float((grad_t4 * clamp_max(after_silu + 3.0f, 6.0f) + (after_silu >= 3.0f ? 0.0f : float(grad_t4 *
-      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
-}
-
-ANYWHERE double silu_hardswish_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-  const double after_silu = double(finite_x * t_lifted) * unscale(finite_x);
-  const Promoted<double> grad_t4 = grad * double_word(0.16666666666666666, 9.25185853854297e-18);
-  return double((grad_t4 * clamp_max(after_silu + 3.0, 6.0) + (after_silu >= 3.0 ? 0.0 : double(grad_t4 *
-      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_backward(in[0], in[1]))
@@ -186,12 +151,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu_hardswish", interface=1, eager=eager,
+    "silu_hardswish", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -213,15 +177,7 @@ def silu_hardswish(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,26 +18,12 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SiluScaleSilu", "get_init_inputs", "get_inputs", "silu_scale_silu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/exponential.cuh"
-#include "cuda/logistic.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // x = silu(x),  x = x · 0.5,  y = silu(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M silu_scale_silu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -49,6 +35,31 @@ ANYWHERE M silu_scale_silu_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M silu_scale_silu_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
+  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
+  const Promoted<M> step2 = after_silu * M(0.5);
+  return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) * (t_lifted
+      + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+}
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/piecewise_uniform.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/exponential.cuh"
+#include "cuda/logistic.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -64,17 +75,6 @@ ANYWHERE float silu_scale_silu_backward(float grad, float x) {
       sigmoid_slope(prescaled(finite_x)), float(t_lifted)) * unscale(finite_x);
 }
 
-ANYWHERE double silu_scale_silu_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu_lifted = finite_x * t_lifted;
-  const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<double> step2_lifted = after_silu_lifted * 0.5;
-  const Promoted<double> step2 = after_silu * 0.5;
-  return double(grad * (sigmoid(step2) + double(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * 0.5 *
-      (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
-}
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {80, ANY, 128, 2}, {90, 32768, 128, 2},
@@ -82,6 +82,10 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 1537}, {1 / 32.0f, 2049}};
@@ -108,8 +112,8 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = silu(x),  x = x · 0.5,  y = silu(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_scale_silu_forward(float x) {
@@ -118,32 +122,11 @@ ANYWHERE float silu_scale_silu_forward(float x) {
   return x_sigmoid<NEAR>(step2, step2);
 }
 
-ANYWHERE double silu_scale_silu_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
-  const Promoted<double> step2 = after_silu * 0.5;
-  return x_sigmoid(step2, step2);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M silu_scale_silu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
-  const Promoted<M> step2 = after_silu * M(0.5);
-  return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) * (t_lifted
-      + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_scale_silu_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_scale_silu_backward(in[0], in[1]))
@@ -163,12 +146,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu_scale_silu", interface=1, eager=eager,
+    "silu_scale_silu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -190,15 +172,7 @@ def silu_scale_silu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,20 +18,11 @@ Source: Ziyin, Hartwig and Ueda 2020, Neural Networks Fail to Learn Periodic Fun
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Snake", "get_init_inputs", "get_inputs", "snake"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -44,21 +35,28 @@ struct Scalars {
 };
 
 // y = x + sin(alpha · x)² / alpha
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
+  return fabs(x) == M(INFINITY) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, the formula in float, by faster functions.
 template <typename M>
 ANYWHERE M snake_backward(M grad, M x, M alpha) {
   const M t = alpha * x;
   return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/lazy_init.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -66,12 +64,16 @@ constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}}
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM_32[] = {{80, ANY, 128, 1}, {}};
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, the formula in float, by faster functions.
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr double DEFAULTS[] = {1.0};
   using Methods = ByWidth<AtDefaults<Table, Formula<FastFloat>>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, the formula in float, by faster functions.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM_32, *BITS64 = HEAVY;
   static constexpr double DEFAULTS[] = {1.0};
@@ -91,37 +93,14 @@ CPU_SOURCE = r"""
 #include "cpu/trigonometric.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M alpha, scalar1;
-  static Scalars from(const double (&ALL)[1]) {
-    const double alpha = ALL[0];
-    const double scalar1 = 0.0 * alpha;
-    return {M(alpha), M(scalar1)};
-  }
-};
-
-// y = x + sin(alpha · x)² / alpha
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
-  return fabs(x) == M(double(INFINITY)) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M snake_backward(M grad, M x, M alpha) {
-  const M t = alpha * x;
-  return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
-}
-
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))
@@ -139,12 +118,12 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "snake", interface=1, eager=eager,
+    "snake", interface=2, eager=eager,
     forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -168,17 +147,7 @@ def snake(
         return KERNELS.overwrite(x, alpha)
     if out is not None:
         return KERNELS.write(out, x, alpha)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, alpha)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, alpha)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, alpha)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, alpha)
-    return KERNELS.by_pytorch(x, alpha) if result is None else result
+    return KERNELS.run(x, alpha)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,28 @@ Source: Dugas, Bengio, Belisle, Nadeau and Garcia 2000, Incorporating Second-Ord
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Softplus", "get_init_inputs", "get_inputs", "softplus"]
 
+SHARED_SOURCE = r"""
+// The scalars of the formula, from those of a call.
+template <typename M>
+struct Scalars {
+  M beta, threshold;
+  static Scalars from(const double (&ALL)[2]) {
+    const double beta = ALL[0], threshold = ALL[1];
+    return {M(beta), M(threshold)};
+  }
+};
+
+// y = x if x · beta > threshold else softplus(x · beta) / beta
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M softplus_forward(M x, M beta, M threshold) {
+  return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -34,28 +52,14 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M beta, threshold;
-  static Scalars from(const double (&ALL)[2]) {
-    const double beta = ALL[0], threshold = ALL[1];
-    return {M(beta), M(threshold)};
-  }
-};
-
-// y = x if x · beta > threshold else softplus(x · beta) / beta
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
-ANYWHERE M softplus_forward(M x, M beta, M threshold) {
+ANYWHERE M softplus_forward_in_float(M x, M beta, M threshold) {
   return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
-}
-
-ANYWHERE double softplus_forward(double x, double beta, double threshold) {
-  return x * beta > threshold ? x : double(softplus(two_prod(x, beta))) / beta;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
@@ -83,7 +87,8 @@ struct Forward : Elementwise<1, 1, Scalars, 2> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {1.0, 20.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = softplus_forward(in[0], p.beta, p.threshold))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = softplus_forward_in_float(in[0], p.beta, p.threshold);
+                  else out[0] = softplus_forward(in[0], p.beta, p.threshold))
 };
 struct Backward : Elementwise<2, 1, Scalars, 2> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -103,24 +108,7 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M beta, threshold;
-  static Scalars from(const double (&ALL)[2]) {
-    const double beta = ALL[0], threshold = ALL[1];
-    return {M(beta), M(threshold)};
-  }
-};
-
-// y = x if x · beta > threshold else softplus(x · beta) / beta
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M softplus_forward(M x, M beta, M threshold) {
-  return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
-}
+""" + SHARED_SOURCE + r"""
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
@@ -132,6 +120,7 @@ ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
   return M(t) > threshold ? grad : otherwise;
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_forward(in[0], p.beta, p.threshold))
@@ -153,12 +142,12 @@ def eager(x, beta, threshold):
 
 
 KERNELS = Activation(
-    "softplus", interface=1, eager=eager,
+    "softplus", interface=2, eager=eager,
     forward="Tensor x, float beta, float threshold", backward="Tensor grad, Tensor x, float beta, float threshold",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -184,17 +173,7 @@ def softplus(
         return KERNELS.overwrite(x, beta, threshold)
     if out is not None:
         return KERNELS.write(out, x, beta, threshold)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, beta, threshold)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, beta, threshold)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, beta, threshold)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, beta, threshold)
-    return KERNELS.by_pytorch(x, beta, threshold) if result is None else result
+    return KERNELS.run(x, beta, threshold)
 
 
 class ModelNew(nn.Module):

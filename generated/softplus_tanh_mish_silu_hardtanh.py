@@ -15,10 +15,26 @@
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SoftplusTanhMishSiluHardtanh", "get_init_inputs", "get_inputs", "softplus_tanh_mish_silu_hardtanh"]
 
+SHARED_SOURCE = r"""
+// x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
+// Times one: x · 1 is x.
+// Over one: softplus(x) / 1 is softplus(x).
+// Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
+// Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
+  const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
+  const Promoted<M> after_tanh = tanh(after_softplus);
+  const Promoted<M> after_mish = times_tanh_softplus(after_tanh);
+  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
+  return after_silu;
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -30,12 +46,8 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
-// Times one: x · 1 is x.
-// Over one: softplus(x) / 1 is softplus(x).
-// Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
-// Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -45,14 +57,6 @@ ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_tanh);
   const float after_silu = float(after_mish) * sigmoid(after_mish);
-  return after_silu;
-}
-
-ANYWHERE double softplus_tanh_mish_silu_hardtanh_forward(double x) {
-  const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
-  const Promoted<double> after_tanh = tanh(after_softplus);
-  const Promoted<double> after_mish = times_tanh_softplus(after_tanh);
-  const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
   return after_silu;
 }
 
@@ -121,18 +125,7 @@ CPU_SOURCE = r"""
 #include "cpu/mish.h"
 
 namespace fusegen { namespace {
-
-// x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
-  const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
-  const Promoted<M> after_tanh = tanh(after_softplus);
-  const Promoted<M> after_mish = times_tanh_softplus(after_tanh);
-  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
-  return after_silu;
-}
+""" + SHARED_SOURCE + r"""
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
@@ -148,6 +141,7 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
   return x > M(20) ? M(grad_after_softplus) : otherwise;
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_tanh_mish_silu_hardtanh_forward(in[0]))
@@ -173,12 +167,12 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "softplus_tanh_mish_silu_hardtanh", interface=1, eager=eager,
+    "softplus_tanh_mish_silu_hardtanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -200,17 +194,7 @@ def softplus_tanh_mish_silu_hardtanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

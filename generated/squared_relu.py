@@ -18,17 +18,11 @@ Source: So, Manke, Liu, Dai, Shazeer and Le 2021, Primer, Searching for Efficien
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SquaredRelu", "get_init_inputs", "get_inputs", "squared_relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = relu(x)²
 template <typename M>
 ANYWHERE M squared_relu_forward(M x) {
@@ -40,6 +34,14 @@ template <typename M>
 ANYWHERE M squared_relu_backward(M grad, M x) {
   return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1> {
@@ -63,27 +65,10 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = relu(x)²
-template <typename M>
-ANYWHERE M squared_relu_forward(M x) {
-  return square(relu(x));
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M squared_relu_backward(M grad, M x) {
-  return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
-}
-
-struct Forward : Elementwise<1, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = squared_relu_forward(in[0]))
-};
-struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = squared_relu_backward(in[0], in[1]))
-};
+struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = squared_relu_forward(in[0])) };
+struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = squared_relu_backward(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -97,12 +82,12 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "squared_relu", interface=1, eager=eager,
+    "squared_relu", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -124,17 +109,7 @@ def squared_relu(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,17 +18,11 @@ Source: Yu et al. 2022, MetaFormer Baselines for Vision, arXiv:2210.13452
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "StarRelu", "get_init_inputs", "get_inputs", "star_relu"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -50,6 +44,14 @@ template <typename M>
 ANYWHERE M star_relu_backward(M grad, M x, M scale) {
   return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1, Scalars, 2> {
@@ -73,37 +75,10 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M scale, bias;
-  static Scalars from(const double (&ALL)[2]) {
-    const double scale = ALL[0], bias = ALL[1];
-    return {M(scale), M(bias)};
-  }
-};
-
-// y = scale · relu(x)² + bias
-template <typename M>
-ANYWHERE M star_relu_forward(M x, M scale, M bias) {
-  return scale * square(relu(x)) + bias;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M star_relu_backward(M grad, M x, M scale) {
-  return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
-}
-
-struct Forward : Elementwise<1, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = star_relu_forward(in[0], p.scale, p.bias))
-};
-struct Backward : Elementwise<2, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = star_relu_backward(in[0], in[1], p.scale))
-};
+struct Forward : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = star_relu_forward(in[0], p.scale, p.bias)) };
+struct Backward : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = star_relu_backward(in[0], in[1], p.scale)) };
 
 }}  // namespace fusegen
 
@@ -117,12 +92,12 @@ def eager(x, scale, bias):
 
 
 KERNELS = Activation(
-    "star_relu", interface=1, eager=eager,
+    "star_relu", interface=2, eager=eager,
     forward="Tensor x, float scale, float bias", backward="Tensor grad, Tensor x, float scale, float bias",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -148,17 +123,7 @@ def star_relu(
         return KERNELS.overwrite(x, scale, bias)
     if out is not None:
         return KERNELS.write(out, x, scale, bias)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, scale, bias)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, scale, bias)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, scale, bias)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, scale, bias)
-    return KERNELS.by_pytorch(x, scale, bias) if result is None else result
+    return KERNELS.run(x, scale, bias)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,29 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SubtractMish", "get_init_inputs", "get_inputs", "subtract_mish"]
 
+SHARED_SOURCE = r"""
+// x = x - 0.7,  y = mish(x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M subtract_mish_forward(M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> step1 = finite_x - number<M>(0.7, 4.4408920985006264e-17);
+  return times_tanh_softplus(step1);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M subtract_mish_backward(M grad, M x) {
+  const M finite_x = finite_below(x);
+  const Promoted<M> step1 = finite_x - number<M>(0.7, 4.4408920985006264e-17);
+  return grad * times_tanh_softplus_slope(step1);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,40 +51,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
-
-// x = x - 0.7,  y = mish(x)
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-ANYWHERE float subtract_mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return times_tanh_softplus(step1);
-}
-
-ANYWHERE double subtract_mish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return times_tanh_softplus(step1);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
-ANYWHERE float subtract_mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return grad * times_tanh_softplus_slope(step1);
-}
-
-ANYWHERE double subtract_mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return grad * times_tanh_softplus_slope(step1);
-}
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -74,12 +60,20 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 128.0f, 1281}, {1 / 16.0f, 1025}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_mish_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
+// in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 385}, {1 / 128.0f, 8193}};
@@ -100,41 +94,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = x - 0.7,  y = mish(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float subtract_mish_forward(float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return times_tanh_softplus(step1);
-}
-
-ANYWHERE double subtract_mish_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return times_tanh_softplus(step1);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-ANYWHERE float subtract_mish_backward(float grad, float x) {
-  const float finite_x = finite_below(x);
-  const Promoted<float> step1 = finite_x - double_word(0.7f, 1.1920929e-08f);
-  return grad * times_tanh_softplus_slope(step1);
-}
-
-ANYWHERE double subtract_mish_backward(double grad, double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> step1 = finite_x - double_word(0.7, 4.4408920985006264e-17);
-  return grad * times_tanh_softplus_slope(step1);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_mish_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_mish_backward(in[0], in[1]))
@@ -153,12 +120,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "subtract_mish", interface=1, eager=eager,
+    "subtract_mish", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -180,15 +146,7 @@ def subtract_mish(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

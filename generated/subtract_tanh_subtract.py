@@ -18,10 +18,20 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "SubtractTanhSubtract", "get_init_inputs", "get_inputs", "subtract_tanh_subtract"]
 
+SHARED_SOURCE = r"""
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
+  const Promoted<M> step1 = two_sum(x, -M(0.5));
+  return grad * tanh_slope(step1);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
@@ -31,6 +41,7 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 // Double-word arithmetic (hi + lo), rounded once.
@@ -39,15 +50,6 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const M after_tanh = tanh(M(step1));
   return after_tanh - M(0.2);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  return grad * tanh_slope(step1);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -59,6 +61,7 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -77,6 +80,7 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 // Double-word arithmetic (hi + lo), rounded once.
@@ -86,15 +90,6 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const Promoted<M> after_tanh = tanh(step1);
   return after_tanh - M(0.2);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
-  const Promoted<M> step1 = two_sum(x, -M(0.5));
-  return grad * tanh_slope(step1);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -120,12 +115,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "subtract_tanh_subtract", interface=1, eager=eager,
+    "subtract_tanh_subtract", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -147,15 +141,7 @@ def subtract_tanh_subtract(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

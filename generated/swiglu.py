@@ -18,10 +18,33 @@ Source: Shazeer 2020, GLU Variants Improve Transformer, arXiv:2002.05202
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Swiglu", "get_init_inputs", "get_inputs", "swiglu"]
 
+SHARED_SOURCE = r"""
+// y = silu(gate) · up
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M swiglu_forward(M gate, M up) {
+  const M finite_gate = finite_below(gate);
+  return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
+}
+
+// From grad, the gradient of y, and gate and up: the gradients of gate and up.
+// Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
+  const M finite_gate = finite_below(gate);
+  const M finite_gate_2 = finite_above(finite_gate);
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
+  out[0] = M(grad * up * (t_lifted + finite_gate_2 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
+  out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
@@ -33,41 +56,23 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = silu(gate) · up
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
-ANYWHERE M swiglu_forward(M gate, M up) {
+ANYWHERE M swiglu_forward_in_float(M gate, M up) {
   const M finite_gate = finite_below(gate);
   return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
-ANYWHERE double swiglu_forward(double gate, double up) {
-  const double finite_gate = finite_below(gate);
-  return double(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
-}
-
-// From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
-ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
+ANYWHERE void swiglu_backward_in_float(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
+  const M finite_gate_2 = finite_above(finite_gate);
   const M t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate1, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
+  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
   out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
-}
-
-ANYWHERE void swiglu_backward(double grad, double gate, double up, double* out) {
-  const double finite_gate = finite_below(gate);
-  const double finite_gate1 = finite_above(finite_gate);
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = double(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) *
-      unscale(finite_gate);
-  out[1] = double(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
 }
 
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -79,14 +84,16 @@ struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = swiglu_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = swiglu_forward_in_float(in[0], in[1]);
+                  else out[0] = swiglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
+                  else swiglu_backward(in[0], in[1], in[2], out))
 };
 
 }}  // namespace fusegen
@@ -103,27 +110,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
-
-// y = silu(gate) · up
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M swiglu_forward(M gate, M up) {
-  const M finite_gate = finite_below(gate);
-  return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
-}
-
-// From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
-  const M finite_gate = finite_below(gate);
-  const M finite_gate1 = finite_above(finite_gate);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = M(grad * up * (t_lifted + finite_gate1 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
-  out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
-}
+""" + SHARED_SOURCE + r"""
 
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
@@ -148,12 +135,11 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "swiglu", interface=1, eager=eager,
+    "swiglu", interface=2, eager=eager,
     forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -170,15 +156,7 @@ def swiglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = 
         gate = KERNELS.first(gate, input)
     if up is None:
         return KERNELS.halves(gate, dim)
-    if gate.__class__ not in PLAIN or gate.dtype not in DTYPES or up.__class__ not in PLAIN or up.dtype is not gate.dtype or up.device != gate.device:
-        return KERNELS.without_kernel(gate, up)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(gate, up)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(gate, up)
-    run = KERNELS.graded(gate, up) if (gate.requires_grad or up.requires_grad) and torch.is_grad_enabled() else FORWARD
-    result = run(gate, up)
-    return KERNELS.by_pytorch(gate, up) if result is None else result
+    return KERNELS.run(gate, up)
 
 
 class ModelNew(nn.Module):

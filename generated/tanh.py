@@ -18,10 +18,19 @@ Source: LeCun, Bottou, Orr and Mueller 1998, Efficient BackProp, section 4.4
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 
+SHARED_SOURCE = r"""
+// From grad, the gradient of y, and x: the gradient of x.
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+template <typename M>
+ANYWHERE M tanh_backward(M grad, M x) {
+  return grad * tanh_slope(x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/verified.cuh"
@@ -30,19 +39,12 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = tanh(x)
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
   return tanh(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_backward(M grad, M x) {
-  return grad * tanh_slope(x);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -55,6 +57,7 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT_64, *BITS64 = LIGHT_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -72,6 +75,7 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // y = tanh(x)
 // Double-word arithmetic (hi + lo), rounded once.
@@ -84,14 +88,6 @@ ANYWHERE M tanh_forward(M x) {
 
 ANYWHERE float tanh_forward_short(float x) {
   return tanh(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_backward(M grad, M x) {
-  return grad * tanh_slope(x);
 }
 
 struct Forward : Elementwise<1, 1> {
@@ -116,12 +112,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh", interface=1, eager=eager,
+    "tanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -143,15 +138,7 @@ def tanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,10 +18,29 @@ Source: Liu and Di 2020, TanhExp, A Smooth Activation Function with High Converg
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "TanhExp", "get_init_inputs", "get_inputs", "tanh_exp"]
 
+SHARED_SOURCE = r"""
+// y = x · tanh(exp(x))
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_exp_forward(M x) {
+  const M finite_x = finite_below(x);
+  return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_exp_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
+      unscale(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -32,8 +51,8 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · tanh(exp(x))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_forward(float x) {
@@ -41,13 +60,6 @@ ANYWHERE float tanh_exp_forward(float x) {
   return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
 }
 
-ANYWHERE double tanh_exp_forward(double x) {
-  const double finite_x = finite_below(x);
-  return double(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -55,12 +67,6 @@ ANYWHERE double tanh_exp_forward(double x) {
 ANYWHERE float tanh_exp_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
-      unscale(finite_x);
-}
-
-ANYWHERE double tanh_exp_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  return double(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
 
@@ -96,30 +102,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x · tanh(exp(x))
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_exp_forward(M x) {
-  const M finite_x = finite_below(x);
-  return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_exp_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_backward(in[0], in[1]))
@@ -138,12 +128,12 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_exp", interface=1, eager=eager,
+    "tanh_exp", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -165,17 +155,7 @@ def tanh_exp(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if x.is_cuda and x.element_size() == 2 and torch.is_autocast_enabled():
-        x = x.float()  # as eager's operations do
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -15,10 +15,36 @@
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "TanhGeluMishSiluSigmoid", "get_init_inputs", "get_inputs", "tanh_gelu_mish_silu_sigmoid"]
 
+SHARED_SOURCE = r"""
+// x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
+  const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
+  const Promoted<M> after_gelu = times_ndtr(after_tanh);
+  const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
+  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
+  return sigmoid(after_silu);
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
+  const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
+  const Promoted<M> after_gelu = times_ndtr(after_tanh);
+  const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
+  const Promoted<M> t = sigmoid(after_mish);
+  const Promoted<M> after_silu = after_mish * t;
+  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
+      times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -30,8 +56,8 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -44,16 +70,6 @@ ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   return sigmoid(after_silu);
 }
 
-ANYWHERE double tanh_gelu_mish_silu_sigmoid_forward(double x) {
-  const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(x);
-  const Promoted<double> after_gelu = times_ndtr(after_tanh);
-  const Promoted<double> after_mish = times_tanh_softplus(after_gelu);
-  const Promoted<double> after_silu = after_mish * sigmoid(after_mish);
-  return sigmoid(after_silu);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -66,16 +82,6 @@ ANYWHERE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Promoted<float> after_silu = after_mish * t;
   return grad * sigmoid_slope<DOUBLE_WORD>(after_silu) * (t + after_mish * sigmoid_slope<DOUBLE_WORD>(after_mish)) *
       times_tanh_softplus_slope<DOUBLE_WORD>(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
-}
-
-ANYWHERE double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
-  const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(x);
-  const Promoted<double> after_gelu = times_ndtr(after_tanh);
-  const Promoted<double> after_mish = times_tanh_softplus(after_gelu);
-  const Promoted<double> t = sigmoid(after_mish);
-  const Promoted<double> after_silu = after_mish * t;
-  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
-      times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -113,37 +119,14 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
-  const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
-  const Promoted<M> after_gelu = times_ndtr(after_tanh);
-  const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
-  const Promoted<M> after_silu = after_mish * sigmoid(after_mish);
-  return sigmoid(after_silu);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
-  const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
-  const Promoted<M> after_gelu = times_ndtr(after_tanh);
-  const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
-  const Promoted<M> t = sigmoid(after_mish);
-  const Promoted<M> after_silu = after_mish * t;
-  return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
-      times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_backward(in[0], in[1]))
@@ -165,12 +148,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_gelu_mish_silu_sigmoid", interface=1, eager=eager,
+    "tanh_gelu_mish_silu_sigmoid", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -192,15 +174,7 @@ def tanh_gelu_mish_silu_sigmoid(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

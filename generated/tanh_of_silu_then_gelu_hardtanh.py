@@ -18,10 +18,37 @@ Source: Ouyang et al. 2025, KernelBench, arXiv:2502.10517, level 2
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "TanhOfSiluThenGeluHardtanh", "get_init_inputs", "get_inputs", "tanh_of_silu_then_gelu_hardtanh"]
 
+SHARED_SOURCE = r"""
+// x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
+// Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
+// Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
+ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
+  const double finite_x = finite_below(x);
+  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  const Promoted<double> after_gelu = times_ndtr(after_tanh);
+  return after_gelu;
+}
+
+// From grad, the gradient of y, and x: the gradient of x.
+// Condition never holds: 0 if after_gelu ≥ 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
+// Condition never holds: 0 if after_gelu ≤ -1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Double-word arithmetic (hi + lo), rounded once.
+template <typename M>
+ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
+  const M finite_x = finite_above(finite_below(x));
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<M> after_tanh = tanh(after_silu);
+  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
+      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+}
+"""
 CUDA_SOURCE = r"""
 #include "launcher.h"
 #include "cuda/table.cuh"
@@ -35,10 +62,8 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
-// Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -51,18 +76,6 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   return after_gelu;
 }
 
-ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  const Promoted<double> after_gelu = times_ndtr(after_tanh);
-  return after_gelu;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Condition never holds: 0 if after_gelu ≥ 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
-// Condition never holds: 0 if after_gelu ≤ -1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
 // in float.
@@ -74,15 +87,6 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const Promoted<float> after_tanh = tanh(after_silu);
   return float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_x,
       sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
-}
-
-ANYWHERE double tanh_of_silu_then_gelu_hardtanh_backward(double grad, double x) {
-  const double finite_x = finite_above(finite_below(x));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<double> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  return double(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -120,8 +124,8 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
@@ -132,31 +136,11 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   return after_gelu;
 }
 
-ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
-  const double finite_x = finite_below(x);
-  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  const Promoted<double> after_gelu = times_ndtr(after_tanh);
-  return after_gelu;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> after_tanh = tanh(after_silu);
-  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
-      sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_backward(in[0], in[1]))
@@ -177,12 +161,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_of_silu_then_gelu_hardtanh", interface=1, eager=eager,
+    "tanh_of_silu_then_gelu_hardtanh", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -204,15 +187,7 @@ def tanh_of_silu_then_gelu_hardtanh(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

@@ -18,22 +18,12 @@ Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environme
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Tanhshrink", "get_init_inputs", "get_inputs", "tanhshrink"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/table.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/hyperbolic.cuh"
-#include "cuda/selections.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // y = x - tanh(x)
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M tanhshrink_forward(M x) {
   return tanh_shrink(x);
@@ -45,6 +35,17 @@ template <typename M>
 ANYWHERE M tanhshrink_backward(M grad, M x) {
   return grad * square(tanh<DOUBLE_WORD>(x));
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/table.cuh"
+#include "cuda/fast_functions.cuh"
+#include "cuda/pointwise.cuh"
+#include "cuda/hyperbolic.cuh"
+#include "cuda/selections.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
@@ -52,6 +53,7 @@ constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}}
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
@@ -75,26 +77,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
-// y = x - tanh(x)
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanhshrink_forward(M x) {
-  return tanh_shrink(x);
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-template <typename M>
-ANYWHERE M tanhshrink_backward(M grad, M x) {
-  return grad * square(tanh<DOUBLE_WORD>(x));
-}
-
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanhshrink_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanhshrink_backward(in[0], in[1]))
@@ -112,12 +102,11 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanhshrink", interface=1, eager=eager,
+    "tanhshrink", interface=2, eager=eager,
     forward="Tensor x", backward="Tensor grad, Tensor x",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -139,15 +128,7 @@ def tanhshrink(
         return KERNELS.overwrite(x)
     if out is not None:
         return KERNELS.write(out, x)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x)
-    return KERNELS.by_pytorch(x) if result is None else result
+    return KERNELS.run(x)
 
 
 class ModelNew(nn.Module):

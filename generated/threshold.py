@@ -18,17 +18,11 @@ Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environme
 import torch
 from torch import Tensor, nn
 
-from ._runtime import PLAIN, Activation, Sources, are_transforms_active, forward_ad, is_dynamo_compiling, is_tracing
+from ._runtime import Activation, Sources
 
 __all__ = ["ModelNew", "Threshold", "get_init_inputs", "get_inputs", "threshold"]
 
-CUDA_SOURCE = r"""
-#include "launcher.h"
-#include "cuda/pointwise.cuh"
-#include "cuda/bitmask.cuh"
-
-namespace fusegen { namespace {
-
+SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
 template <typename M>
 struct Scalars {
@@ -50,6 +44,14 @@ template <typename M>
 ANYWHERE M threshold_backward(M grad, M x, M threshold) {
   return x <= threshold ? M(0) : grad;
 }
+"""
+CUDA_SOURCE = r"""
+#include "launcher.h"
+#include "cuda/pointwise.cuh"
+#include "cuda/bitmask.cuh"
+
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
@@ -74,12 +76,8 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = threshold_backward(in[0], in[1], p.threshold))
 };
-struct Bit : Elementwise<1, 1, Scalars, 2> {
-  FUSEGEN_ELEMENT(out[0] = threshold_mask(in[0], p.threshold))
-};
-struct FromBit : Elementwise<2, 1, Scalars, 2> {
-  FUSEGEN_ELEMENT(out[0] = threshold_backward_masked(in[0], in[1]))
-};
+struct Bit : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = threshold_mask(in[0], p.threshold)) };
+struct FromBit : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = threshold_backward_masked(in[0], in[1])) };
 
 }}  // namespace fusegen
 
@@ -91,35 +89,12 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 
 namespace fusegen { namespace {
-
-// The scalars of the formula, from those of a call.
-template <typename M>
-struct Scalars {
-  M threshold, value;
-  static Scalars from(const double (&ALL)[2]) {
-    const double threshold = ALL[0], value = ALL[1];
-    return {M(threshold), M(value)};
-  }
-};
-
-// y = value if x ≤ threshold else x
-template <typename M>
-ANYWHERE M threshold_forward(M x, M threshold, M value) {
-  return x <= threshold ? value : x;
-}
-
-// From grad, the gradient of y, and x: the gradient of x.
-template <typename M>
-ANYWHERE M threshold_backward(M grad, M x, M threshold) {
-  return x <= threshold ? M(0) : grad;
-}
+""" + SHARED_SOURCE + r"""
 
 struct Forward : Elementwise<1, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = threshold_forward(in[0], p.threshold, p.value))
 };
 struct Backward : Elementwise<2, 1, Scalars, 2> {
-  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = threshold_backward(in[0], in[1], p.threshold))
 };
 
@@ -140,12 +115,11 @@ def eager_gradient(grad, x, threshold, value):
 
 
 KERNELS = Activation(
-    "threshold", interface=1, eager=eager, eager_gradient=eager_gradient,
+    "threshold", interface=2, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float threshold, float value", backward="Tensor grad, Tensor x, float threshold, float value",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
-DTYPES, OPERATOR, FORWARD = KERNELS.dtypes, KERNELS.operator, KERNELS.forward
 
 
 @KERNELS.function
@@ -171,15 +145,7 @@ def threshold(
         return KERNELS.overwrite(x, threshold, value)
     if out is not None:
         return KERNELS.write(out, x, threshold, value)
-    if x.__class__ not in PLAIN or x.dtype not in DTYPES:
-        return KERNELS.without_kernel(x, threshold, value)
-    if is_dynamo_compiling() or is_tracing():
-        return OPERATOR(x, threshold, value)
-    if are_transforms_active() or forward_ad._current_level >= 0:
-        return KERNELS.transforming(x, threshold, value)
-    run = KERNELS.graded(x) if x.requires_grad and torch.is_grad_enabled() else FORWARD
-    result = run(x, threshold, value)
-    return KERNELS.by_pytorch(x, threshold, value) if result is None else result
+    return KERNELS.run(x, threshold, value)
 
 
 class ModelNew(nn.Module):

@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "generated"
 NAMES = sorted(path.stem for path in GENERATED.glob("*.py"))
 POINTWISE = [name for name in NAMES if name != "conv_relu_hardswish"]
+DEFAULT_METHODS = "Formula<float>, Formula<float>, Formula<double>"  # of a type that names none
 CLASSES = (  # a module of each class that the runtime tells apart
     *("gelu", "celu", "swiglu", "geglu"),  # of one tensor, with a parameter, of two tensors or halves
     *("relu", "leaky_relu", "relu_hardswish"),  # saving the output, with a bitmask and a parameter, a chain
@@ -184,20 +185,20 @@ def assert_same(actual: Tensor, expected: Tensor, *inputs: Tensor) -> None:
 def assert_same_in_any_layout(module: ModuleType, name: str, x: Tensor) -> None:
     """Results of a matrix are those of its transpose, of a part of it, and of it in place."""
     grad = torch.randn_like(x)
-    y, slope = module.FORWARD(x), module.BACKWARD(grad, x)
-    assert_same(module.FORWARD(x.t()).t(), y, x)
-    assert_same(module.BACKWARD(grad.t(), x.t()).t(), slope, grad, x)
-    assert_same(module.FORWARD(x.view(-1)[1:]), y.view(-1)[1:], x.view(-1)[1:])
-    assert_same(module.FORWARD(x[:3, :5]), y[:3, :5], x[:3, :5])
+    y, slope = module.KERNELS.forward(x), module.KERNELS.backward(grad, x)
+    assert_same(module.KERNELS.forward(x.t()).t(), y, x)
+    assert_same(module.KERNELS.backward(grad.t(), x.t()).t(), slope, grad, x)
+    assert_same(module.KERNELS.forward(x.view(-1)[1:]), y.view(-1)[1:], x.view(-1)[1:])
+    assert_same(module.KERNELS.forward(x[:3, :5]), y[:3, :5], x[:3, :5])
     assert_same(getattr(module, name)(x.clone(), inplace=True), y, x)
 
 
 def in_a_graph(module: ModuleType, x: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
     """A graph in which a module's function is used first, replayed once, and its result."""
-    module.FORWARD(x.double())  # builds it
+    module.KERNELS.forward(x.double())  # builds it
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        y = module.FORWARD(x)
+        y = module.KERNELS.forward(x)
     y.zero_()
     graph.replay()
     torch.cuda.synchronize()
@@ -387,7 +388,7 @@ def function(name: str) -> Callable[..., Tensor]:
 
 def scalars(name: str) -> tuple[tuple[float, ...], ...]:
     """The scalars to try a committed module with, the defaults first, in the order of its operator."""
-    schema = generated(name).OPERATOR._schema.arguments
+    schema = generated(name).KERNELS.overload._schema.arguments
     defaults = inspect.signature(function(name)).parameters
     wanted = [argument.name for argument in schema if str(argument.type) == "float"]
     return (tuple(float(defaults[n].default) for n in wanted), *LIBRARY[name].others)
@@ -437,8 +438,10 @@ def units(y: Tensor, exact: Tensor) -> Tensor:
 
 def methods(source: str) -> list[tuple[str, str, str]]:
     """The methods of 16, 32 and 64 bits that a C++ text names, of each kernel."""
-    kernel = r"^struct (?:For|Back)ward : Elementwise<.*> \{\n(?:  .*;\n)*?  using Methods = ByWidth<(.*)>;"
-    named = re.findall(kernel, source, re.MULTILINE)
+    kernel = r"^struct (?:For|Back)ward : Elementwise<.*?> \{(.*?)[\n ]\};$"
+    bodies = re.findall(kernel, source, re.MULTILINE | re.DOTALL)
+    found = (re.search(r"using Methods = ByWidth<(.*)>;", body) for body in bodies)
+    named = (match[1] if match else DEFAULT_METHODS for match in found)
     return [(first, second, third) for first, second, third in map(_split, named)]
 
 

@@ -309,7 +309,7 @@ def test_a_result_is_what_two_words_round_to_on_a_gpu(name: str, tmp_path: Path,
     body, words = BODIES[name]
     module = compiled(tmp_path, name, f"{body}\n")
     given = torch.randn(1 + len(module.get_inputs()), 1_000_003, device="cuda").mul_(4)
-    ways = ((module.FORWARD, given[1:]), (module.BACKWARD, given))
+    ways = ((module.KERNELS.forward, given[1:]), (module.KERNELS.backward, given))
     for launch, inputs in (way for way, how in zip(ways, words, strict=True) if how == 1):
         assert_all_rounded(launch(*inputs), launch(*(value.double() for value in inputs)))
 
@@ -322,5 +322,5 @@ def test_a_result_of_float_is_at_most_one_neighbour_off_on_a_gpu(
 ) -> None:
     module = compiled(tmp_path, "chained", f"{CHAINED}\n")
     x, y, grad = torch.randn(3, 1_000_003, device="cuda").mul_(4).to(dtype)
-    for launch, inputs in ((module.FORWARD, (x, y)), (module.BACKWARD, (grad, x, y))):
+    for launch, inputs in ((module.KERNELS.forward, (x, y)), (module.KERNELS.backward, (grad, x, y))):
         assert_all_rounded(launch(*inputs), launch(*(value.double() for value in inputs)), 2e-3)

@@ -104,7 +104,7 @@ def test_results_are_those_of_dense_tensors(module: ModuleType, how: str, dtype:
     for name, shapes in SHAPES.items():
         x, b, r = tensors(shapes, dtype)
         for given in ([arranged(x, how), b, r], [x, b, arranged(r, how)], [x, arranged(b, how), r]):
-            found, expected = module.FORWARD(*given), module.FORWARD(*spread(given))
+            found, expected = module.KERNELS.forward(*given), module.KERNELS.forward(*spread(given))
             assert found.shape == expected.shape, name
             assert_same(found.contiguous(), expected, *spread(given))
 
@@ -117,20 +117,22 @@ def test_threads_meet_within_rows(module: ModuleType, threads: int) -> None:
     try:
         for shapes in (((1500, 7, 11), (7, 1), (11,)), ((200, 701), (701,), (200, 1))):
             given = tensors(shapes, torch.float32)
-            assert_same(module.FORWARD(*given), module.FORWARD(*spread(given)), *spread(given))
+            assert_same(
+                module.KERNELS.forward(*given), module.KERNELS.forward(*spread(given)), *spread(given)
+            )
     finally:
         torch.set_num_threads(before)
 
 
 def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     x, b, r = tensors(SHAPES["channel"], torch.float32)
-    expected = module.FORWARD(*spread([x, b, r]))
+    expected = module.KERNELS.forward(*spread([x, b, r]))
     into = torch.full((3, 5, 12, 28), 7.0)
-    module.FORWARD_OUT(x, b, r, into[..., ::2])
+    module.KERNELS.forward_OUT(x, b, r, into[..., ::2])
     assert_same(into[..., ::2].contiguous(), expected)
     assert bool((into[..., 1::2] == 7).all())
     over = x.clone()
-    module.FORWARD_OUT(over, b, r, over)
+    module.KERNELS.forward_OUT(over, b, r, over)
     assert_same(over, expected)
 
 
@@ -212,18 +214,18 @@ def test_gradients_are_summed_to_the_shape_of_their_tensor(
         x, b, r = tensors(shapes, dtype)
         grad = incoming(shapes, dtype)
         for given in ([arranged(x, how), b, r], [x, b, arranged(r, how)]):
-            near(list(module.BACKWARD(grad, *given)), given, grad)
-        near(list(module.BACKWARD(arranged(grad, how), x, b, r)), [x, b, r], arranged(grad, how))
+            near(list(module.KERNELS.backward(grad, *given)), given, grad)
+        near(list(module.KERNELS.backward(arranged(grad, how), x, b, r)), [x, b, r], arranged(grad, how))
 
 
 def test_sums_are_the_same_in_every_run_and_whatever_the_threads(module: ModuleType) -> None:
     before, shapes = torch.get_num_threads(), ((300, 40, 31), (40, 1), ())
     given, grad = tensors(shapes, torch.float32), incoming(shapes, torch.float32)
-    expected = module.BACKWARD(grad, *given)
+    expected = module.KERNELS.backward(grad, *given)
     try:
         for threads in (1, 2, 3, 7, before):
             torch.set_num_threads(threads)
-            for found, first in zip(module.BACKWARD(grad, *given), expected, strict=True):
+            for found, first in zip(module.KERNELS.backward(grad, *given), expected, strict=True):
                 assert_same(found, first)
     finally:
         torch.set_num_threads(before)
@@ -248,7 +250,7 @@ def test_derivatives_of_any_order_agree_with_differences(
     assert torch.autograd.gradcheck(function, given, check_forward_ad=True, check_batched_grad=True)
     assert torch.autograd.gradgradcheck(function, given, check_fwd_over_rev=True)
     for kernel in ("", "_backward"):
-        operator = getattr(module.OPERATORS, f"broadcast_test{kernel}").default
+        operator = getattr(module.KERNELS.operatorS, f"broadcast_test{kernel}").default
         plain = [t.detach() for t in given]
         grad = [incoming(shapes, torch.float64)] if kernel else []
         torch.library.opcheck(operator, (*grad, *plain))
@@ -278,7 +280,9 @@ def test_a_compiled_function_has_the_gradients_of_operands(module: ModuleType) -
     given = [t.requires_grad_() for t in tensors(shapes, torch.float32)]
     grad = incoming(shapes, torch.float32)
     found = torch.autograd.grad(run_compiled(*given), given, grad)
-    for actual, expected in zip(found, module.BACKWARD(grad, *(t.detach() for t in given)), strict=True):
+    for actual, expected in zip(
+        found, module.KERNELS.backward(grad, *(t.detach() for t in given)), strict=True
+    ):
         assert_same(actual, expected)
 
 

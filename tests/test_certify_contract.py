@@ -222,9 +222,12 @@ MODULE = '''# Code generated from a spec. DO NOT EDIT.
 
 import torch
 
+SHARED_SOURCE = r"""
+both
+"""
 CUDA_SOURCE = r"""
 gpu  # not a comment
-"""
+""" + SHARED_SOURCE
 CPU_SOURCE = r"""
 // relu
 relu
@@ -347,6 +350,7 @@ def test_evidence_is_read_as_it_was_written(found: Evidence) -> None:
 DECIDES: dict[str, tuple[str, str, set[str]]] = {
     "the CPU's kernel": ("\nrelu", "\ntanh", {"cpu"}),
     "the GPU's kernel": ("gpu", "GPU", {"cuda"}),
+    "the kernel of the device that takes what both share": ("\nboth", "\nall", {"cuda"}),
     "flags": ('CPU_FLAGS = ["-O3"]', 'CPU_FLAGS = ["-O3", "-ffast-math"]', {"cpu", "cuda"}),
     "the GPU's flags": ('CUDA_FLAGS = ["-O3"]', 'CUDA_FLAGS = ["-O3", "-use_fast_math"]', {"cuda"}),
     "the layout": ("walk", "run", {"cpu", "cuda"}),

@@ -404,7 +404,7 @@ def test_an_operator_refuses_a_dtype_without_a_kernel(dtype: torch.dtype) -> Non
     """The function leaves such a tensor to eager, which refuses it in words of its own."""
     x = torch.ones(3).to(dtype)
     module = generated("hardsigmoid")
-    for operator in (module.OPERATOR, module.FORWARD):
+    for operator in (module.KERNELS.overload, module.KERNELS.forward):
         with pytest.raises(RuntimeError) as raised:
             operator(x)
         assert str(raised.value) == f"hardsigmoid: {DTYPE_SENTENCE}"
@@ -439,9 +439,9 @@ def test_a_sparse_tensor_is_left_to_pytorch() -> None:
         with pytest.raises(RuntimeError) as ours:
             module.hardsigmoid(x)
         assert str(ours.value) == str(theirs.value)
-        assert module.FORWARD(x) is None
+        assert module.KERNELS.forward(x) is None
         with pytest.raises(RuntimeError) as raised:
-            module.BACKWARD(x, x)
+            module.KERNELS.backward(x, x)
         assert str(raised.value) == "hardsigmoid: no kernel for such tensors on cpu"
 
 

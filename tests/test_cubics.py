@@ -56,11 +56,11 @@ def agree(given: Tensor, exact: Tensor, most: float) -> None:
 def test_results_are_doubles_but_for_two_units_or_three(name: str, request: pytest.FixtureRequest) -> None:
     module, x = request.getfixturevalue(name), some()
     assert [of_32 for _, of_32, _ in methods(module.CPU_SOURCE)] == ["PiecewiseOctaves"] * 2
-    agree(module.FORWARD(x), module.FORWARD(x.double()), 2.6)  # of x³, each factor rounds
+    agree(module.KERNELS.forward(x), module.KERNELS.forward(x.double()), 2.6)  # of x³, each factor rounds
     grad = torch.randn(x.shape, generator=torch.Generator().manual_seed(3)) * 100
-    exact = module.BACKWARD(grad.double(), x.double())
+    exact = module.KERNELS.backward(grad.double(), x.double())
     ordinary = exact.abs() > 1e-30  # elsewhere what the slope is off by may be all of the product
-    agree(module.BACKWARD(grad, x)[ordinary], exact[ordinary], 2.8)
+    agree(module.KERNELS.backward(grad, x)[ordinary], exact[ordinary], 2.8)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
@@ -86,9 +86,9 @@ def test_16_bit_results_are_rounded_once(
     module = request.getfixturevalue(name)
     x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
     x = x[x.isfinite()]
-    exact = module.FORWARD(x.double())
+    exact = module.KERNELS.forward(x.double())
     usual = exact.abs() > torch.finfo(torch.bfloat16).tiny  # below, half of an input is a tie
-    assert torch.equal(module.FORWARD(x)[usual], nearest(exact, dtype)[usual])
+    assert torch.equal(module.KERNELS.forward(x)[usual], nearest(exact, dtype)[usual])
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 255, 256, 257, 1000, 70_000])
@@ -125,8 +125,8 @@ def test_what_is_no_function_of_one_element_double_computes(
     x = x[x.isfinite()]
     other = (x.flip(0),) if body == PRODUCT else ()
     scalars = () if body == PRODUCT else (0.3,)
-    exact = module.FORWARD(x.double(), *(y.double() for y in other), *scalars)
-    given = module.FORWARD(x, *other, *scalars)
+    exact = module.KERNELS.forward(x.double(), *(y.double() for y in other), *scalars)
+    given = module.KERNELS.forward(x, *other, *scalars)
     if dtype == torch.float32:
         assert ulps(given, exact.float()) == 0
     else:
@@ -140,14 +140,14 @@ def test_double_serves_also_where_no_tensor_is_of_doubles(
 ) -> None:
     module = compiled(tmp_path, "fewer", f"dtypes: [{dtypes}]\n{CHAIN}")
     x = some()[:5000].to(getattr(torch, dtypes.split(",")[0]))
-    given, expected = module.FORWARD(x), chain.FORWARD(x)
+    given, expected = module.KERNELS.forward(x), chain.FORWARD(x)
     assert torch.equal(given.nan_to_num(), expected.nan_to_num())
 
 
 def test_threads_that_come_first_together_find_all_pieces(tmp_path: Path, extensions: Path) -> None:
     """In a process of its own, so that this is the first use."""
     module = tmp_path / "first.py"
-    compiled(tmp_path, "first", CHAIN).FORWARD(torch.zeros(1))  # builds it
+    compiled(tmp_path, "first", CHAIN).KERNELS.forward(torch.zeros(1))  # builds it
     script = f"""
 import importlib, sys, threading, torch
 sys.path.insert(0, {str(module.parent.parent)!r})

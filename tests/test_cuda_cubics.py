@@ -350,8 +350,8 @@ def test_results_are_doubles_but_for_three_units_on_a_gpu(
     module, x = compiled(tmp_path, name, BODIES[name]), some().cuda()
     grad = GRAD.cuda()[torch.arange(x.numel()) % 3]
     for given, exact in (
-        (module.FORWARD(x), module.FORWARD(x.double())),
-        (module.BACKWARD(grad, x), module.BACKWARD(grad.double(), x.double())),
+        (module.KERNELS.forward(x), module.KERNELS.forward(x.double())),
+        (module.KERNELS.backward(grad, x), module.KERNELS.backward(grad.double(), x.double())),
     ):
         ordinary = (exact.abs() > 1e-30) | (exact == 0)
         agree(given[ordinary].cpu(), exact[ordinary].cpu(), 3)
@@ -370,7 +370,7 @@ def test_what_is_first_used_in_a_graph_is_fitted_there_on_a_gpu(tmp_path: Path, 
     module = compiled(tmp_path, "in_a_graph", CHAIN)
     x = torch.randn(100_003, device="cuda") * 4
     _, y = in_a_graph(module, x)
-    agree(y.cpu(), module.FORWARD(x.double()).cpu(), 3)
+    agree(y.cpu(), module.KERNELS.forward(x.double()).cpu(), 3)
 
 
 @pytest.mark.gpu
@@ -384,9 +384,9 @@ def test_what_is_no_function_of_one_element_double_computes_on_a_gpu(
     module = compiled(tmp_path, name, body)
     x = torch.randn(100_003, device="cuda").mul_(4).to(dtype)
     given = (x, 0.3) if body == SCALED else (x, x.flip(0))
-    exact = module.FORWARD(*(v.double() if isinstance(v, Tensor) else v for v in given))
+    exact = module.KERNELS.forward(*(v.double() if isinstance(v, Tensor) else v for v in given))
     usual = exact.abs() > torch.finfo(torch.bfloat16).tiny
-    found, real = module.FORWARD(*given)[usual], nearest(exact, dtype)[usual]
+    found, real = module.KERNELS.forward(*given)[usual], nearest(exact, dtype)[usual]
     if dtype == torch.float32:  # of 39 bits and more
         assert ulps(found, real) <= 1
         assert differences(found, real).float().mean() < 2e-4
@@ -403,6 +403,6 @@ def test_with_the_scalars_of_the_spec_they_are_polynomials_on_a_gpu(
 ) -> None:
     module = compiled(tmp_path, "scaled", SCALED)
     x = torch.randn(100_003, device="cuda") * 4
-    agree(module.FORWARD(x, 0.7).cpu(), module.FORWARD(x.double(), 0.7).cpu(), 3)
-    slope = module.BACKWARD(torch.ones_like(x), x, 0.7)
-    agree(slope.cpu(), module.BACKWARD(torch.ones_like(x).double(), x.double(), 0.7).cpu(), 3)
+    agree(module.KERNELS.forward(x, 0.7).cpu(), module.KERNELS.forward(x.double(), 0.7).cpu(), 3)
+    slope = module.KERNELS.backward(torch.ones_like(x), x, 0.7)
+    agree(slope.cpu(), module.KERNELS.backward(torch.ones_like(x).double(), x.double(), 0.7).cpu(), 3)

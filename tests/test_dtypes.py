@@ -86,7 +86,7 @@ def test_bit_by_bit(
     params = () if body == CHAIN else (0.7,)
     grad, *inputs = tensors(1 + alone.INPUTS, dtype, device)
     assert_same(alone.FORWARD(*inputs, *params), every.FORWARD(*inputs, *params), *inputs)
-    ours, theirs = (module.BACKWARD(grad, *inputs, *params) for module in (alone, every))
+    ours, theirs = (module.KERNELS.backward(grad, *inputs, *params) for module in (alone, every))
     pairs = zip(ours, theirs, strict=True) if alone.INPUTS > 1 else ((ours, theirs),)
     for given, expected in pairs:
         assert_same(given, expected, grad, *inputs)

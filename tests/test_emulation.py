@@ -669,7 +669,7 @@ def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
     x = torch.cat([x, *(zero + torch.linspace(-1 / 16, 1 / 16, 10_001) for zero in PIECED[name])])
     away = torch.stack([(x - zero).abs() > 1 / 16 for zero in (*PIECED[name], 1e9)]).all(0)
     for kernel, exactly, inputs in (
-        (kernels.forward, generated(name).FORWARD, (x,)),
+        (kernels.forward, generated(name).KERNELS.forward, (x,)),
         (kernels.backward, generated(name).BACKWARD, (torch.ones_like(x), x)),
     ):
         [y] = looked_up_by(kernel, *inputs)
@@ -701,7 +701,7 @@ def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
     """An argument that the function before had rounded would be magnified: by 50 units in subtract_mish."""
     x = torch.cat([torch.linspace(-100, -2, 40_001), torch.linspace(-2, 40, 20_001)])
     [y] = looked_up_by(emulate_formula(name).forward, x)
-    exact = generated(name).FORWARD(x.double())
+    exact = generated(name).KERNELS.forward(x.double())
     away = torch.stack([(x - zero).abs() > 0.5 for zero in (*PIECED[name], 1e9)]).all(0)
     assert units(y, exact)[away].max() < 4
 
@@ -991,8 +991,8 @@ def all_rounded(name: str, dtype: torch.dtype) -> tuple[Tensor, dict[str, Tensor
     x = every(dtype)
     x = x[x.isfinite() & (x.abs() > 2.0**-60)]  # below, double has too few digits to tell x / 2 from a tie
     module, params = generated(name), TESTED[name]
-    y = module.FORWARD(x.double(), *params)
-    slope = module.BACKWARD(torch.ones_like(y), x.double(), *params)
+    y = module.KERNELS.forward(x.double(), *params)
+    slope = module.KERNELS.backward(torch.ones_like(y), x.double(), *params)
     return x, {"forward": nearest(y, dtype), "backward": nearest(slope, dtype)}
 
 
@@ -1067,7 +1067,7 @@ def test_all_results_of_an_element_are_tested(
     b = x[x.isfinite() & (x.abs() < 60) & (x.abs() > 2.0**-60)]
     a, g = torch.full_like(b, 1.7), torch.full_like(b, -0.0371)
     wide = [t.double() for t in (g, a, b)]
-    exact = [generated("glu").FORWARD(*wide[1:]), *generated("glu").BACKWARD(*wide)]
+    exact = [generated("glu").KERNELS.forward(*wide[1:]), *generated("glu").BACKWARD(*wide)]
     kernels = emulate("glu")
     found = run(kernels.forward, a, b) + run(kernels.backward, g, a, b)
     for actual, real in zip(found, exact, strict=True):

@@ -361,8 +361,8 @@ def test_what_is_looked_up_does_not_depend_on_how_many_there_are(dtype: torch.dt
         assert_same(part, few, every)
     grad = torch.randn(every.numel(), device="cuda").to(dtype)
     module = generated("mish_mish")
-    few = module.BACKWARD(grad, every)
-    many = module.BACKWARD(grad.repeat(1025), every.repeat(1025))
+    few = module.KERNELS.backward(grad, every)
+    many = module.KERNELS.backward(grad.repeat(1025), every.repeat(1025))
     for part in many.view(-1, every.numel())[::341]:
         assert_same(part, few, grad, every)
     assert_same(mish(every.view(256, 256).t()), mish(every).view(256, 256).t())
@@ -384,8 +384,8 @@ def test_what_is_tested_is_rounded_as_double_is_wherever_a_tensor_lies(
     generator = torch.Generator("cuda").manual_seed(6)
     others = torch.randn(len(x), device="cuda", generator=generator).to(dtype)
     for grad in (torch.ones_like(x), others):
-        exact = module.BACKWARD(grad.double(), *(t.double() for t in inputs), *params)
-        found = module.BACKWARD(grad, *inputs, *params)
+        exact = module.KERNELS.backward(grad.double(), *(t.double() for t in inputs), *params)
+        found = module.KERNELS.backward(grad, *inputs, *params)
         exact, found = ((t,) if isinstance(t, Tensor) else t for t in (exact, found))
         theirs = module.KERNELS.eager_gradient(grad, *inputs, *params)
         for slope, real, eager in zip(found, (nearest(t, dtype) for t in exact), theirs, strict=True):
@@ -393,14 +393,14 @@ def test_what_is_tested_is_rounded_as_double_is_wherever_a_tensor_lies(
             wrong = int((slope != real).sum())
             assert wrong <= max(int((eager != real).sum()), 1e-5 * len(x))
             assert wrong == 0 or name == "glu" or grad[0] != 1
-    y = module.FORWARD(*inputs, *params)
-    real = nearest(module.FORWARD(*(t.double() for t in inputs), *params), dtype)
+    y = module.KERNELS.forward(*inputs, *params)
+    real = nearest(module.KERNELS.forward(*(t.double() for t in inputs), *params), dtype)
     assert int((y != real).sum()) <= (1e-4 * len(x) if name in ("glu", "softplus") else 0)
     turned = [t.view(-1, 512).t() for t in inputs]
-    assert torch.equal(module.FORWARD(*turned, *params).t().reshape(-1), y)
-    assert torch.equal(module.FORWARD(*(t[3:] for t in inputs), *params), y[3:])
+    assert torch.equal(module.KERNELS.forward(*turned, *params).t().reshape(-1), y)
+    assert torch.equal(module.KERNELS.forward(*(t[3:] for t in inputs), *params), y[3:])
     over = inputs[-1].clone()
-    module.FORWARD_OUT(*inputs[:-1], over, *params, over)
+    module.KERNELS.forward_OUT(*inputs[:-1], over, *params, over)
     assert torch.equal(over, y)
 
 
@@ -420,7 +420,7 @@ def test_what_is_first_used_in_a_graph_is_filled_there(tmp_path: Path, dtype: to
     exact = torch.tanh(F.mish(F.mish(x.double())))
     torch.testing.assert_close(y.double(), exact, rtol=FIRST_USED[dtype], atol=1e-38)
     captured = y.clone()
-    assert_same(module.FORWARD(x), captured, x)
+    assert_same(module.KERNELS.forward(x), captured, x)
     x.copy_(x.flip(0))
     graph.replay()
     torch.cuda.synchronize()
@@ -433,12 +433,12 @@ def test_streams_that_need_something_filled_first_all_find_it_so(
 ) -> None:
     module = compiled(tmp_path, "first_on_streams", "chain: [mish, mish, sigmoid]")
     x = torch.randn(2**20, device="cuda", dtype=dtype) * 4
-    module.FORWARD(x.double())
+    module.KERNELS.forward(x.double())
     streams, results = [CUDA.Stream() for _ in range(4)], []
     torch.cuda.synchronize()
     for stream in streams:
         with torch.cuda.stream(stream):
-            results.append(module.FORWARD(x))
+            results.append(module.KERNELS.forward(x))
     torch.cuda.synchronize()
     exact = torch.sigmoid(F.mish(F.mish(x.double())))
     torch.testing.assert_close(results[0].double(), exact, rtol=FIRST_USED[dtype], atol=2**-25)
@@ -585,7 +585,7 @@ def test_a_tensor_of_another_kind_is_refused() -> None:
     for dtype in (torch.int32, torch.uint8, torch.bool, torch.complex64):
         x = torch.ones(3, device="cuda").to(dtype)
         with pytest.raises(RuntimeError) as raised:
-            generated("hardsigmoid").FORWARD(x)
+            generated("hardsigmoid").KERNELS.forward(x)
         assert str(raised.value) == sentence
         for call in (kernel("hardsigmoid"), F.hardsigmoid):
             with pytest.raises(NotImplementedError, match="not implemented for"):

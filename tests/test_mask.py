@@ -156,11 +156,11 @@ def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> N
     module, [params, *_] = generated(name), scalars(name)
     x = torch.randn(64)
     y, mask = module.KERNELS.forward_masked(x, *params)
-    assert_same(y, module.FORWARD(x, *params), x)
+    assert_same(y, module.KERNELS.forward(x, *params), x)
     assert mask.numel() == 0
     saved, grad = y if name == "relu" else x, torch.randn(64)
     ours = module.KERNELS.backward_masked(grad, saved, *params, mask)
-    assert_same(ours, module.BACKWARD(grad, saved, *params), grad, x)
+    assert_same(ours, module.KERNELS.backward(grad, saved, *params), grad, x)
 
 
 @pytest.mark.parametrize("name", by_module(["relu6", "leaky_relu", "hardtanh"]))
@@ -172,7 +172,7 @@ def test_in_place_a_tensor_may_be_written_over_again(name: str, extensions: Path
     y = module.KERNELS.in_place_with_bitmask.apply(tensor, tensor[:0].clone(), *params)
     y.mul_(1)
     grads = torch.randn(3, 64)
-    expected = torch.stack([module.BACKWARD(grad, leaf.detach(), *params) for grad in grads])
+    expected = torch.stack([module.KERNELS.backward(grad, leaf.detach(), *params) for grad in grads])
     [one] = torch.autograd.grad(y, leaf, grads[0], retain_graph=True)
     assert_same(one, expected[0], leaf)
     for batched in (
@@ -208,7 +208,7 @@ def both_gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     assert (behind(y) == "BitmaskForwardBackward") == (x.numel() >= LARGE)
     [ours] = torch.autograd.grad(y, leaf, grad)
     saved = y.detach() if name == "relu" else x
-    return ours, module.BACKWARD(grad, saved, *params)
+    return ours, module.KERNELS.backward(grad, saved, *params)
 
 
 @pytest.mark.gpu
@@ -257,7 +257,7 @@ def test_a_bit_of_each_element_is_what_is_kept_on_a_gpu(extensions: Path) -> Non
         assert mask.numel() == LARGE // width(dtype)
         bits = (mask[:, None] >> torch.arange(width(dtype), device="cuda")) & 1
         assert torch.equal(bits.flatten().bool(), (x > 0) & (x < 6))
-        assert_same(y, module.FORWARD(x), x)
+        assert_same(y, module.KERNELS.forward(x), x)
 
 
 @pytest.mark.gpu
@@ -325,15 +325,15 @@ def test_in_place_the_mask_is_all_that_is_kept_on_a_gpu(
     y = function(name)(leaf * 1, inplace=True)
     assert behind(y) == "BitmaskInPlaceBackward"
     assert torch.cuda.memory_allocated() - before <= 1.25 * y.nbytes
-    assert_same(y.detach(), module.FORWARD(x, *params), x)
+    assert_same(y.detach(), module.KERNELS.forward(x, *params), x)
     saved = y.detach() if name == "relu" else x
     for grad in grads.values():
         [given] = torch.autograd.grad(y, leaf, grad, retain_graph=True)
-        assert_same(given, module.BACKWARD(grad, saved, *params), grad, x)
+        assert_same(given, module.KERNELS.backward(grad, saved, *params), grad, x)
     grad = grads["alike"].requires_grad_()
     [first] = torch.autograd.grad(y, leaf, grad, create_graph=True)
     by_grad, by_x = torch.autograd.grad(first, (grad, leaf), grads["transposed"])
-    assert_same(by_grad, module.BACKWARD(grads["transposed"], saved, *params), x)
+    assert_same(by_grad, module.KERNELS.backward(grads["transposed"], saved, *params), x)
     assert not by_x.any()
 
 

@@ -481,7 +481,7 @@ exec(text.replace("/ M(6)", "/ M(5)"), changed)
 exec(text, again)  # a copy with a runtime of its own
 modules = vars(first), changed, again
 print([round(module["hardsigmoid"](x).item(), 3) for module in modules])
-print([module["OPERATOR"] is first.OPERATOR for module in modules])
+print([module["KERNELS"].overload is first.KERNELS.overload for module in modules])
 print([module["KERNELS"] is first.KERNELS for module in modules])
 """
 

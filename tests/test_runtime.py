@@ -51,8 +51,8 @@ def test_the_compiler_and_the_runtime_agree() -> None:
 
 def test_a_module_for_another_interface_is_one_sentence(tmp_path: Path) -> None:
     path = with_runtime(tmp_path) / "hardsigmoid.py"
-    path.write_text(text("hardsigmoid").replace("interface=1", "interface=2"), encoding="utf-8")
-    sentence = "hardsigmoid.py was generated for interface 2, this runtime is 1; run fusegen build"
+    path.write_text(text("hardsigmoid").replace("interface=2", "interface=1"), encoding="utf-8")
+    sentence = "hardsigmoid.py was generated for interface 1, this runtime is 2; run fusegen build"
     with pytest.raises(ImportError, match=f"^{sentence}$"):
         load(path)
 
@@ -60,9 +60,9 @@ def test_a_module_for_another_interface_is_one_sentence(tmp_path: Path) -> None:
 def test_a_name_that_the_runtime_lacks_is_one_sentence(tmp_path: Path) -> None:
     path = with_runtime(tmp_path) / "hardsigmoid.py"
     path.write_text(
-        text("hardsigmoid").replace("import PLAIN, ", "import PLAIN, OTHER, "), encoding="utf-8"
+        text("hardsigmoid").replace("import Activation, ", "import Activation, OTHER, "), encoding="utf-8"
     )
-    with pytest.raises(ImportError, match=r"this runtime, of interface 1, has no OTHER; run fusegen build"):
+    with pytest.raises(ImportError, match=r"this runtime, of interface 2, has no OTHER; run fusegen build"):
         load(path)
 
 
@@ -79,7 +79,7 @@ def test_two_folders_of_different_versions_live_in_one_process(tmp_path: Path) -
     first, other = generated("hardsigmoid"), changed(tmp_path)
     assert (first.hardsigmoid(x).item(), other.hardsigmoid(x).item()) == (0.5, pytest.approx(0.6))
     assert first.KERNELS.__class__ is not other.KERNELS.__class__
-    names = [module.OPERATOR.name().partition("::")[0] for module in (first, other)]
+    names = [module.KERNELS.overload.name().partition("::")[0] for module in (first, other)]
     assert names[1].startswith(f"{names[0]}_")
 
 

@@ -35,7 +35,7 @@ def wrong(given: Tensor, exact: Tensor) -> int:
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", by_module(NAMES))
 def test_every_value_is_rounded_once(name: str, dtype: torch.dtype) -> None:
-    forward, x = generated(name).FORWARD, every(dtype)
+    forward, x = generated(name).KERNELS.forward, every(dtype)
     assert wrong(forward(x), forward(x.double())) == 0
 
 
@@ -52,15 +52,15 @@ def test_every_gradient_is_rounded_once(name: str, dtype: torch.dtype) -> None:
 def test_a_result_of_several_tensors_is_rounded_once() -> None:
     module, generator = generated("swiglu"), torch.Generator().manual_seed(7)
     gate, up, grad = (torch.randn(2**18, generator=generator).half() * 3 for _ in range(3))
-    assert wrong(module.FORWARD(gate, up), module.FORWARD(gate.double(), up.double())) == 0
-    given = module.BACKWARD(grad, gate, up)
-    exact = module.BACKWARD(grad.double(), gate.double(), up.double())
+    assert wrong(module.KERNELS.forward(gate, up), module.KERNELS.forward(gate.double(), up.double())) == 0
+    given = module.KERNELS.backward(grad, gate, up)
+    exact = module.KERNELS.backward(grad.double(), gate.double(), up.double())
     assert sum(map(wrong, given, exact)) <= 2
 
 
 def laid_out(module: ModuleType, x: Tensor) -> dict[str, Tensor]:
     """The same function of the same numbers, in several layouts."""
-    forward, function = module.FORWARD, getattr(module, module.__name__.rsplit(".", 1)[-1])
+    forward, function = module.KERNELS.forward, getattr(module, module.__name__.rsplit(".", 1)[-1])
     apart = torch.zeros(x.numel(), 3, dtype=x.dtype)
     apart[:, 1] = x
     column, written = apart[:, 1], torch.zeros_like(apart)
@@ -85,7 +85,7 @@ def test_results_do_not_depend_on_where_the_tensor_lies(dtype: torch.dtype) -> N
     module = generated("silu")
     x = every(dtype)
     x = x[: x.numel() // 4 * 4]
-    expected = module.FORWARD(x)
+    expected = module.KERNELS.forward(x)
     for layout, found in laid_out(module, x).items():
         assert torch.equal(found, expected), layout
 
@@ -132,6 +132,6 @@ def test_what_is_settled_takes_the_short_forms(formula: str, short: bool, worksh
 @pytest.mark.parametrize("dtype", HALVES)
 def test_scalars_reach_double_as_doubles(dtype: torch.dtype, tmp_path: Path, extensions: Path) -> None:
     """0.1 as a float would move results that are next to a tie."""
-    forward = compiled(tmp_path, "scaled", "params: {a: 0.1}\nformula: tanh(a * x)\n").FORWARD
+    forward = compiled(tmp_path, "scaled", "params: {a: 0.1}\nformula: tanh(a * x)\n").KERNELS.forward
     x = every(dtype)
     assert wrong(forward(x, 0.1), forward(x.double(), 0.1)) == 0

@@ -98,6 +98,6 @@ def sizes() -> torch.Tensor:
 def test_the_least_of_floats_keep_their_digits(
     formula: str, sizes: torch.Tensor, tmp_path: Path, extensions: Path
 ) -> None:
-    forward = compiled(tmp_path, "soft", f"formula: {formula}\n").FORWARD
+    forward = compiled(tmp_path, "soft", f"formula: {formula}\n").KERNELS.forward
     assert units(forward(sizes), forward(sizes.double())).max() < 1.1
     assert forward(torch.zeros(1)).item() == 0

@@ -119,7 +119,7 @@ def _outputs(
 ) -> Iterator[tuple[str, Tensor]]:
     """The value, with a gradient and without, and the gradients of ones and of random numbers."""
     leaves = tuple(t.detach().requires_grad_() for t in points)
-    function = getattr(own, own.OPERATOR.name().partition("::")[2])
+    function = getattr(own, own.KERNELS.name)
     yield "value alone", function(*points, **numbers)
     y = function(*leaves, **numbers)
     yield "value", y.detach()
@@ -133,8 +133,8 @@ def _outputs(
 
 def _scalars(own: Any) -> dict[str, Fraction]:
     """The parameters of a module's function that are numbers, with their defaults."""
-    arguments = own.OPERATOR._schema.arguments
-    name = own.OPERATOR.name().partition("::")[2]
+    arguments = getattr(own.KERNELS.operators, own.KERNELS.name).default._schema.arguments
+    name = own.KERNELS.name
     given = inspect.signature(getattr(own, name)).parameters
     return {one.name: Fraction(given[one.name].default) for one in arguments[own.KERNELS.inputs :]}
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusegen.certify.digest import source_in
+from fusegen.certify.digest import is_source
 from fusegen.headers import LITERAL, without_comments
 
 Recipe = dict[str, Any]  # what load_inline was called with
@@ -79,7 +79,7 @@ OF_CUDA = re.compile(r"(?<![.\w])\w*mask|LARGE|in_vectors|is_cuda", re.IGNORECAS
 def python_of(module: str) -> str:
     """The Python of a module without comments, docstrings and the constants that hold its C++."""
     tree = ast.parse(module)
-    tree.body = [statement for statement in tree.body if not [*source_in(statement)]]
+    tree.body = [statement for statement in tree.body if not is_source(statement)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
             node.body = [*node.body[1:], ast.Pass()]

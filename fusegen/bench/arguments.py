@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from fusegen.spec import Param, Spec
+from fusegen.spec import Input, Param, Spec
 
 
 def of_tensors(spec: Spec, model: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -29,3 +30,19 @@ def with_gradients(tensors: Sequence[Tensor]) -> list[Tensor]:
 def in_double(tensor: Tensor) -> Tensor:
     """Numbers in double; a mask as it is."""
     return tensor.detach().double() if tensor.is_floating_point() else tensor
+
+
+def read(module: Any, model: nn.Module, of: Input, first: Tensor) -> Tensor:
+    """A parameter or a buffer as formulas read it.
+
+    Args:
+        module: whose runtime takes views.
+        model: that holds it.
+        of: its name and its view.
+        first: the tensor that it may run along.
+    """
+    held: Tensor = getattr(model, of.name)
+    if of.along is None:
+        return held
+    found: Tensor = module.KERNELS.along(of.name, held, first, of.along)
+    return found

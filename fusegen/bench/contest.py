@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.bench.arguments import in_double, of_tensors, with_gradients
+from fusegen.bench.arguments import in_double, of_tensors, read, with_gradients
 from fusegen.bench.clock import Run
 from fusegen.built import imported
 from fusegen.constructor import Layer
@@ -133,7 +133,7 @@ class Contest:
             for layer in layers:
                 first = layer(first)  # with its bias; -0.0 adds nothing
             nothing = first.new_full((), -0.0)
-            state = [nothing if each == bias else getattr(model, each.name) for each in held]
+            state = [nothing if each == bias else read(self.module, model, each, first) for each in held]
             value: Tensor = self.module.eager(first, *others, *state, *scalars)
             return value
 

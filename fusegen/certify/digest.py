@@ -19,7 +19,8 @@ from fusegen.headers import inlined, without_comments
 
 # Constants that only the other device's kernels are built from; the host code of CUDA takes CPU_FLAGS.
 OTHER = {"cpu": {"CUDA_SOURCE", "CUDA_FLAGS"}, "cuda": {"CPU_SOURCE"}}
-SOURCES = {"CUDA_SOURCE", "CPU_SOURCE"}
+SOURCES = {"SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE"}
+SHARED = "SHARED_SOURCE"  # a part of the others
 FLAGS = "flags.py"
 BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
@@ -48,7 +49,7 @@ def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = 
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
     """The C++ that a device's kernels are built from."""
-    yield from (text for name, text in sources.items() if name not in OTHER[device])
+    yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
     yield f'#include "{"stable_abi_bitmask.h" if BITMASK in module else "stable_abi.h"}"\n'
 
 
@@ -76,14 +77,41 @@ def _sources(module: str) -> dict[str, str]:
         tree = ast.parse(module)
     except (SyntaxError, ValueError, RecursionError):
         return {}
-    return {name: text for statement in tree.body for name, text in source_in(statement)}
+    found: dict[str, str] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.Assign([ast.Name(name)], value) if is_source(statement):
+                found[name] = _joined(value, found)
+    return found
 
 
-def source_in(statement: ast.stmt) -> Iterator[tuple[str, str]]:
-    """The constant that holds C++ in a statement, if it is one, and its text."""
+def is_source(statement: ast.stmt) -> bool:
+    """True if a statement sets a constant that holds C++: texts that are joined, some by name."""
     match statement:
-        case ast.Assign([ast.Name(name)], ast.Constant(str(text))) if name in SOURCES:
-            yield name, text
+        case ast.Assign([ast.Name(name)], value) if name in SOURCES:
+            return all(map(_is_text, ast.walk(value)))
+    return False
+
+
+def _is_text(part: ast.AST) -> bool:
+    match part:
+        case ast.Constant(str()) | ast.BinOp(op=ast.Add()) | ast.Add() | ast.Load():
+            return True
+        case ast.Name(name):
+            return name == SHARED
+    return False
+
+
+def _joined(value: ast.expr, known: Mapping[str, str]) -> str:
+    """The text that constants make."""
+    match value:
+        case ast.Constant(str(text)):
+            return text
+        case ast.BinOp(left, ast.Add(), right):
+            return _joined(left, known) + _joined(right, known)
+        case ast.Name(name):
+            return known.get(name, "")
+    return ""
 
 
 def _comments(module: str) -> Iterator[tuple[Place, Place]]:
@@ -95,7 +123,7 @@ def _comments(module: str) -> Iterator[tuple[Place, Place]]:
 def _statements(module: str, device: str) -> Iterator[tuple[Place, Place]]:
     """Docstrings, constants of the other device, and those that hold C++."""
     tree = ast.parse(module)
-    sources = [statement for statement in tree.body if [*source_in(statement)]]
+    sources = [*filter(is_source, tree.body)]
     lines = module.splitlines(keepends=True)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -103,9 +103,9 @@ def _called(spec: Spec, numbers: dict[str, float]) -> Function:
     found, (_, call, _) = allowed.resolved(spec), spec.reference.partition("(")
     given = {**numbers, **(_words(spec.reference) if call else {})}
     if not isinstance(found, type):
-        return _of_masks(spec, partial(found, **given))
+        return _of_views(spec, _of_masks(spec, partial(found, **given)))
     try:
-        made = _of_masks(spec, found(**given))
+        made = _of_views(spec, _of_masks(spec, found(**given)))
     except (TypeError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise NotAReference(spec.reference_span, reference=spec.reference, why=why) from None
@@ -118,6 +118,21 @@ def _of_masks(spec: Spec, function: Function) -> Function:
         return function
     masks = [each.is_mask for each in spec.tensors]
     return lambda *tensors: function(*(t != 0 if m else t for t, m in zip(tensors, masks, strict=True)))
+
+
+def _of_views(spec: Spec, function: Function) -> Function:
+    """The function of points, which lie along the dimension along which parameters run."""
+    dims = [each.along for each in spec.tensors if each.along is not None]
+    if not dims:
+        return function
+
+    def of_points(*tensors: Any) -> Any:
+        shape = (*[1] * dims[0], -1)
+        given = zip(tensors, spec.tensors, strict=True)
+        found = function(*(t if of.along is not None else t.reshape(shape) for t, of in given))
+        return found.reshape(tensors[0].shape)
+
+    return of_points
 
 
 def _reference(name: str) -> Function:

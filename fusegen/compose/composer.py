@@ -163,7 +163,7 @@ class Composer:
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)
         if any(isinstance(item, Layer) for item in spec.layers):
             raise StepHasLayers(call.span, name=call.spec)
-        for view in (each.view for each in spec.inputs if each.unsqueeze is not None):
+        for view in (each.view for each in spec.tensors if each.is_viewed):
             raise StepHasViews(call.span, name=call.spec, view=view)
         fits(call, spec)
         values = bound_arguments(spec, call)

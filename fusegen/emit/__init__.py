@@ -15,7 +15,8 @@ from fusegen.lower import uniforms
 from fusegen.method import Pass
 from fusegen.pipeline import Compiled
 from fusegen.printers.autocast import autocasts
-from fusegen.printers.cpp import ROUNDED, CppPrinter, definitions, headers, literal, uniform
+from fusegen.printers.cpp import ROUNDED, CppPrinter, headers, literal, uniform
+from fusegen.printers.functions import definitions
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import statements
 from fusegen.render import Binding

@@ -6,12 +6,13 @@ nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from textwrap import wrap
 
 from fusegen.cost import Cost, cost_of
 from fusegen.elements import ELEMENTS
 from fusegen.emit.kernels import Emitted, emitted
-from fusegen.emit.remarks import remarks
+from fusegen.emit.remarks import arithmetic, remarks
 from fusegen.ir import Device, Kernel, Math
 from fusegen.launch import Table as Launches
 from fusegen.launch import broadcast_rows, class_of
@@ -33,12 +34,15 @@ from fusegen.method import (
 from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 from fusegen.printers import dump
-from fusegen.printers.cpp import CppPrinter, definitions
+from fusegen.printers.cpp import CppPrinter
+from fusegen.printers.functions import Functions, definitions, functions
 from fusegen.printers.notation import notation
 from fusegen.render import Halves, KernelText, Share, Singles
 
 WIDTH = 120  # of a line
 COMMENT = WIDTH - len("// ")
+IF_FLOAT = "sizeof(M) == 4"
+IF_SHORT = f"sizeof(T) == 2 && {IF_FLOAT}"
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
 
@@ -87,28 +91,19 @@ def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
     derivation = of.algebra.derivations[which]
     kernels = {device: emitted(of, which, device) for device in Device}
     name, inputs = f"{of.spec.name}_{which.value}", derivation.program.inputs
-    formula = notation(of.spec) if which is Pass.FORWARD else _gradient_of(of)
-    rewrites = {Device.CUDA: tuple(map(dump.rewrite, derivation.rewrites)), Device.CPU: ()}  # said once
     of_cuda = singles(of.plan, which, Device.CUDA)
+    written = functions({device: own.kernels for device, own in kernels.items()}, _opens(of, which))
+    comments = _comments(of, which, written)
     return KernelText(
         name=name,
         functor=FUNCTORS[which],
         inputs=inputs,
         outputs=("y",) if which is Pass.FORWARD else of.declared.composed.inputs,
-        notes={
-            device: (
-                formula,
-                *rewrites[device],
-                *notes(derivation.program, device),
-                *_commented(of, which, device),
-            )
-            for device in Device
-        },
-        definitions={device: _definitions(of, which, device, own) for device, own in kernels.items()},
+        notes=comments,
+        shared=written.shared,
+        definitions={d: (*written.own[d], *_short(of, which, own)) for d, own in kernels.items()},
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
-        short={
-            device: CppPrinter(own.short).element() if own.short else "" for device, own in kernels.items()
-        },
+        others={device: _others(own, written.in_float[device]) for device, own in kernels.items()},
         shares=shares(of, which, launches),
         halves=halves(of.plan, which),
         settled=verifies_on_cpu(of.plan, which),
@@ -143,18 +138,66 @@ def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:
     }
 
 
-def _definitions(of: Compiled, which: Pass, device: Device, kernels: Emitted) -> tuple[str, ...]:
-    """The functions of a device's kernels; on CUDA those of other arithmetics, too, print for any type."""
+def _opens(of: Compiled, which: Pass) -> list[Math]:
+    """The math types that stand for others, too, on CUDA."""
     fast = any(Arithmetic.FAST_FLOAT in arithmetics(method) for method in of.plan.methods.values())
     opens = {Math.FLOAT: fast, Math.DOUBLE: uses_plain_double(of.plan, which)}
-    open_ = [kind for kind in Math if opens[kind]] if device is Device.CUDA else []
-    short = definitions((kernels.short,), open_) if kernels.short else ()
-    return (*definitions(kernels.kernels, open_), *short)
+    return [kind for kind in Math if opens[kind]]
+
+
+def _short(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
+    """The function that 16-bit results take in float, if it has a name of its own."""
+    if kernels.short is None:
+        return ()
+    return definitions((kernels.short,), _opens(of, which) if kernels.short.device is Device.CUDA else ())
+
+
+def _others(kernels: Emitted, in_float: str) -> dict[str, str]:
+    """The statements that call functions of other names, by the condition under which they do."""
+    short = {IF_SHORT: CppPrinter(kernels.short).element()} if kernels.short else {}
+    return short | ({IF_FLOAT: in_float} if in_float else {})
+
+
+def _comments(of: Compiled, which: Pass, written: Functions) -> dict[Device | None, tuple[str, ...]]:
+    """The lines above the functions of each device, and, without a device, above the one that they share.
+
+    What both devices have to say is said of the shared function, and so is the arithmetic of the CPU if it
+    has no other.
+    """
+    derivation = of.algebra.derivations[which]
+    formula = notation(of.spec) if which is Pass.FORWARD else _gradient_of(of)
+    rewrites = tuple(map(dump.rewrite, derivation.rewrites))
+    own = {
+        device: (*notes(derivation.program, device), *_commented(of, which, device)) for device in Device
+    }
+    if not written.shared:
+        return {
+            None: (),
+            Device.CUDA: (formula, *rewrites, *own[Device.CUDA]),
+            Device.CPU: (formula, *own[Device.CPU]),
+        }
+    common = {line for line in own[Device.CPU] if line in own[Device.CUDA]}
+    if not written.own[Device.CPU]:
+        common |= set(_arithmetic(of, which, Device.CPU))
+    said: dict[Device | None, tuple[str, ...]] = {
+        device: tuple(line for line in lines if line not in common) for device, lines in own.items()
+    }
+    return said | {None: (formula, *rewrites, *(line for line in own[Device.CPU] if line in common))}
 
 
 def _commented(of: Compiled, which: Pass, device: Device) -> tuple[str, ...]:
     """The remarks on a kernel as lines of a comment."""
-    return tuple(line for remark in remarks(of, which, device) for line in wrap(remark, COMMENT))
+    return _wrapped(remarks(of, which, device))
+
+
+def _arithmetic(of: Compiled, which: Pass, device: Device) -> tuple[str, ...]:
+    """Those on its arithmetic."""
+    first, *_ = emitted(of, which, device)
+    return _wrapped(arithmetic(first))
+
+
+def _wrapped(remarks: Iterable[str]) -> tuple[str, ...]:
+    return tuple(line for remark in remarks for line in wrap(remark, COMMENT))
 
 
 def _gradient_of(of: Compiled) -> str:

@@ -21,6 +21,7 @@ from fusegen.finite.everywhere import INFINITE
 from fusegen.finite.factored import Evaluation, power
 from fusegen.finite.groups import Group, Groups, mark
 from fusegen.finite.infinite import selected_at_infinity
+from fusegen.finite.names import renamed
 from fusegen.finite.tied import named, tied, unnamed
 from fusegen.ops import OPS
 from fusegen.term import (
@@ -52,6 +53,7 @@ def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float
         params: the values of its parameters to try it with.
     """
     given = tuple(filter(program.inputs.__contains__, inputs))
+    known = {let.name for let in program.lets}
     for name in given:
         program = _Clamped(program, name).program()
     program, new = named(program)
@@ -59,7 +61,8 @@ def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float
     for name in reversed(tied(program)):
         before, program = program, _Clamped(program, name).program()
         kept |= {name} if program != before else set()
-    return selected_at_infinity(unnamed(program, new, frozenset(kept)), given, params)
+    found = selected_at_infinity(unnamed(program, new, frozenset(kept)), given, params)
+    return renamed(found, known)
 
 
 class _Clamped:

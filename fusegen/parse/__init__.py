@@ -112,7 +112,7 @@ class _Reader:
         variables = self.keys("inputs") or ("x",)
         running = inputs[0].name if inputs else variables[0]
         masks = {each.name for each in inputs if each.is_mask}
-        assume = self.read("assume", lambda node: fields.assume(node, variables, masks), ())
+        assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")

@@ -186,7 +186,7 @@ def reference(node: yaml.Node) -> str:
 def assume(
     node: yaml.Node, known: Sequence[str], masks: Collection[str]
 ) -> tuple[tuple[str, Interval], ...]:
-    """The interval each input is promised to lie in; masks lie in none."""
+    """The interval each input, parameter or buffer is promised to lie in; masks lie in none."""
     entries = as_mapping(
         node, "assume", "a map from inputs to intervals", 'assume: {x: "[0, inf)"}'
     ).entries

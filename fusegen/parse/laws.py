@@ -116,13 +116,12 @@ def shapes_broadcast(spec: Spec) -> Iterator[FusegenError]:
     before = list(_shapes(spec))
     used = read_names(spec)
     for item in (item for item in _state(spec) if item.is_read and item.attribute in used):
-        unlike = [(what, shape) for what, shape in before if not broadcast(item.shape, shape)]
+        own = item.aligned(len(spec.inputs[0].shape))
+        unlike = [(what, shape) for what, shape in before if not broadcast(own, shape)]
         if unlike:
             other, shape = unlike[0]
-            yield NotBroadcast(
-                item.span, shape=item.shape, name=item.attribute, other_shape=shape, other=other
-            )
-        before.append((repr(item.attribute), item.shape))
+            yield NotBroadcast(item.span, shape=own, name=item.attribute, other_shape=shape, other=other)
+        before.append((repr(item.attribute), own))
 
 
 def _shapes(spec: Spec) -> Iterator[tuple[str, Sizes]]:

@@ -27,7 +27,7 @@ from fusegen.term import INFINITY, Apply, Name, Number, SpecCall, Term
 
 MAX_LENGTH, MAX_PARENTHESES, MAX_DEPTH = 4096, 64, 100
 INFINITE = "inf"  # the word for it
-VIEW = "unsqueeze"  # of an input
+VIEW, ALONG = "unsqueeze", "along"  # views of tensors
 ROUNDS_TO_INFINITY = 2**1024 - 2**970  # the least number that float64 rounds to infinity
 
 BINARY: dict[type[ast.operator], str] = {
@@ -112,7 +112,7 @@ class Reader:
     def condition(self, node: ast.expr, depth: int) -> Term:
         """The term of a node that has to be a comparison, or what may name a mask."""
         term = self.term(node, depth)
-        named = isinstance(term, Name) or (isinstance(term, SpecCall) and term.spec == VIEW)
+        named = isinstance(term, Name) or (isinstance(term, SpecCall) and term.spec in (VIEW, ALONG))
         if not named and not (isinstance(term, Apply) and OPS[term.op].boolean):
             raise no_condition(self.place(node))
         return term

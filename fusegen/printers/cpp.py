@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import singledispatchmethod
 from textwrap import fill
 
@@ -17,6 +16,8 @@ from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, 
 from fusegen.ops import ROWS
 from fusegen.ops.kernels import WORDS
 from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
+from fusegen.printers.both import OfBoth, is_number
+from fusegen.printers.guards import Guard, guard
 from fusegen.typed import takes_double
 
 GENERIC = "M"  # any type that a kernel may be computed in
@@ -24,6 +25,7 @@ WIDTH = 116  # of a line
 ROUNDED = "rounded"  # eager's rounding between two operations
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
 NARROW = "narrow"  # a double-word value rounded to one word
+SUFFIX = {Math.FLOAT: "f", Math.DOUBLE: ""}  # of literals
 DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
 
 
@@ -48,9 +50,9 @@ class CppPrinter:
 
     @visit.register
     def _(self, expr: Const) -> tuple[str, int]:
-        text = literal(expr.value, self.kernel.math)
         if self.kind == GENERIC:
-            return f"{GENERIC}({text.removesuffix('.0')})", ATOM
+            return generic_literal(expr, self.kernel.math), ATOM
+        text = literal(expr.value, self.kernel.math)
         negative = math.copysign(1.0, expr.value) < 0  # -0.0 too
         return text, UNARY if negative else ATOM
 
@@ -62,17 +64,41 @@ class CppPrinter:
     def _(self, expr: Call) -> tuple[str, int]:
         op = ROWS[expr.op]
         match expr.args:
+            case (Const(hi), Const(lo)) if is_number(expr) and self.is_template_of_double:
+                digits = (literal(value, Math.DOUBLE) for value in (hi, lo))
+                return f"number<{GENERIC}>({', '.join(digits)})", ATOM
             case (operand,) if op.infix:
                 return op.infix + self.expr(operand, ATOM), op.strength
             case (left, right) if op.infix and not expr.body:
                 text = f"{self.expr(left, op.strength)} {op.infix} {self.expr(right, op.strength + 1)}"
                 return text, op.strength
+            case _ if found := guard(expr):
+                return self.guard(found, expr.word), ATOM
             case (condition, chosen, other) if op.strength == SELECT:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT
         arguments = ", ".join(map(self.expr, expr.args))
         body = f"<{expr.body.name}>" if expr.body and not op.infix else ""
         return f"{self.function(op)}{body}({arguments})", ATOM
+
+    def result(self, value: Expr) -> str:
+        """The text of a value that is stored, and so rounded to a single word."""
+        found = guard(value) if isinstance(value, Call) else None
+        return self.guard(found, Word.SINGLE) if found else self.expr(value)
+
+    def guard(self, of: Guard, word: Word) -> str:
+        """The call of a guard's function."""
+        texts = [self.power(arg) if isinstance(arg, Const) else self.expr(arg) for arg in of.args]
+        return f"{of.function}{f'<{self.type_of(word)}>' if of.by_type else ''}({', '.join(texts)})"
+
+    def power(self, number: Const) -> str:
+        """A power of two."""
+        text = f"0x1p{math.frexp(number.value)[1] - 1}"
+        return f"{GENERIC}({text})" if self.kind == GENERIC else text + SUFFIX[self.kernel.math]
+
+    def type_of(self, word: Word) -> str:
+        """The type of values."""
+        return self.kind if word is Word.SINGLE else f"Promoted<{self.kind}>"
 
     def variable(self, name: str) -> str:
         """The C++ name of a variable: one that the kernel calls gets a letter that no spec's names have."""
@@ -90,10 +116,9 @@ class CppPrinter:
         """The whole function of a kernel: its lets as named lines, then its value, or values in `out`."""
         kernel, kind = self.kernel, self.kind
         arguments = [f"{kind} {self.variable(name)}" for name in (*kernel.inputs, *kernel.params)]
-        values = [self.expr(result) for result in kernel.results]
-        types = {Word.SINGLE: kind, Word.DOUBLE: f"Promoted<{kind}>"}
+        values = list(map(self.result, kernel.results))
         lines = [
-            f"  const {types[let.word]} {name} = {self.expr(let.value)};"
+            f"  const {self.type_of(let.word)} {name} = {self.expr(let.value)};"
             for let, name in ((let, self.variable(let.name)) for let in kernel.lets)
         ]
         if len(values) == 1:
@@ -108,6 +133,11 @@ class CppPrinter:
         head = f"template <{names}>\n" if parameters else ""
         head += f"ANYWHERE {returned} {kernel.name}({', '.join(arguments)}) {{"
         return "\n".join([head, *map(_broken, lines), "}"])
+
+    @property
+    def is_template_of_double(self) -> bool:
+        """Whether one text stands for float, too, whose numbers are those of double rounded."""
+        return self.kind == GENERIC and self.kernel.math is Math.DOUBLE
 
     @property
     def typed(self) -> bool:
@@ -140,40 +170,6 @@ def uniform(let: Let) -> str:
     return f"const double {let.name} = {CppPrinter(kernel, library='std::').expr(let.value)};"
 
 
-def definitions(kernels: Iterable[Kernel], open_: Iterable[Math]) -> tuple[str, ...]:
-    """The functions of a kernel in its math types: one for both types where they compute the same.
-
-    Args:
-        kernels: the kernel in one math type or in both.
-        open_: the math types that stand for other types, too.
-    """
-    by_math = {kernel.math: kernel for kernel in kernels}
-    if len(by_math) == len(Math) and alike(by_math[Math.FLOAT], by_math[Math.DOUBLE]):
-        return (CppPrinter(by_math[Math.DOUBLE], generic=True).definition(),)
-    return tuple(CppPrinter(kernel, kind in set(open_)).definition() for kind, kernel in by_math.items())
-
-
-def alike(single: Kernel, double: Kernel) -> bool:
-    """Whether a kernel in float has the text of the one in double with its numbers rounded.
-
-    The types of values may differ: what gives a single word in float gives two in double.
-    """
-
-    def rounded(expr: Expr) -> Expr:
-        match expr:
-            case Const(value):
-                return Const(held(value, Math.FLOAT))
-            case Call(_, args):
-                return replace(expr, args=tuple(map(rounded, args)))
-        return expr
-
-    lets = tuple(replace(let, value=rounded(let.value)) for let in double.lets)
-    results = tuple(map(rounded, double.results))
-    both = single, replace(double, math=Math.FLOAT, lets=lets, results=results)
-    texts = {CppPrinter(kernel, generic=True).definition() for kernel in both}
-    return len(texts) == 1
-
-
 def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
     """The families of headers that define what kernels of a device call, sorted.
 
@@ -200,12 +196,22 @@ def double_word(kernel: Kernel) -> bool:
     )
 
 
+def generic_literal(number: Const, kind: Math) -> str:
+    """A number of a template: the literal of its math type, or of both types where they differ in more."""
+    if math.isinf(number.value):
+        return ("-" if number.value < 0 else "") + f"{GENERIC}(INFINITY)"
+    text = literal(number.value, kind)
+    if isinstance(number, OfBoth):
+        return f"constant<{GENERIC}>({literal(number.single, Math.FLOAT)}, {text})"
+    return f"{GENERIC}({text.removesuffix('.0')})"
+
+
 def literal(value: float, kind: Math) -> str:
     """The shortest literal of a math type that reads back as the same value.
 
     A bare 0.5 would be a double and pull float arithmetic up with it, so float literals end in f.
     """
-    suffix = "f" if kind is Math.FLOAT else ""
+    suffix = SUFFIX[kind]
     if math.isinf(value):
         return ("-" if value < 0 else "") + f"{kind.value}(INFINITY)"
     for digits in range(1, DIGITS[kind] + 1):

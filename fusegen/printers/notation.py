@@ -15,7 +15,7 @@ SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 def notation(spec: Spec) -> str:
     """What a spec computes, on one line: ``y = x · u / 6,  u = x + 3``."""
     running = spec.inputs[0].name
-    views: dict[str, Term] = {i.name: Name(i.view) for i in spec.inputs}
+    views: dict[str, Term] = {i.name: Name(i.view) for i in spec.tensors}
     where = [f"{running} = {running} + {spec.bias.name}"] if spec.bias else []
     where += [f"{line.name} = {term(substitute(line.term, views))}" for line in spec.where]
     if spec.formula is not None:

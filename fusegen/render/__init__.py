@@ -33,16 +33,32 @@ __all__ = [
 ]
 
 MODULE = "module.py.j2"
-INTERFACE = 1  # of modules and their runtime, which has it too
+INTERFACE = 2  # of modules and their runtime, which has it too
+NAMESPACE = "namespace fusegen { namespace {"
+JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
 FITTED = {Singles.CUBICS, Singles.DECLARED}  # what double fits
 
 
 def sources(spec: Spec, texts: Texts) -> dict[str, str]:
     """The C++ of a module, by device: the headers that it includes, and its kernels."""
+    parts = _parts(spec, texts)
+    both = parts["shared_source"]
     return {
-        "cuda": fill("kernels.j2", cpp.cuda(spec, texts)),
-        "cpu": fill("kernels.j2", cpp.cpu(spec, texts)),
+        device: "".join([parts[f"{device}_headers"], both, parts[f"{device}_source"]])
+        for device in ("cuda", "cpu")
     }
+
+
+def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
+    """The C++ of a module in parts: what both devices share, and the headers and kernels of each."""
+    both = cpp.shared(spec, texts)
+    shared = fill("functions.j2", both) if both["scalars"] or both["kernels"] else ""
+    parts = {"shared_source": shared, "joint": JOINT if shared else ""}
+    for device, context in (("cuda", cpp.cuda(spec, texts)), ("cpu", cpp.cpu(spec, texts))):
+        headers = (f'#include "{header}"\n' for header in context.pop("headers"))
+        parts[f"{device}_headers"] = "".join(headers) + f"\n{NAMESPACE}\n"
+        parts[f"{device}_source"] = fill("kernels.j2", context)
+    return parts
 
 
 def module(spec: Spec, texts: Texts) -> str:
@@ -57,12 +73,13 @@ def module(spec: Spec, texts: Texts) -> str:
         "counts": texts.counts,
         "dtype_names": spec.dtypes,
         "bitmask": texts.mask is not None,
+        "autocasts": texts.autocast,
         **python.tensors_and_scalars(spec, texts),
         **model.model(spec),
         **python.function(spec, texts),
         **python.gradient(spec, texts),
         **python.operators(spec, texts),
-        **{f"{device}_source": text for device, text in sources(spec, texts).items()},
+        **_parts(spec, texts),
     }
     return fill(MODULE, context)
 

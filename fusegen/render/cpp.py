@@ -34,7 +34,20 @@ HEADERS = {
 }
 SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
 BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
+DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
+WIDTH = 120  # of a line
 COMMON = ("double_word",)  # families of functions that have no header for each device
+
+
+def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
+    """What the template of functions takes: what both devices have in common."""
+    kernels = [
+        {"notes": kernel.notes[None], "definitions": kernel.shared}
+        for kernel in (texts.forward, texts.backward)
+        if kernel.shared
+    ]
+    given = python.param_names(spec)
+    return {"scalars": texts.scalars, "given": given, "uniforms": texts.uniforms, "kernels": kernels}
 
 
 def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
@@ -124,7 +137,8 @@ def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
 
 def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
     found = ", ".join(methods(texts, kernel, Device.CPU))
-    return [*_broadcasts(spec), *_elements(spec), f"using Methods = ByWidth<{found}>"]
+    own = [f"using Methods = ByWidth<{found}>"] if found != DEFAULT else []
+    return [*_broadcasts(spec), *_elements(spec), *own]
 
 
 def _broadcasts(spec: Spec) -> list[str]:
@@ -152,13 +166,15 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
             "functor": kernel.functor,
             "notes": kernel.notes[device],
             "definitions": kernel.definitions[device],
-            "arguments": _arguments(spec, texts, len(kernel.inputs), len(kernel.outputs)),
-            "members": members[kernel.functor],
-            "element": _element(kernel, device),
+            "struct": _struct(
+                f"{kernel.functor} : Elementwise<{_base(spec, texts, kernel)}>",
+                members[kernel.functor],
+                _element(kernel, device),
+            ),
         }
         for kernel in (texts.forward, texts.backward)
     ]
-    named = "".join(line for lines in members.values() for line in lines)
+    named = "Formula" + "".join(line for lines in members.values() for line in lines)
     used = {header: None for name, header in HEADERS[device].items() if name in named}
     if device is Device.CUDA and "PlainDouble" in named:
         used[f"cuda/plain_double_{texts.ample}.cuh"] = None
@@ -173,18 +189,23 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
     ]
     return {
         "headers": ["launcher.h", *used, *functions],
-        "scalars": texts.scalars,
-        "given": python.param_names(spec),
-        "uniforms": texts.uniforms,
         "kernels": kernels,
     }
 
 
 def _element(kernel: KernelText, device: Device) -> str:
-    if not kernel.short[device]:
-        return kernel.elements[device]
-    short = f"if constexpr (sizeof(T) == 2 && sizeof(M) == 4) {kernel.short[device]};"
-    return f"{short}\n{'':18}else {kernel.elements[device]}"
+    """The statement that calls the function of a kernel, or one of several by their conditions."""
+    chosen = [f"if constexpr ({condition}) {call}" for condition, call in kernel.others[device].items()]
+    return f";\n{'':18}else ".join([*chosen, kernel.elements[device]])
+
+
+def _struct(head: str, members: list[str], element: str) -> str:
+    """The type of a kernel, on one line if that is all that it has."""
+    call = f"FUSEGEN_ELEMENT({element})"
+    line = f"struct {head} {{ {call} }};"
+    if not members and len(line) <= WIDTH:
+        return line
+    return "\n".join([f"struct {head} {{", *(f"  {member};" for member in members), f"  {call}", "};"])
 
 
 def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
@@ -193,6 +214,11 @@ def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
     if not count:
         return f"{inputs}, {outputs}"
     return f"{inputs}, {outputs}, {'Scalars' if texts.scalars else 'NoParams'}, {count}"
+
+
+def _base(spec: Spec, texts: Texts, kernel: KernelText) -> str:
+    """The arguments of the base type of a kernel's type."""
+    return _arguments(spec, texts, len(kernel.inputs), len(kernel.outputs))
 
 
 def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
@@ -207,9 +233,9 @@ def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
             "functor": functor,
             "notes": (note,),
             "definitions": definitions,
-            "arguments": _arguments(spec, texts, inputs, 1),
-            "members": _elements(spec),
-            "element": element,
+            "struct": _struct(
+                f"{functor} : Elementwise<{_arguments(spec, texts, inputs, 1)}>", _elements(spec), element
+            ),
         }
         for (functor, inputs, element, definitions), note in zip(
             parts,

@@ -36,7 +36,7 @@ def example(of: Input | Param) -> str:
 
 def is_prepared(spec: Spec) -> bool:
     """Whether the kernel takes something else of an input: a view, or a mask as numbers."""
-    return any(each.unsqueeze is not None or each.is_mask for each in spec.inputs)
+    return any(each.is_viewed or each.is_mask for each in spec.tensors)
 
 
 def function_name(spec: Spec) -> str:
@@ -44,9 +44,13 @@ def function_name(spec: Spec) -> str:
     return f"_{spec.name}" if is_prepared(spec) else spec.name
 
 
-def prepared(of: Input, spec: Spec) -> str:
-    """What the kernel is given of a tensor."""
-    view = of.name if of.unsqueeze is None else f"{of.name}.unsqueeze({of.unsqueeze})"
+def prepared(of: Input, spec: Spec, owner: str = "") -> str:
+    """What the kernel is given of a tensor, whose name stands behind that of its owner."""
+    view = f"{owner}{of.name}"
+    if of.unsqueeze is not None:
+        view += f".unsqueeze({of.unsqueeze})"
+    if of.along is not None:
+        return f'KERNELS.along("{of.name}", {view}, {spec.inputs[0].name}, {of.along})'
     if not of.is_mask:
         return view
     others = [each.name for each in spec.inputs if not each.is_mask]

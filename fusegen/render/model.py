@@ -14,8 +14,9 @@ def model(spec: Spec) -> Context:
     """The constructor and the body of ModelNew."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
-    tensors = [prepared(each, spec) for each in spec.tensors[:given]]
-    tensors += [f"self.{name}" for name in inputs[given:]]
+    tensors = [
+        prepared(each, spec, "self." if place >= given else "") for place, each in enumerate(spec.tensors)
+    ]
     numbers = [number.name for number in spec.numbers]
     arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
     kept = _kept(spec)

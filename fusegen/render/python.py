@@ -23,31 +23,19 @@ MOST = 110  # characters of a line of parameters
 def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
     """The arguments of every function of the module, and what is known of them."""
     inputs, params = input_names(spec), param_names(spec)
-    first, *others = inputs
     own, numbers = [p.name for p in keyword_scalars(spec)], [number.name for number in spec.numbers]
-    graded = " or ".join(f"{name}.requires_grad" for name in inputs)
-    alike = [f"{first}.__class__ not in PLAIN", f"{first}.dtype not in DTYPES"]
-    for name in others:
-        alike += [f"{name}.__class__ not in PLAIN", f"{name}.dtype is not {first}.dtype"]
-        alike += [f"{name}.device != {first}.device"]
-    alike += [f"{number.name}.__class__ is not float" for number in spec.numbers]
-    alike += [f"{name} != {name}" for name in texts.bounds]  # NaN, of which PyTorch's clamp makes NaN
+    unusual = [f"{number.name}.__class__ is not float" for number in spec.numbers]
+    unusual += [f"{name} != {name}" for name in texts.bounds]  # NaN, of which PyTorch's clamp makes NaN
     return {
         "inputs": inputs,
-        "first": first,
+        "first": inputs[0],
         "arguments": ", ".join([*inputs, *params]),
-        "unusual": " or ".join(alike),
-        "requires_grad": f"({graded})" if others else graded,
+        "unusual": " or ".join(unusual),
         "scalar_lines": [
             *_each(numbers, IF_NOT_FLOAT, '    {0} = KERNELS.number("{0}", {0})'),
             *_each(own, IF_NOT_FLOAT, '    {0} = KERNELS.scalar("{0}", {0})'),
             *_refused(spec),
         ],
-        "autocast_lines": _each(
-            inputs if texts.autocast else (),
-            "if {0}.is_cuda and {0}.element_size() == 2 and torch.is_autocast_enabled():",
-            "    {0} = {0}.float()  # as eager's operations do",
-        ),
     }
 
 
@@ -190,6 +178,9 @@ def _doc(spec: Spec, texts: Texts) -> list[str]:
     if spec.numbers:
         numbers = ", ".join(number.name for number in spec.numbers)
         lines += [f"Numbers: {numbers}; a tensor without dimensions and without a gradient is one, too."]
+    for each in spec.tensors:
+        if each.along is not None:
+            lines += [f"    {each.name}, of one dimension, runs along dimension {each.along} of {first}."]
     if spec.masks:
         masks = ", ".join(each.name for each in spec.inputs if each.is_mask)
         lines += [f"Masks: {masks}; 0 or 1 in the dtype of the other tensors, without a gradient."]

@@ -66,10 +66,11 @@ class KernelText:
         name: the operator's name.
         functor: the C++ type that the kernel's template takes.
         inputs, outputs: the names of the tensors.
-        notes: per device, comment lines above the function.
-        definitions: per device, the function of one element in each math type.
-        elements: per device, the statement that calls it.
-        short: per device, that for 16-bit results, if they take a function of their own.
+        notes: per device, comment lines above its functions; without one, above that of both devices.
+        shared: the function of one element, if there is one for both devices.
+        definitions: per device, the other functions, in a math type or in both.
+        elements: per device, the statement that calls the function.
+        others: per device, the statements that call functions of other names, each by its condition.
         shares: how dense tensors are shared out on CUDA, for each width of elements.
         halves: how 16-bit results come about on CUDA.
         settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
@@ -82,10 +83,11 @@ class KernelText:
     functor: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    notes: dict[Device, tuple[str, ...]]
+    notes: dict[Device | None, tuple[str, ...]]
+    shared: tuple[str, ...]
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
-    short: dict[Device, str]
+    others: dict[Device, dict[str, str]]
     shares: tuple[Share, ...]
     halves: Halves
     settled: bool

@@ -8,20 +8,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from .activation import INTERFACE, Activation
-from .calls import PLAIN, forward_ad, is_tracing
-from .flavour import are_transforms_active, is_dynamo_compiling
 from .sources import Sources
 
-__all__ = [
-    "INTERFACE",
-    "PLAIN",
-    "Activation",
-    "Sources",
-    "are_transforms_active",
-    "forward_ad",
-    "is_dynamo_compiling",
-    "is_tracing",
-]
+__all__ = ["INTERFACE", "Activation", "Sources"]
 
 
 def __getattr__(name: str) -> Any:

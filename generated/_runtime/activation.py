@@ -8,7 +8,8 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, operators, producers
+from . import autograd, bitmask, build, checks, common, operators, producers
+from .arguments import Arguments
 from .calls import (
     DEVICES,
     FUNCTIONALIZE,
@@ -27,11 +28,11 @@ from .checks import check, check_writable
 from .flavour import is_traceable_wrapper_subclass, transforms
 from .sources import Sources, Texts, texts
 
-INTERFACE = 1  # of modules and this runtime; it changes when the text of modules has to
+INTERFACE = 2  # of modules and this runtime; it changes when the text of modules has to
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class Activation:
+class Activation(Arguments):
     """The kernels of a module, with their gradient.
 
     Attributes:
@@ -41,9 +42,12 @@ class Activation:
         dtypes: that the kernels take.
         eager, eager_gradient: the same in PyTorch's own operations, the gradient as a tuple: for tensors
             without a kernel, and for second derivatives.
-        operators: the namespace of PyTorch's operators; `operator` is the function with its gradient.
+        operators: the namespace of PyTorch's operators; `overload` is the function with its gradient, and
+            `operator` what tracers record of a call.
         forward, backward: the kernels; `forward_out` and `backward_out` write into given tensors.
+        autocasts: whether eager computes 16-bit tensors in float32 under CUDA's autocast.
         graded: chooses, for some tensors, the call whose gradient autograd records.
+        run: the common call, of tensors and scalars that the module's function has read.
     """
 
     without_bias = staticmethod(producers.without_bias)
@@ -53,11 +57,19 @@ class Activation:
     backward: Any
     backward_out: Any
 
-    def __init__(self, name: str, *, interface: int, unread: "Tuple[str, ...]" = (), **own: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        interface: int,
+        unread: "Tuple[str, ...]" = (),
+        autocasts: bool = False,
+        **own: Any,
+    ) -> None:
         if interface != INTERFACE:
             other = f"{name}.py was generated for interface {interface}, this runtime is {INTERFACE}"
             raise ImportError(f"{other}; run fusegen build")
-        self.name, self.unread = name, unread
+        self.name, self.unread, self.autocasts = name, unread, autocasts
         self._keep(**own)
 
     def _keep(
@@ -75,7 +87,7 @@ class Activation:
         self.eager = eager
         self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs)
         self.operators = operators.registered(self)
-        self.operator = getattr(self.operators, self.name).default
+        self.overload = self.operator = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
             setattr(self, kernel, self._kernel(kernel))
         self.Forward, self.Backward = autograd.functions(self)
@@ -85,7 +97,7 @@ class Activation:
             for kernel in ("forward_masked", "forward_masked_out", "backward_masked", "backward_by_mask"):
                 setattr(self, kernel, self._kernel(kernel))
             self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
-        self.graded = self._graded()
+        self.graded, self.run = self._graded(), common.call_of(self)
 
     def _kernel(self, name: str) -> Any:
         return getattr(self.operators, f"{self.name}_{name}").default._op
@@ -128,30 +140,6 @@ class Activation:
         """Loads a kernel, forward or backward, for a device, as its first use does."""
         build.load(self, self.operators, kernel, device)
 
-    def scalar(self, name: str, value: Any) -> float:
-        """A parameter as the float that the operator takes."""
-        return checks.scalar(self.name, name, value)
-
-    def number(self, name: str, value: Any) -> Any:
-        """A scalar of forward as the operator takes it, or as it is if it is a tensor to be waited for."""
-        if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or traced() or transformed()):
-            checks.check_number(self.name, name, value)
-            return value
-        return checks.scalar(self.name, name, value)
-
-    def mask(self, name: str, given: Any, *others: Any) -> Any:
-        """A mask as the kernels take it: 1 or 0 in the dtype of the other tensors, without a gradient."""
-        checks.check_mask(self.name, name, given)
-        dtype = dtype_of(*(t for t in others if isinstance(t, torch.Tensor)))
-        return given if dtype is None else given.to(dtype)
-
-    def first(self, given: Any, input: Any) -> Any:
-        """The first tensor, which PyTorch calls input."""
-        name = self.signature.tensors[0]
-        check(input is not None, self.name, f"the argument {name} is missing", TypeError)
-        check(given is None, self.name, f"{name} and input are one argument, and both are given", TypeError)
-        return input
-
     def transforming(self, *arguments: Any) -> Any:
         """The function under torch.func; some of its transforms take no autograd.Function."""
         if not have_kernel(*arguments[: self.inputs]):
@@ -164,6 +152,7 @@ class Activation:
     def without_kernel(self, *arguments: Any) -> Any:
         """The function of a tensor subclass, of other dtypes, and of tensors that are not alike."""
         tensors, params = arguments[: self.inputs], arguments[self.inputs :]
+        checks.check_given(self.name, self.signature.tensors, tensors)
         if not all(isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) for t in tensors):
             return self.eager(*arguments)
         if any(isinstance(p, torch.Tensor) for p in params):
@@ -193,6 +182,7 @@ class Activation:
     def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
         """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
         tensors = arguments[: self.inputs]
+        checks.check_given(self.name, self.signature.tensors, tensors)
         graded = differentiable(out, *tensors)
         check(not graded, self.name, "a call with out= has no gradient; call it under no_grad()")
         if not recorded() and out.numel() == 0:

@@ -5,7 +5,7 @@
 """Refusals: one sentence each, which begins with the module's name."""
 
 import numbers
-from typing import Any, Type
+from typing import Any, Sequence, Type
 
 import torch
 
@@ -14,6 +14,12 @@ def check(holds: Any, module: str, otherwise: str, error: "Type[Exception]" = Ru
     """Raises an error of one sentence unless a condition holds."""
     if not holds:
         raise error(f"{module}: {otherwise}")
+
+
+def check_given(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -> None:
+    """Refuses a call without one of its tensors."""
+    for name, tensor in zip(names, tensors):
+        check(tensor is not None, module, f"the argument {name} is missing", TypeError)
 
 
 def check_writable(module: str, out: torch.Tensor) -> None:
@@ -35,6 +41,16 @@ def scalar(module: str, name: str, value: Any) -> float:
     number = number or type(value).__name__ in ("bool", "bool_")  # numpy's, which is no number to Python
     check(number, module, f"{name} must be a number, not {type(value).__name__}", TypeError)
     return float(value)
+
+
+def check_along(module: str, name: str, value: Any, x: Any, dim: int) -> None:
+    """Refuses what has not a number for each place along a dimension of a tensor, nor one for all."""
+    check(value is not None, module, f"the argument {name} is missing", TypeError)
+    check(x is not None, module, "the first argument is missing", TypeError)
+    one = value.dim() <= 1
+    check(one, module, f"{name} must have one dimension, and has {value.dim()}")
+    count, size = value.numel(), x.size(dim) if x.dim() > dim else 1
+    check(count in (1, size), module, f"{name} has {count} numbers for {size} places along dimension {dim}")
 
 
 def check_mask(module: str, name: str, value: Any) -> None:

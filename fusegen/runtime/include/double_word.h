@@ -59,6 +59,17 @@ ANYWHERE DoubleWord<M> double_word(M hi, M lo) {
   return {hi, lo};
 }
 
+// The number hi + lo of doubles in two words of M.
+template <typename M>
+ANYWHERE Promoted<M> number(double hi, double lo) {
+  if constexpr (sizeof(M) == 8) {
+    return double_word(M(hi), M(lo));
+  } else {
+    const float first = float(hi);
+    return double_word(M(first), M(float(hi - double(first) + lo)));
+  }
+}
+
 // a b and a + b exactly, of single words.
 template <typename M>
 ANYWHERE DoubleWord<M> two_prod(M a, M b) {

@@ -25,6 +25,25 @@ namespace {
 using std::fabs;
 using std::fma;
 
+// A number of a function for several types, where float has another one than the nearest.
+template <typename M>
+ANYWHERE M constant(float of_float, double of_double) {
+  if constexpr (sizeof(M) == 8) return M(of_double);
+  else return M(of_float);
+}
+
+// x, or a number of a given size where it is infinite.
+template <typename M>
+ANYWHERE M replace_infinity(M x, M size) {
+  return x == M(INFINITY) ? size : x == -M(INFINITY) ? -size : x;
+}
+
+// y, or an infinity where it is huge and x is infinite, for which a number stood in y.
+template <typename R, typename Y, typename M>
+ANYWHERE R restore_infinity(Y y, M x) {
+  return fabs(x) == M(INFINITY) ? R(fabs(M(y)) > M(0x1p64) ? y * M(INFINITY) : y) : R(y);
+}
+
 // c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.
 template <typename M, int N>
 ANYWHERE M polynomial(const M (&c)[N], M x) {

@@ -1,0 +1,50 @@
+"""The arguments of a module's function as its kernels take them."""
+
+from typing import Any
+
+import torch
+
+from . import checks
+from .calls import dtype_of, traced, transformed
+from .checks import check
+
+
+class Arguments:
+    """What reads the arguments of a module.
+
+    Attributes:
+        name: of the module.
+        signature: the arguments of its kernels.
+    """
+
+    name: str
+    signature: Any
+
+    def scalar(self, name: str, value: Any) -> float:
+        """A parameter as the float that the operator takes."""
+        return checks.scalar(self.name, name, value)
+
+    def number(self, name: str, value: Any) -> Any:
+        """A scalar of forward as the operator takes it, or as it is if it is a tensor to be waited for."""
+        if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or traced() or transformed()):
+            checks.check_number(self.name, name, value)
+            return value
+        return checks.scalar(self.name, name, value)
+
+    def mask(self, name: str, given: Any, *others: Any) -> Any:
+        """A mask as the kernels take it: 1 or 0 in the dtype of the other tensors, without a gradient."""
+        checks.check_mask(self.name, name, given)
+        dtype = dtype_of(*(t for t in others if isinstance(t, torch.Tensor)))
+        return given if dtype is None else given.to(dtype)
+
+    def along(self, name: str, given: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+        """A tensor of one dimension, or of one number, aligned with a dimension of another tensor."""
+        checks.check_along(self.name, name, given, x, dim)
+        return given.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())
+
+    def first(self, given: Any, input: Any) -> Any:
+        """The first tensor, which PyTorch calls input."""
+        name = self.signature.tensors[0]
+        check(input is not None, self.name, f"the argument {name} is missing", TypeError)
+        check(given is None, self.name, f"{name} and input are one argument, and both are given", TypeError)
+        return input
