@@ -458,8 +458,8 @@ new      generated/hardsigmoid_model.py
 new      generated/_runtime
 fused: hardsigmoid (line 17): 1 operation in 1 kernel
 the state_dict of both is empty
-outputs on get_inputs() of [12, 24]: largest error E, the model's E, against float64
-outputs on signed inputs of [12, 24]: largest error E, the model's E, against float64
+outputs on get_inputs() of [12, 16]: largest error E, the model's E, against float64
+outputs on signed inputs of [12, 16]: largest error E, the model's E, against float64
 """,
     "4_ConvTranspose2d_Residual.py": """\
 this runs 4_ConvTranspose2d_Residual.py

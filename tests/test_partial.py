@@ -26,7 +26,7 @@ from fusegen.lift.load import executed, read
 from fusegen.lift.partial.calls import operand, wrapped
 from fusegen.lift.partial.model import Partial, checked, partial
 from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
-from fusegen.lift.tiny import shrunk
+from fusegen.lift.tiny import by_divisors, shrunk
 from fusegen.lift.verify import verified
 
 
@@ -475,7 +475,7 @@ SIZES = {
 @pytest.mark.parametrize("case", SIZES)
 def test_small_sizes(case: str) -> None:
     text, expected = SIZES[case]
-    assert ast.unparse(shrunk(ast.parse(text))) == expected
+    assert ast.unparse(shrunk(ast.parse(text), by_divisors)) == expected
 
 
 def test_a_partial_file_that_is_there_is_written_over(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,6 @@ class Found:
         graph: of its forward.
         chosen: the regions that are worth a kernel, in order.
         left: the calls that stay PyTorch's, in order, with a clause that says why.
-        notes: sentences about the model.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Found:
     graph: fx.Graph
     chosen: tuple[Written, ...]
     left: Mapping[fx.Node, str]
-    notes: tuple[str, ...] = field(default=())
 
 
 def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 import sysconfig
 import traceback
@@ -11,6 +10,7 @@ from pathlib import Path
 from torch import fx
 
 from fusegen.errors import Span
+from fusegen.lift.load import line_span
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 LIBRARIES = (
@@ -22,14 +22,13 @@ LIBRARIES = (
 def span_of(node: fx.Node) -> Span:
     """The innermost line of the user's code that made a node; an empty place where there is none."""
     frames = FRAME.findall(node.stack_trace or "")
-    own = [(file, int(line)) for file, line in frames if not file.startswith((*LIBRARIES, "<"))]
-    return line_span(*own[-1]) if own else Span("")
+    return _innermost([(file, int(line)) for file, line in frames])
 
 
-def line_span(file: str, line: int) -> Span:
-    """The place of a line, at its first character."""
-    text = linecache.getline(file, line).rstrip("\n")
-    return Span(file, line, len(text) - len(text.lstrip()) + 1, text)
+def span_of_error(error: BaseException) -> Span:
+    """The innermost line of the user's code that an exception went through; an empty place without one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return _innermost([(frame.filename, frame.lineno or 0) for frame in frames])
 
 
 def shown(node: fx.Node) -> str:
@@ -38,12 +37,7 @@ def shown(node: fx.Node) -> str:
     return f"{Path(span.file).name}:{span.line}" if span.line else ""
 
 
-def span_of_error(error: BaseException) -> Span:
-    """The innermost line of the user's code that an exception went through; an empty place without one."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        (frame.filename, frame.lineno or 0)
-        for frame in frames
-        if not frame.filename.startswith((*LIBRARIES, "<"))
-    ]
-    return line_span(*own[-1]) if own else Span("")
+def _innermost(frames: list[tuple[str, int]]) -> Span:
+    """The last of some files and lines that is no library's."""
+    own = [frame for frame in frames if not frame[0].startswith((*LIBRARIES, "<"))]
+    return line_span(Path(own[-1][0]), own[-1][1]) if own else Span("")

@@ -2,7 +2,8 @@
 
 Sizes up to `SMALL` stay: kernel sizes, strides, groups. Larger ones become small ones from `FIRST` on.
 Equal sizes stay equal, different ones different, and a size keeps its remainder by `STEP`, which alignment
-sees. A size that another divides, as groups divide channels, is a multiple of that one's small size.
+sees. By divisors, a size that another divides, as groups divide channels, becomes a multiple of that one's
+small size, which makes it larger.
 """
 
 from __future__ import annotations
@@ -10,29 +11,23 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Callable
 
 SMALL, FIRST, STEP = 8, 12, 4
 SIZES = ("get_inputs", "get_init_inputs")  # functions that hold sizes, too
 STAY = re.compile(r"kernel|stride|padding|dilation|groups", re.IGNORECASE)  # names whose numbers stay
 
 
-def shrunk(tree: ast.Module) -> ast.Module:
-    """A problem with small sizes: those in module-level assignments and in the two functions of inputs.
-
-    ``Model`` is left as it is: its sizes are arguments of the constructor. A number in a module-level
-    assignment to a name that `STAY` finds stays.
-    """
-    places = [node for node in tree.body if _holds_sizes(node)]
-    nodes = [node for place in tree.body if _may_hold_sizes(place) for node in ast.walk(place)]
-    numbers = {number for node in nodes if (number := _number(node)) is not None}
-    sizes = {size for place in places for node in ast.walk(place) if (size := _size(node)) is not None}
-    shrink = _Shrink(_small(sizes, numbers))
-    body = [shrink.visit(node) if node in places else node for node in tree.body]
-    return ast.fix_missing_locations(ast.Module(body, tree.type_ignores))
+Small = Callable[[set[int], set[int]], dict[int, int]]  # from large sizes and all numbers beside them
 
 
-def _small(sizes: set[int], numbers: set[int]) -> dict[int, int]:
-    """Small sizes for large ones.
+def by_place(sizes: set[int], numbers: set[int]) -> dict[int, int]:
+    """Small sizes by the order of the large ones."""
+    return {size: FIRST + STEP * place + size % STEP for place, size in enumerate(sorted(sizes))}
+
+
+def by_divisors(sizes: set[int], numbers: set[int]) -> dict[int, int]:
+    """Small sizes that are multiples where the large ones are.
 
     Args:
         sizes: the large ones.
@@ -46,6 +41,21 @@ def _small(sizes: set[int], numbers: set[int]) -> dict[int, int]:
         fitting = (number for number in alike if not number % common and number not in small.values())
         small[size] = next(fitting, size)
     return small
+
+
+def shrunk(tree: ast.Module, small: Small = by_place) -> ast.Module:
+    """A problem with small sizes: those in module-level assignments and in the two functions of inputs.
+
+    ``Model`` is left as it is: its sizes are arguments of the constructor. A number in a module-level
+    assignment to a name that `STAY` finds stays.
+    """
+    places = [node for node in tree.body if _holds_sizes(node)]
+    nodes = [node for place in tree.body if _may_hold_sizes(place) for node in ast.walk(place)]
+    numbers = {number for node in nodes if (number := _number(node)) is not None}
+    sizes = {size for place in places for node in ast.walk(place) if (size := _size(node)) is not None}
+    shrink = _Shrink(small(sizes, numbers))
+    body = [shrink.visit(node) if node in places else node for node in tree.body]
+    return ast.fix_missing_locations(ast.Module(body, tree.type_ignores))
 
 
 class _Shrink(ast.NodeTransformer):

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from fusegen.built import imported
 from fusegen.errors import Differs, NotAModel, Span
 from fusegen.lift.load import Problem, executed, read, telling
-from fusegen.lift.tiny import shrunk
+from fusegen.lift.tiny import Small, by_divisors, by_place, shrunk
 
 MOST = 2**22  # elements of inputs and state that are compared at their own sizes
 LARGEST = 2**27  # elements that are compared where small sizes are wrong
@@ -85,14 +85,15 @@ def _pair(of: Lifted, module: Path) -> Pair | None:
     elements = sum(each.numel() for each in of.tensors)
     if elements > MOST:
         sizes = f"at small sizes, as the file's take {elements:,} elements"
-        with suppress(NotAModel):  # which small sizes are wrong for
-            return _made(_small(of.problem), sizes, module)
+        for small in (by_place, by_divisors):
+            with suppress(NotAModel):  # which these small sizes are wrong for
+                return _made(_small(of.problem, small), sizes, module)
     return _made(of.problem, "at the sizes of the file", module) if elements <= LARGEST else None
 
 
-def _small(problem: Problem) -> Problem:
+def _small(problem: Problem, small: Small) -> Problem:
     path, attribute, tree = read(f"{problem.path}:{problem.attribute}")
-    return executed(path, attribute, shrunk(tree))
+    return executed(path, attribute, shrunk(tree, small))
 
 
 def _made(problem: Problem, sizes: str, module: Path) -> Pair:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from fusegen.lift.graph import HOOKS, name_of
 from fusegen.lift.labels import label_of, plain
@@ -177,8 +177,3 @@ def _unknown(node: fx.Node) -> str:
         hooked = type(layer) in MODULES
         return "it has hooks" if hooked else f"{type(layer).__name__} is a layer"
     return "the language has no such operation"
-
-
-def activations() -> tuple[type[nn.Module], ...]:
-    """The layers that are pointwise operations."""
-    return tuple(MODULES)
