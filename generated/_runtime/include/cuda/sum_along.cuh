@@ -7,7 +7,7 @@
 namespace fusegen {
 namespace {
 
-// Vectors of each tensor that a thread loads before it computes: as many as gave the most on an H100 and an H200.
+// Vectors of each tensor that a thread loads before it computes: as many as gave the most on an H200.
 template <typename T, bool COLUMNS>
 constexpr int SUM_VECTORS = COLUMNS && sizeof(T) == 2 ? 2 : 1;
 
