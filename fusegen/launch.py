@@ -37,7 +37,7 @@ How the elements of dense tensors are shared out on CUDA: for tensors up to so m
 16-byte vectors of each tensor a thread, and how many blocks ahead the second cache is asked for what a
 block will read. By chip, by class of costs (fusegen/cost.py), of those that read one tensor alone, or by
 kernel, and by the bits of an element; what a chip does not say is as on the next older one. `fusegen tune`
-measures it; broadcast, which tensors of several layouts take, is not tuned."""
+measures it, and broadcast, which tensors of several shapes take, on forward kernels."""
 CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
 

@@ -24,6 +24,7 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
+#include "cuda/channels_last.cuh"
 
 namespace fusegen { namespace {
 
@@ -73,6 +74,7 @@ struct Backward : Elementwise<3, 2> {
 }}  // namespace fusegen
 
 FUSEGEN_BROADCASTING_KERNELS(conv_relu_hardswish)
+FUSEGEN_TRANSPOSED(conv_relu_hardswish)
 """
 CPU_SOURCE = r"""
 #include "launcher.h"
@@ -128,7 +130,7 @@ KERNELS = Activation(
     "conv_relu_hardswish", interface=2, eager=eager,
     forward="Tensor x, Tensor conv_bias", backward="Tensor grad, Tensor x, Tensor conv_bias",
     dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
 )
 
 

@@ -159,7 +159,7 @@ def emulated(
     text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
     # with and without a prefetch; a table is filled, or is in shared memory; a bitmask is written; operands
     in_shared_memory = "table_in_shared_memory" in text
-    others = ("filled<F>(", "launch_bitmask", "broadcasting_kernel")
+    others = ("filled<F>(", "launch_bitmask", "broadcasting_kernel", "sweeping_kernel")
     sums = unstaged.count("extern __shared__ double room[];")  # which stages of sums have
     more = sum(word in text for word in others) + in_shared_memory + sums
     assert (launches, staged) == (2 + more, in_shared_memory + sums)

@@ -37,6 +37,9 @@ def test_headers_are_short_and_end_with_a_line() -> None:
         assert text.endswith("\n"), name
 
 
+BINDINGS = ("stable_abi_bitmask.h", "stable_abi_transposed.h", "pybind.h")
+
+
 def compiled(source: Path, *command: str) -> None:
     done = subprocess.run([*command, f"-I{INCLUDE}", str(source)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -68,7 +71,7 @@ def test_a_header_of_cuda_compiles_alone(name: str, tmp_path: Path) -> None:
 
 def test_every_header_is_reached_by_a_module_or_a_binding() -> None:
     """But for what no spec of the library needs."""
-    roots = "".join(f'#include "{name}"\n' for name in ("stable_abi_bitmask.h", "pybind.h"))
+    roots = "".join(f'#include "{name}"\n' for name in BINDINGS)
     for path in sorted((ROOT / "specs").glob("*.yaml")):
         roots += "".join(build.sources(build.compiled_file(path)).values())
     others = {name for name in HEADERS if "octave" in name or "plain_double" in name}

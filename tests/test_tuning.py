@@ -13,7 +13,7 @@ from conftest import Workshop
 from kernels import ON_CUDA
 from kernels import extensions as extensions
 
-from fusegen import launch
+from fusegen import build, launch
 from fusegen.bench import clock, rows, tuning
 from fusegen.bench.clock import Spread
 from fusegen.bench.rows import Trial
@@ -114,6 +114,32 @@ def test_launches_that_give_other_bits_are_an_error() -> None:
     assert str(caught.value).startswith("a_forward: launched as 128x2 it gives other bits than as 128x1\n")
     with pytest.raises(Unequal):
         tuning.check("a_forward", {ONE: lambda: (x, x), TWO: lambda: (x, -x)})
+
+
+def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = workshop.spec("gate", "inputs: {x: {}, b: {}}\nformula: x * sigmoid(b)\ndtypes: [float32]")
+    texts = build.texts(build.compiled_file(path))
+    own = Launch(None, 256, 4)
+    table = Table({90: ""}, {(90, "gate_forward_broadcast", 32): (own,)}).over(launch.shipped())
+    dense, several = tuning._cases(texts.forward, texts.forward.shares[0], 90, table)
+    assert (dense.name, several.name, several.rows) == (
+        "gate_forward",
+        "gate_forward_broadcast",
+        "broadcast",
+    )
+    assert several.now == (own,)
+    ahead = Launch(None, 128, 2, 132)
+    assert [case.takes(ahead) for case in (dense, several)] == [True, False]
+    [gradient] = tuning._cases(texts.backward, texts.backward.shares[0], 90, table)
+    assert gradient.name == "gate_backward"
+    count = tuning.CHANNELS * tuning.PIXELS * 2
+    monkeypatch.setattr(tuning, "_tensors", lambda *_: [torch.arange(count), torch.arange(count)])
+    shapes = [tuple(t.shape) for t in several.tensors(texts.forward, torch.float32, 256) or []]
+    assert shapes == [(2, tuning.CHANNELS, tuning.PIXELS), (tuning.CHANNELS, 1)]
+    monkeypatch.setattr(tuning, "_tensors", lambda *_: None)
+    assert several.tensors(texts.forward, torch.float32, 256) is None
 
 
 def test_without_a_gpu_nothing_is_tuned(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

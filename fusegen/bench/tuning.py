@@ -7,9 +7,9 @@ the table already stays unless another is faster by more than the noise, so that
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -25,9 +25,10 @@ from fusegen.bench.rows import Trial, at
 from fusegen.built import imported
 from fusegen.elements import ELEMENTS
 from fusegen.errors import NothingToTune, Span, Unequal
-from fusegen.launch import MOST_THREADS, Launch, Table
+from fusegen.launch import BROADCAST, MOST_THREADS, Key, Launch, Launches, Table, broadcast_rows
 from fusegen.pipeline import Compiled
 from fusegen.render import Binding, KernelText
+from fusegen.render.texts import Share
 from fusegen.write import apply, changes
 
 CANDIDATES = (
@@ -36,6 +37,7 @@ CANDIDATES = (
 )
 SIZES = tuple(4**k for k in range(4, 11))  # of a tensor, in KiB: 256 KiB to 1 GiB
 SECONDS = 0.15  # for the turns of a kernel at a size
+CHANNELS, PIXELS = 16, 1024  # of an image, of which a tensor of several has as many as fit its size
 TINY = 64  # elements
 
 
@@ -67,19 +69,53 @@ def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator
     params = [param.default for param in compiled.spec.scalars]
     with tempfile.TemporaryDirectory() as folder:
         modules = variants(compiled, which, Path(folder))
-        for (operator, text), kib in product(_kernels(compiled).items(), SIZES):
-            for share in text.shares:
-                tensors = _tensors(text, getattr(torch, dtypes[share.bits]), kib)
-                if tensors is None:
-                    continue
-                runs = {
-                    launch: partial(getattr(module.KERNELS, operator), *tensors, *params)
-                    for launch, module in modules.items()
-                }
-                check(text.name, runs)
-                now = at(build.launches(compiled).at(which, text.name, share.rows, share.bits), kib)
-                times = clock.turns(runs, "cuda", seconds)
-                yield Trial(text.name, share.rows, share.bits, kib, now, times)
+        for operator, text in _kernels(compiled).items():
+            calls = {launch: getattr(module.KERNELS, operator) for launch, module in modules.items()}
+            for share, kib in product(text.shares, SIZES):
+                dtype: torch.dtype = getattr(torch, dtypes[share.bits])
+                for one in _cases(text, share, which, build.launches(compiled)):
+                    tensors = one.tensors(text, dtype, kib)
+                    if tensors is None:
+                        continue
+                    runs = {
+                        launch: partial(call, *tensors, *params)
+                        for launch, call in calls.items()
+                        if one.takes(launch)
+                    }
+                    check(one.name, runs)
+                    times = clock.turns(runs, "cuda", seconds)
+                    yield Trial(one.name, one.rows, share.bits, kib, at(one.now, kib), times)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Tensors of one kind that a kernel is timed on.
+
+    Attributes:
+        name, rows: the kernel and the class in the launch table.
+        now: the rows that the table says.
+        tensors: makes them, of a size.
+        broadcast: whether they have several shapes; such kernels do not prefetch.
+    """
+
+    name: str
+    rows: str
+    now: Launches
+    tensors: Callable[[KernelText, torch.dtype, int], list[Tensor] | None]
+    broadcast: bool = False
+
+    def takes(self, launch: Launch) -> bool:
+        """Whether the kernel can be launched so."""
+        return not (self.broadcast and launch.ahead)
+
+
+def _cases(text: KernelText, share: Share, which: int, table: Table) -> Iterator[Case]:
+    """Dense tensors, and for a forward kernel of several also an image and operands of its channels."""
+    yield Case(text.name, share.rows, table.at(which, text.name, share.rows, share.bits), _tensors)
+    if len(text.outputs) == 1 and len(text.inputs) > 1 and text.functor == "Forward":
+        rows = broadcast_rows(table, text.name, share.bits)
+        now = rows[max((chip for chip in rows if chip <= which), default=min(rows))]
+        yield Case(f"{text.name}_{BROADCAST}", BROADCAST, now, _operands, broadcast=True)
 
 
 def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, ModuleType]:
@@ -87,12 +123,17 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
     kernels = [(text.name, share) for text in _kernels(compiled).values() for share in text.shares]
     current = [
         replace(row, kib=None)
-        for name, share in kernels
-        for row in build.launches(compiled).at(which, name, share.rows, share.bits)
+        for text in _kernels(compiled).values()
+        for share in text.shares
+        for case in _cases(text, share, which, build.launches(compiled))
+        for row in case.now
     ]
     texts: dict[Path, str] = {}
     for launch in dict.fromkeys((*CANDIDATES, *current)):
-        table = Table({0: ""}, {(0, name, share.bits): (launch,) for name, share in kernels})
+        rows: dict[Key, Launches] = {(0, name, share.bits): (launch,) for name, share in kernels}
+        alone = replace(launch, ahead=0)
+        rows |= {(0, f"{name}_{BROADCAST}", share.bits): (alone,) for name, share in kernels}
+        table = Table({0: ""}, rows)
         path = folder / f"{compiled.spec.name}_{launch}.py"
         texts[path] = emit.module(compiled, Binding.STABLE, table)
     runtime = {folder / runtime_text.FOLDER / n: text for n, text in runtime_text.files("stable").items()}
@@ -131,6 +172,16 @@ def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | N
     generator = torch.Generator("cuda").manual_seed(0)
     count = kib * 1024 // dtype.itemsize
     return [torch.randn(count, generator=generator, device="cuda").mul_(4).to(dtype) for _ in text.inputs]
+
+
+def _operands(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
+    """Images of a size, and for each other input a value for each of their channels."""
+    dense = _tensors(text, dtype, kib)
+    if dense is None:
+        return None
+    return [
+        t.view(-1, CHANNELS, PIXELS) if k == 0 else t[:CHANNELS].view(-1, 1) for k, t in enumerate(dense)
+    ]
 
 
 def check(name: str, runs: Mapping[Launch, clock.Run]) -> None:

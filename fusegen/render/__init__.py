@@ -74,6 +74,7 @@ def module(spec: Spec, texts: Texts) -> str:
         "dtype_names": spec.dtypes,
         "bitmask": texts.mask is not None,
         "autocasts": texts.autocast,
+        "transposes": spec.bias is not None,
         **python.tensors_and_scalars(spec, texts),
         **model.model(spec),
         **python.function(spec, texts),

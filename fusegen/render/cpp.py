@@ -65,15 +65,16 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
         launchers += [f"FUSEGEN_BITMASK_KERNELS({spec.name}, {of_output})"]
         context["kernels"] += _bitmask(spec, texts)
         context["headers"] += ["cuda/bitmask.cuh"]
+    if spec.bias is not None:
+        launchers += [f"FUSEGEN_TRANSPOSED({spec.name})"]
+        context["headers"] += ["cuda/channels_last.cuh"]
     return context | {"tables": tables, "launchers": launchers}
 
 
 def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
     """What the template of kernels takes, for the CPU."""
     members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
-    launchers = [_launchers(spec)]
-    context = _kernels(spec, texts, Device.CPU, members)
-    return context | {"tables": [], "launchers": launchers}
+    return _kernels(spec, texts, Device.CPU, members) | {"tables": [], "launchers": [_launchers(spec)]}
 
 
 def _launchers(spec: Spec) -> str:

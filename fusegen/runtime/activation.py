@@ -46,7 +46,6 @@ class Activation(Arguments):
         run: the common call, of tensors and scalars that the module's function has read.
     """
 
-    without_bias = staticmethod(producers.without_bias)
     reused = staticmethod(producers.reused)
     forward: Any
     forward_out: Any
@@ -93,6 +92,7 @@ class Activation(Arguments):
             for kernel in ("forward_masked", "forward_masked_out", "backward_masked", "backward_by_mask"):
                 setattr(self, kernel, self._kernel(kernel))
             self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
+        self.without_bias = producers.for_kernels(self)
         self.graded, self.run = self._graded(), common.call_of(self)
 
     def _kernel(self, name: str) -> Any:

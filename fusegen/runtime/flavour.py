@@ -31,6 +31,7 @@ __all__ = [
     "register_vmap",
     "registration",
     "transforms",
+    "transposition",
 ]
 
 MINIMUM = (2, 10)  # the oldest PyTorch
@@ -65,6 +66,13 @@ def binding_header(bitmask: bool) -> str:
 def registration(name: str, kernel: str, counts: str) -> str:
     """The line of C++ that registers a kernel, of some numbers of inputs, outputs and scalars."""
     return f'FUSEGEN_REGISTER("NAMESPACE", "KEY", {name}_{kernel}, {counts})'
+
+
+def transposition(name: str) -> str:
+    """The C++ that registers a module's copy from NCHW to channels_last, which is for CUDA."""
+    line = f'FUSEGEN_REGISTER_INTO("NAMESPACE", "KEY", {name}_transposed, 1, 1, 0)'
+    guard = "#if defined(ON_CUDA) && !defined(WITHOUT_FORWARD)"
+    return f'#include "stable_abi_transposed.h"\n{guard}\n{line}\n#endif\n'
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":

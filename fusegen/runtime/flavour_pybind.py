@@ -28,6 +28,7 @@ __all__ = [
     "register_vmap",
     "registration",
     "transforms",
+    "transposition",
 ]
 
 MINIMUM = (2, 0)  # the oldest PyTorch
@@ -79,6 +80,11 @@ def binding_header(bitmask: bool) -> str:
 def registration(name: str, kernel: str, counts: str) -> str:
     """The line of C++ that exports a kernel, of some numbers of inputs, outputs and scalars."""
     return f"FUSEGEN_FUNCTIONS({name}_{kernel}, {kernel}, {counts})"
+
+
+def transposition(name: str) -> str:
+    """Nothing: the copy from NCHW to channels_last needs the stable ABI."""
+    return ""
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":

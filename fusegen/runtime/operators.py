@@ -109,6 +109,8 @@ def _define(kernels: Any, operators: Any) -> None:
             register_vmap(operator, _vectorized(operator, rule), lib=library)
     if kernels.sources.bitmask:
         _define_with_bitmask(kernels, operators)
+    if kernels.sources.transposes:
+        _define_transposition(kernels, operators)
     whole = getattr(operators, name).default
     register_vmap(whole, _vectorized(whole), lib=library)
 
@@ -128,6 +130,26 @@ def _define_with_bitmask(kernels: Any, operators: Any) -> None:
         loading = _first_use(kernels, operators, operator, (kernel, inputs, 2))
         library.impl(operator.name(), loading, "CompositeExplicitAutograd")
         register_fake(operator, fake, library)
+
+
+def _define_transposition(kernels: Any, operators: Any) -> None:
+    """Tells PyTorch of the copy from NCHW to channels_last; without a kernel, PyTorch copies."""
+    library, name = operators._library, f"{kernels.name}_transposed_out"
+    library.define(f"{name}(Tensor x, Tensor(a!) OUT0) -> ()")
+    operator = getattr(operators, name).default
+    loaded: "set[str]" = set()
+
+    def loading(x: torch.Tensor, target: torch.Tensor) -> None:
+        device = x.device.type
+        if device in loaded or device != "cuda":  # it has come without the operator
+            target.copy_(x)
+            return
+        build.load(kernels, operators, "forward", device)
+        loaded.add(device)
+        operator(x, target)
+
+    library.impl(name, loading, "CompositeExplicitAutograd")
+    register_fake(operator, lambda x, target: None, library)
 
 
 def _first_use(

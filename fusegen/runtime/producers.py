@@ -4,7 +4,7 @@ On CUDA PyTorch adds the bias of a convolution by a kernel of its own over the w
 module's kernel adds it. On the CPU the convolution adds it at no cost, before it rounds.
 """
 
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import torch
 from torch import nn
@@ -23,10 +23,18 @@ CALLS: "Dict[type, Any]" = {
 }
 FRESH = {nn.Linear, *CALLS}  # whose output nothing else holds
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of dimensions
+LEAST_TRANSPOSED = 16  # channels, and pixels, from which a tiled copy is faster than PyTorch's
 LEAST_IN_TF32 = 32  # channels of a group, from which cuDNN computes NCHW in TF32, too
 
 
-def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
+def relaid(x: torch.Tensor, layout: "torch.memory_format") -> torch.Tensor:
+    """A tensor in a memory format, copied by PyTorch unless it is laid so."""
+    return x.contiguous(memory_format=layout)
+
+
+def without_bias(
+    layer: Any, x: torch.Tensor, lay: "Callable[..., torch.Tensor]" = relaid
+) -> "Tuple[torch.Tensor, torch.Tensor]":
     """The output of a convolution without its bias, and the bias in a shape that broadcasts with it.
 
     A layer on the CPU, or one that is not exactly PyTorch's, adds its bias itself. In place of the bias is
@@ -35,12 +43,27 @@ def without_bias(layer: Any, x: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tens
     Args:
         layer: a convolution.
         x: its input.
+        lay: what lays a tensor in a memory format.
     """
     if not adds_bias_apart(x) or not leaves_bias(layer):
         y = layer(x)
         return y, y.new_full((), -0.0)
-    y = convolved(layer, in_faster_layout(layer, x))
+    y = convolved(layer, in_faster_layout(layer, x, lay))
     return y, layer.bias.to(y.dtype).view(-1, *[1] * len(layer.kernel_size))
+
+
+def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor]]":
+    """A module's `without_bias`, which lays inputs by the module's own copy where that is faster."""
+
+    def lay(x: torch.Tensor, layout: "torch.memory_format") -> torch.Tensor:
+        known = kernels.sources.transposes and x.__class__ in PLAIN and x.dtype in kernels.dtypes
+        if not known or not transposes(x):
+            return relaid(x, layout)
+        made = torch.empty_like(x, memory_format=layout)
+        getattr(kernels.operators, f"{kernels.name}_transposed_out").default._op(x, made)
+        return made
+
+    return lambda layer, x: without_bias(layer, x, lay)
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:
@@ -65,7 +88,9 @@ def convolved(layer: Any, x: torch.Tensor) -> Any:
     return call(x, layer.weight, None, *sizes)
 
 
-def in_faster_layout(layer: Any, x: torch.Tensor) -> torch.Tensor:
+def in_faster_layout(
+    layer: Any, x: torch.Tensor, lay: "Callable[..., torch.Tensor]" = relaid
+) -> torch.Tensor:
     """The input of a convolution on CUDA, channels last where that is faster and no less accurate.
 
     In channels_last cuDNN moves no elements between layouts, and computes float32 in TF32 if that is
@@ -79,7 +104,17 @@ def in_faster_layout(layer: Any, x: torch.Tensor) -> torch.Tensor:
     batched = x.dim() == len(layer.kernel_size) + 2
     if not batched or x.dim() not in CHANNELS_LAST or not (in_tf32 or x.element_size() == 2):
         return x
-    return x.contiguous(memory_format=CHANNELS_LAST[x.dim()])
+    return lay(x, CHANNELS_LAST[x.dim()])
+
+
+def transposes(x: torch.Tensor) -> bool:
+    """Whether a module's own copy lays an input of a convolution channels last; it records no gradient."""
+    recorded = torch.is_grad_enabled() and x.requires_grad
+    if recorded or transformed() or not x.is_cuda or not x.is_contiguous() or x.dim() not in CHANNELS_LAST:
+        return False
+    channels = x.shape[1]
+    pixels = x.numel() // max(1, x.shape[0] * channels)
+    return x.numel() > 0 and min(channels, pixels) >= LEAST_TRANSPOSED
 
 
 def uses_tf32() -> bool:

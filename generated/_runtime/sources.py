@@ -22,11 +22,13 @@ class Sources:
     Attributes:
         cuda, cpu: the kernels of a device.
         bitmask: whether `cuda` has kernels that write or read a bitmask.
+        transposes: whether `cuda` has a copy from NCHW to channels_last.
     """
 
     cuda: str
     cpu: str
     bitmask: bool = False
+    transposes: bool = False
 
 
 class Texts(NamedTuple):
@@ -47,6 +49,8 @@ def texts(kernels: Any) -> Texts:
     """The sources of an `Activation` with their headers."""
     sources = kernels.sources
     bound = binding(kernels.signature, kernels.dtypes, sources.bitmask)
+    if sources.transposes:
+        bound += flavour.transposition(kernels.name)
     return Texts(*(inlined(text, _header) for text in (bound, sources.cpu, sources.cuda)))
 
 

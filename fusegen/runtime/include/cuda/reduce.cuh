@@ -1,120 +1,92 @@
 #pragma once
 // Gradients of operands that are broadcast: sums, over the dimensions in which an output's stride is 0, of what the
-// formula gives for each element. In two stages without atomics, so that they are the same in every run: a team of
-// threads adds up a part of a row of the innermost dimension, and add_partials the sums of these parts.
-#include "cuda/row_sweeps.cuh"
+// formula gives for each element. In two stages without atomics, so that they are the same in every run: the threads of
+// a block add up a part of a walk, and add_partials the sums of these parts.
+#include "cuda/add_partials.cuh"
+#include "cuda/sum_along.cuh"
 
 namespace fusegen {
 namespace {
 
-// The index, or one of a row of so many elements that is next to it.
-__device__ __forceinline__ int64_t inside(int64_t index, int64_t size) {
-  return index < 0 ? 0 : index < size ? index : size - 1;
+// How many vectors a thread adds up. Each of its sums so has a fixed number of terms.
+constexpr Shares ROW_SHARES = {SUM_THREADS, 16, 4, 1056}, COLUMN_SHARES = {SUM_THREADS, 32, 4, 1056};
+
+// The partial sums of each output of a sweep.
+template <int N>
+int64_t partials(const Tensors<N>& call, const Sweep<N>& sweep) {
+  return sweep.in_columns ? sweep.jobs / sweep.chunks * call.size[call.rank - 1] : sweep.jobs;
 }
 
-// Computes a vector of each output, of which the row may have some elements only, and adds up those of sums.
-template <typename T, typename M, class F>
-__device__ __forceinline__ void sum_slot(const CallOf<F>& call, const RowSweep<F::INPUTS + F::OUTPUTS>& sweep,
-                                         const int64_t* base, int64_t column, const ParamsOf<F, M>& p,
-                                         decltype(load(T())) * sums) {
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), IN = F::INPUTS;
-  using A = decltype(load(T()));
-  const int inner = call.rank - 1;
-  const int64_t size = call.size[inner];
-  const bool whole = column >= 0 && column + WIDTH <= size;
-  Vector<T> v[N];
-#pragma unroll
-  for (int k = 0; k < IN; ++k) {
-    const T* const from = static_cast<const T*>(call.data[k]) + base[k];
-    const int64_t step = call.stride[k][inner];
-    if (whole && int(sweep.access[k]) <= int(Access::VECTOR)) {
-      v[k] = *reinterpret_cast<const Vector<T>*>(from + column);
-    } else {
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) v[k].at[e] = from[inside(column + e, size) * step];
-    }
+// How the partial sums of output k lie after a sweep.
+template <int N>
+Partials partials_of(const Tensors<N>& call, const Sweep<N>& sweep, int k) {
+  Partials found;
+  int64_t step = 1;
+  if (sweep.in_columns) {
+    step = call.size[call.rank - 1];
+    if (call.stride[k][call.rank - 1] == 0) found.add(step, 1);
+    else found.keep(step, 1, call.stride[k][call.rank - 1]);
   }
-#pragma unroll
-  for (int e = 0; e < WIDTH; ++e) {
-    M in[IN], out[F::OUTPUTS];
-#pragma unroll
-    for (int k = 0; k < IN; ++k) in[k] = load(v[k].at[e]);
-    F::template element<T>(in, out, p);
-    const bool there = whole || (column + e >= 0 && column + e < size);
-#pragma unroll
-    for (int k = 0; k < F::OUTPUTS; ++k) {
-      store_rounded(v[IN + k].at[e], out[k]);
-      if (there) sums[k] += A(out[k]);
-    }
+  found.add(sweep.parts, step);
+  step *= sweep.parts;
+  for (int d = sweep.others - 1; d >= 0; step *= call.size[d--]) {
+    if (call.stride[k][d] == 0) found.add(call.size[d], step);
+    else found.keep(call.size[d], step, call.stride[k][d]);
   }
-#pragma unroll
-  for (int k = 0; k < F::OUTPUTS; ++k) {
-    if ((sweep.stores >> k & 1) == 0) continue;
-    T* const to = static_cast<T*>(call.data[IN + k]) + base[IN + k];
-    if (whole && int(sweep.access[IN + k]) <= int(Access::VECTOR)) {
-      *reinterpret_cast<Vector<T>*>(to + column) = v[IN + k];
-    } else {
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e)
-        if (column + e >= 0 && column + e < size) to[(column + e) * call.stride[IN + k][inner]] = v[IN + k].at[e];
-    }
-  }
+  if (call.numel == 0) found.terms = 0;
+  return found;
 }
 
-template <class F, typename T, typename M>
-__global__ void __launch_bounds__(SUM_THREADS)
-    sum_rows(const __grid_constant__ CallOf<F> call, const __grid_constant__ RowSweep<F::INPUTS + F::OUTPUTS> sweep,
-             const ParamsOf<F, M> p) {
-  constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T);
-  using A = decltype(load(T()));
-  extern __shared__ double room[];
-  const int lane = int(threadIdx.x) & (sweep.team - 1);
-  const int64_t job = int64_t(blockIdx.x) * (blockDim.x / sweep.team) + threadIdx.x / sweep.team;
-  A sums[F::OUTPUTS] = {};
-  if (job < sweep.rows * sweep.parts) {
-    const int64_t row = sweep.across ? job % sweep.rows : job / sweep.parts;
-    const int64_t first = (sweep.across ? job / sweep.rows : job - row * sweep.parts) * sweep.part;
-    int64_t base[N] = {}, rest = row;
-    for (int d = call.rank - 2; d >= 0; --d) {
-      const int64_t next = d > 0 ? rest / call.size[d] : 0, index = rest - next * call.size[d];
-#pragma unroll
-      for (int k = 0; k < N; ++k) base[k] += index * call.stride[k][d];
-      rest = next;
-    }
-    const int head = sweep.flat ? int(row % WIDTH * (call.size[call.rank - 1] % WIDTH) % WIDTH) : 0;
-    const int64_t end = first + sweep.part < sweep.slots ? first + sweep.part : sweep.slots;
-    for (int64_t slot = first + lane; slot < end; slot += sweep.team)
-      if (slot * WIDTH - head < call.size[call.rank - 1])
-        sum_slot<T, M, F>(call, sweep, base, slot * WIDTH - head, p, sums);
-  }
-#pragma unroll
+// The sweeps of a call, each handed to `take` with its call. One is enough where all sums are over the innermost
+// dimension, or all over another one; else the outputs that are written and the sums over the innermost have the last
+// one, and each other sum one of its own.
+template <class F, typename T, class TAKE>
+cudaError_t each_sweep(const CallOf<F>& call, const TAKE& take) {
+  constexpr int IN = F::INPUTS;
+  const auto swept = [&](const CallOf<F>& of, auto sweep, unsigned sums, unsigned stores) {
+    sweep.sums = sums, sweep.stores = stores;
+    return take(of, sweep);
+  };
+  unsigned sums = 0, stores = 0, others = 0;
   for (int k = 0; k < F::OUTPUTS; ++k) {
-    if ((sweep.sums >> k & 1) == 0) continue;
-    const double sum = add_up(double(sums[k]), room, sweep.team);
-    if (lane == 0 && job < sweep.rows * sweep.parts) static_cast<A*>(sweep.partial[F::INPUTS + k])[job] = A(sum);
+    const bool inner = call.stride[IN + k][call.rank - 1] == 0;
+    (is_sum(call, IN + k) ? inner ? sums : others : stores) |= 1u << k;
   }
+  const Tensors<IN + F::OUTPUTS>& tensors = call;
+  const int all = still_for_all(tensors, (sums | others) << IN);
+  if (others != 0 && all >= 0) {
+    const CallOf<F> other = turned(call, all);
+    return swept(other, plan_columns<T>(other, COLUMN_SHARES), sums | others, stores);
+  }
+  cudaError_t error = cudaSuccess;
+  for (int k = 0; k < F::OUTPUTS && error == cudaSuccess; ++k) {
+    if ((others >> k & 1) == 0) continue;
+    const CallOf<F> other = turned(call, still_for_all(tensors, 1u << (IN + k)));
+    error = swept(other, plan_columns<T>(other, COLUMN_SHARES), 1u << k, 0);
+  }
+  if ((sums | stores) && error == cudaSuccess) error = swept(call, plan_rows<T>(call, ROW_SHARES), sums, stores);
+  return error;
 }
 
 // The sweep, each of whose sums has its part of the workspace, which moves on.
 template <int IN, typename A, int N>
-RowSweep<N> with_room(RowSweep<N> sweep, A*& workspace) {
+Sweep<N> with_room(const Tensors<N>& call, Sweep<N> sweep, A*& workspace) {
   for (int k = IN; k < N; ++k) {
     if ((sweep.sums >> (k - IN) & 1) == 0) continue;
     sweep.partial[k] = workspace;
-    workspace += sweep.rows * sweep.parts;
+    workspace += partials(call, sweep);
   }
   return sweep;
 }
 
 // The first stage of a sweep.
 template <class F, typename T, typename M>
-cudaError_t launch_sum_rows(const CallOf<F>& call, const RowSweep<F::INPUTS + F::OUTPUTS>& sweep) {
+cudaError_t launch_sum_along(const CallOf<F>& call, const Sweep<F::INPUTS + F::OUTPUTS>& sweep) {
   if (call.numel == 0) return cudaSuccess;
-  const int64_t jobs = sweep.rows * sweep.parts, each = SUM_THREADS / sweep.team;
-  const unsigned blocks = unsigned((jobs + each - 1) / each);
-  const size_t bytes = SUM_THREADS * sizeof(double);
+  const unsigned blocks = unsigned(quotient_up(sweep.jobs, sweep.each));
+  const size_t bytes = SUM_THREADS * (sweep.in_columns ? 16 / sizeof(T) : 1) * sizeof(double);
   const auto stream = static_cast<cudaStream_t>(call.stream);
-  const auto kernel = sum_rows<F, T, M>;
+  const auto kernel = sweep.in_columns ? sum_along<F, T, M, true> : sum_along<F, T, M, false>;
   const auto p = params<ParamsOf<F, M>>(call);
   kernel<<<blocks, SUM_THREADS, bytes, stream>>>(call, sweep, p);
   return cudaGetLastError();
@@ -128,16 +100,16 @@ cudaError_t reduce_with(const CallOf<F>& call, void* workspace) {
   constexpr int IN = F::INPUTS;
   A* at = static_cast<A*>(workspace);
   cudaError_t error = each_sweep<F, T>(call, [&](const CallOf<F>& of, const auto& sweep) {
-    return launch_sum_rows<F, T, M>(of, with_room<IN>(sweep, at));
+    return launch_sum_along<F, T, M>(of, with_room<IN>(tensors_of<F>(of), sweep, at));
   });
   if (error != cudaSuccess) return error;
   at = static_cast<A*>(workspace);
   return each_sweep<F, T>(call, [&](const CallOf<F>& of, const auto& planned) {
-    const auto sweep = with_room<IN>(planned, at);
+    const auto sweep = with_room<IN>(tensors_of<F>(of), planned, at);
     for (int k = IN; k < IN + F::OUTPUTS && error == cudaSuccess; ++k) {
       if ((sweep.sums >> (k - IN) & 1) == 0) continue;
       const A* const partial = static_cast<const A*>(sweep.partial[k]);
-      error = launch_add_partials<T>(partials_of(of, sweep, k), partial, of.data[k], of.stream);
+      error = launch_add_partials<T>(partials_of(tensors_of<F>(of), sweep, k), partial, of.data[k], of.stream);
     }
     return error;
   });
@@ -154,8 +126,8 @@ template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
   int64_t bytes = 0;
   const auto plan = [&](auto element) {
-    each_sweep<F, decltype(element)>(call, [&](const CallOf<F>&, const auto& sweep) {
-      const int64_t of_one = sweep.rows * sweep.parts * int64_t(sizeof(load(element)));
+    each_sweep<F, decltype(element)>(call, [&](const CallOf<F>& of, const auto& sweep) {
+      const int64_t of_one = partials(tensors_of<F>(of), sweep) * int64_t(sizeof(load(element)));
       for (unsigned left = sweep.sums; left != 0; left &= left - 1) bytes += of_one;
       return cudaSuccess;
     });

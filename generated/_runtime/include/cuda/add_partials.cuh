@@ -2,33 +2,10 @@
 #pragma once
 // The second stage of a sum: adds partial sums in double, always in the same order.
 #include "cuda/broadcast.cuh"
+#include "cuda/sums_of_threads.cuh"
 
 namespace fusegen {
 namespace {
-
-constexpr int SUM_THREADS = 128;  // of a block
-
-// The least power of two from n on, up to the threads of a block.
-int team_of(int64_t n) {
-  int team = 1;
-  while (team < n && team < SUM_THREADS) team *= 2;
-  return team;
-}
-
-// The sum of a value of each thread of a team, whose threads are neighbours and as many as a power of two; its first
-// thread has it.
-__device__ __forceinline__ double add_up(double value, double* room, int team) {
-  const int thread = int(threadIdx.x), lane = thread & (team - 1);
-  room[thread] = value;
-  __syncthreads();
-  for (int half = team / 2; half > 0; half /= 2) {
-    if (lane < half) room[thread] += room[thread + half];
-    __syncthreads();
-  }
-  const double sum = room[thread];
-  __syncthreads();
-  return sum;
-}
 
 // Stores a sum, rounded once.
 template <typename T>
@@ -53,8 +30,19 @@ struct Partials {
   }
 };
 
+// Where a term lies, of several dimensions.
+__device__ __forceinline__ int64_t added_offset(const Partials& of, int64_t term) {
+  int64_t at = 0;
+  for (int d = 0; d < of.added; ++d) {
+    const int64_t next = d + 1 < of.added ? term / of.length[d] : 0;
+    at += (term - next * of.length[d]) * of.stride[d];
+    term = next;
+  }
+  return at;
+}
+
 template <typename T, typename A>
-__global__ void __launch_bounds__(SUM_THREADS)
+__global__ void __launch_bounds__(MOST_ADDING)
     add_partials(const __grid_constant__ Partials of, const A* partial, T* results, int team) {
   extern __shared__ double room[];
   const int64_t result = int64_t(blockIdx.x) * (blockDim.x / team) + threadIdx.x / team;
@@ -66,14 +54,14 @@ __global__ void __launch_bounds__(SUM_THREADS)
     rest = next;
   }
   double sum = 0;
-  for (int64_t term = threadIdx.x & (team - 1); result < of.count && term < of.terms; term += team) {
-    int64_t at = from, left = term;
-    for (int d = 0; d < of.added; ++d) {
-      const int64_t next = d + 1 < of.added ? left / of.length[d] : 0;
-      at += (left - next * of.length[d]) * of.stride[d];
-      left = next;
-    }
-    sum += double(partial[at]);
+  if (result < of.count && of.added < 2) {
+    const int64_t step = of.added ? of.stride[0] : 0;
+#pragma unroll 4
+    for (int64_t term = threadIdx.x & (team - 1); term < of.terms; term += team)
+      sum += double(partial[from + term * step]);
+  } else if (result < of.count) {
+    for (int64_t term = threadIdx.x & (team - 1); term < of.terms; term += team)
+      sum += double(partial[from + added_offset(of, term)]);
   }
   sum = add_up(sum, room, team);
   if (result < of.count && (threadIdx.x & (team - 1)) == 0) store_sum(results[to], sum);
@@ -82,12 +70,13 @@ __global__ void __launch_bounds__(SUM_THREADS)
 template <typename T, typename A>
 cudaError_t launch_add_partials(const Partials& of, const A* partial, void* results, void* stream) {
   if (of.count == 0) return cudaSuccess;
-  const int team = team_of((of.terms + 3) / 4), each = SUM_THREADS / team;
+  const int team = team_of((of.terms + 3) / 4, MOST_ADDING);
+  const int threads = std::max(team, SUM_THREADS), each = threads / team;
   const unsigned blocks = unsigned((of.count + each - 1) / each);
-  const size_t bytes = SUM_THREADS * sizeof(double);
+  const size_t bytes = threads * sizeof(double);
   const auto on = static_cast<cudaStream_t>(stream);
   const auto kernel = add_partials<T, A>;
-  kernel<<<blocks, SUM_THREADS, bytes, on>>>(of, partial, static_cast<T*>(results), team);
+  kernel<<<blocks, threads, bytes, on>>>(of, partial, static_cast<T*>(results), team);
   return cudaGetLastError();
 }
 

@@ -3,34 +3,12 @@
 // Kernels of several tensors that are not all dense in one layout: operands that are constant along the innermost
 // dimension, as a channel's bias in NCHW, or along others, as a row vector; 0-d tensors; halves. The outputs are
 // written by 16-byte vectors; each thread finds the indices of a vector by multiplications, once.
-#include "cuda/launch.cuh"
-#include "cuda/vector.cuh"
+#include "cuda/sweep_vectors.cuh"
 
 namespace fusegen {
 namespace {
 
-constexpr int MOST_DIMS = 4;
-
-// What divides a number below 2^31. Source: Granlund and Montgomery 1994, PLDI.
-struct Divisor {
-  uint32_t size, multiplier, shift;
-};
-Divisor divisor(int64_t size) {
-  uint32_t shift = 0;
-  while ((int64_t(1) << shift) < size) ++shift;
-  return {uint32_t(size), uint32_t((((uint64_t(1) << shift) - uint64_t(size)) << 32) / uint64_t(size) + 1), shift};
-}
-__device__ __forceinline__ uint32_t quotient(uint32_t n, const Divisor& by) {
-  return uint32_t((uint64_t(n) * by.multiplier >> 32) + n) >> by.shift;
-}
-
-// How a thread reaches a vector of a tensor.
-enum class Access : int {
-  FLAT,      // in the order of the elements, by vectors
-  VECTOR,    // along the innermost dimension, by vectors
-  CONSTANT,  // one element for all of the innermost dimension
-  ELEMENTS   // one by one
-};
+constexpr int LONG_ROW = 64;  // vectors of a row of the innermost dimension for a sweep in rows, at least
 
 // How the tensors of a call are reached.
 template <int N>
@@ -153,22 +131,6 @@ __global__ void __launch_bounds__(MOST_THREADS)
   }
 }
 
-// How tensor k is reached by vectors of elements T.
-template <typename T, int N>
-Access access_of(const Tensors<N>& call, int k) {
-  constexpr int64_t WIDTH = 16 / sizeof(T);
-  const int inner = call.rank - 1;
-  const bool aligned = reinterpret_cast<uintptr_t>(call.data[k]) % 16 == 0;
-  bool flat = aligned, vectors = aligned && call.size[inner] % WIDTH == 0 && call.stride[k][inner] == 1;
-  int64_t run = 1;
-  for (int d = inner; d >= 0; run *= call.size[d--]) {
-    flat = flat && (call.size[d] == 1 || call.stride[k][d] == run);
-    vectors = vectors && (d == inner || call.stride[k][d] % WIDTH == 0);
-  }
-  if (flat || vectors) return flat ? Access::FLAT : Access::VECTOR;
-  return call.stride[k][inner] == 0 ? Access::CONSTANT : Access::ELEMENTS;
-}
-
 // Says how the tensors are reached, if the outputs are by vectors that hold elements of at most two rows.
 template <int OUT, typename T, int N>
 bool find_reach(const Tensors<N>& call, Reach<N>& reach) {
@@ -208,6 +170,57 @@ constexpr auto broadcasting_kernel(int vectors) {
   return broadcasting<F, T, M, 2>;
 }
 
+// The kernel of a sweep for so many vectors a thread.
+template <class F, typename T, typename M, bool COLUMNS>
+constexpr auto sweeping_kernel(int vectors) {
+  constexpr auto all = broadcast_launches<F, T>();
+  if constexpr (any_has(all, 4)) {
+    if (vectors == 4) return sweeping<F, T, M, 4, COLUMNS>;
+  }
+  if constexpr (any_has(all, 1)) {
+    if (vectors == 1) return sweeping<F, T, M, 1, COLUMNS>;
+  }
+  return sweeping<F, T, M, 2, COLUMNS>;
+}
+
+// The inputs that stand still along a dimension, a bit each.
+template <class F>
+unsigned operands(const CallOf<F>& call) {
+  unsigned found = 0;
+  for (int k = 0; k < F::INPUTS; ++k) found |= unsigned(is_sum(call, k)) << k;
+  return found;
+}
+
+// Launches F as a sweep, if all tensors are then reached by vectors: in rows where these are long and an operand stands
+// still along them; else in columns, if all operands stand still along one dimension.
+template <class F, typename T, typename M>
+bool launch_sweeping(const CallOf<F>& call, const Launch& by, cudaError_t& error) {
+  constexpr int N = F::INPUTS + F::OUTPUTS;
+  constexpr int64_t WIDTH = 16 / sizeof(T);
+  const auto run = [&](const CallOf<F>& of, Sweep<N> sweep) {
+    sweep.stores = (1u << F::OUTPUTS) - 1;
+    const bool vectors = (sweep.vectors | sweep.constants) == (1u << N) - 1;
+    if (!vectors || sweep.others >= MOST_DIMS || !in_32_bits(tensors_of<F>(of))) return false;
+    const unsigned blocks = unsigned(quotient_up(sweep.jobs, sweep.each));
+    const auto rows = sweeping_kernel<F, T, M, false>, columns = sweeping_kernel<F, T, M, true>;
+    const auto kernel = (sweep.in_columns ? columns : rows)(by.vectors);
+    const auto stream = static_cast<cudaStream_t>(of.stream);
+    kernel<<<blocks, by.threads, 0, stream>>>(of, sweep, params<ParamsOf<F, M>>(of));
+    error = cudaGetLastError();
+    return true;
+  };
+  const Tensors<N>& tensors = call;
+  const Shares shares = {by.threads, by.vectors, by.vectors, 0};
+  bool still = false;
+  for (int k = 0; k < F::INPUTS; ++k) still = still || call.stride[k][call.rank - 1] == 0;
+  if (still && call.size[call.rank - 1] >= LONG_ROW * WIDTH) return run(call, plan_rows<T>(tensors, shares));
+  const unsigned of = operands<F>(call);
+  const int walk = of ? still_for_all(tensors, of) : -1;
+  if (walk < 0) return false;
+  const CallOf<F> other = turned(call, walk);
+  return run(other, plan_columns<T>(static_cast<const Tensors<N>&>(other), shares));
+}
+
 // Launches F if the outputs are reached by vectors.
 template <class F, typename T, typename M>
 bool launch_broadcasting(const CallOf<F>& call, cudaError_t& error) {
@@ -218,9 +231,11 @@ bool launch_broadcasting(const CallOf<F>& call, cudaError_t& error) {
     if (error == cudaSuccess) error = launch<F, T, M>(rest);
     return true;
   }
+  const Launch by = select_config(broadcast_launches<F, T>(), chip_of(call.device), call.numel * sizeof(T));
+  if constexpr (F::OUTPUTS == 1)  // sums have kernels of their own
+    if (launch_sweeping<F, T, M>(call, by, error)) return true;
   Reach<N> reach;
   if (!find_reach<F::OUTPUTS, T>(static_cast<const Tensors<N>&>(call), reach)) return false;
-  const Launch by = select_config(broadcast_launches<F, T>(), chip_of(call.device), call.numel * sizeof(T));
   const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + block - 1) / block);
   const auto kernel = broadcasting_kernel<F, T, M>(by.vectors);
