@@ -166,7 +166,9 @@ print(round(call(torch.ones(4)).sum().item(), 3))
 """
 
 
-def test_a_second_process_builds_nothing(folder: Path, extensions: Path) -> None:
+def test_a_second_process_builds_nothing(folder: Path, tmp_path: Path) -> None:
+    extensions = tmp_path / "extensions"
+
     def files() -> dict[Path, int]:
         places = (folder, extensions)
         return {

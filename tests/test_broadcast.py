@@ -128,11 +128,11 @@ def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     x, b, r = tensors(SHAPES["channel"], torch.float32)
     expected = module.KERNELS.forward(*spread([x, b, r]))
     into = torch.full((3, 5, 12, 28), 7.0)
-    module.KERNELS.forward_OUT(x, b, r, into[..., ::2])
+    module.KERNELS.forward_out(x, b, r, into[..., ::2])
     assert_same(into[..., ::2].contiguous(), expected)
     assert bool((into[..., 1::2] == 7).all())
     over = x.clone()
-    module.KERNELS.forward_OUT(over, b, r, over)
+    module.KERNELS.forward_out(over, b, r, over)
     assert_same(over, expected)
 
 
@@ -250,7 +250,7 @@ def test_derivatives_of_any_order_agree_with_differences(
     assert torch.autograd.gradcheck(function, given, check_forward_ad=True, check_batched_grad=True)
     assert torch.autograd.gradgradcheck(function, given, check_fwd_over_rev=True)
     for kernel in ("", "_backward"):
-        operator = getattr(module.KERNELS.operatorS, f"broadcast_test{kernel}").default
+        operator = getattr(module.KERNELS.operators, f"broadcast_test{kernel}").default
         plain = [t.detach() for t in given]
         grad = [incoming(shapes, torch.float64)] if kernel else []
         torch.library.opcheck(operator, (*grad, *plain))

@@ -26,7 +26,7 @@ from fusegen.parse import parse_spec
 from fusegen.parse.formula import parse_formula
 from fusegen.printers.dump import program as written
 from fusegen.stages import differentiated
-from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term, call
+from fusegen.term import INFINITY, Apply, Let, Name, Number, Program, SpecCall, Term, call
 
 Function = Callable[..., Tensor]
 
@@ -93,7 +93,9 @@ class Interpreter:
         """The value of a term."""
         match term:
             case Number(number):
-                return torch.tensor(float(number), dtype=torch.float64).to(self.wide)
+                infinite = math.inf if number > 0 else -math.inf
+                value = infinite if abs(number) >= INFINITY else float(number)
+                return torch.tensor(value, dtype=torch.float64).to(self.wide)
             case Name(name):
                 return values[name]
             case Apply("rounded", (part,)):
@@ -310,6 +312,7 @@ def test_an_overflow_of_the_branch_not_taken_does_not_reach_the_gradient() -> No
 
 
 SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
+DIVIDED_BY = {"snake_per_channel": 1}  # an input, which is not tried at 0, where eager gives NaN
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -323,6 +326,10 @@ def test_the_gradient_of_every_committed_spec_is_that_of_its_eager_form(name: st
     exec(f"def eager({', '.join([*inputs, *params])}):\n    {body}", scope)
     scalars = [float(p.default) for p in spec.scalars]
     tensors = points(len(inputs), special=False)
+    if name in DIVIDED_BY:
+        tensors[DIVIDED_BY[name]] = tensors[DIVIDED_BY[name]].where(
+            tensors[DIVIDED_BY[name]].abs() > 0.1, 0.7
+        )
     g = torch.linspace(-2, 3, tensors[0].numel(), dtype=torch.float64)
     expected = autograd(scope["eager"], g, tensors, *scalars)
     derived = expanded(differentiated(compiled.declared))

@@ -45,7 +45,8 @@ CHAINED_SIXTH = ("relu_hardswish", "hardswish_relu", "silu_hardswish")  # which 
 
 
 def test_every_module_is_held_against_pytorch() -> None:
-    assert [*sorted(LIBRARY)] == [name for name in NAMES if name != "conv_relu_hardswish"]
+    held = {"conv_relu_hardswish", "prelu", "snake_per_channel", "swish"}  # whose layers have parameters
+    assert [*sorted(LIBRARY)] == [name for name in NAMES if name not in held]
 
 
 def operator(name: str, suffix: str = "") -> Any:

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from fusegen import typed
-from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, held
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, held
 from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
 
@@ -40,7 +40,9 @@ class Border:
             case Apply("by_width", (_, wide)) if self.device is Device.CPU:
                 return self.expr(wide)
             case Apply("rounded", (Apply() as step,)):
-                return self.call("rounded", self.eager_step(step))
+                value = self.eager_step(step)
+                whole = self.call("narrow", value) if value.word is Word.DOUBLE else value
+                return self.call("rounded", whole)
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
                 return self.call("mul", self.expr(left), Const(held(1.0 / float(value), self.math)))
             case Apply("div", (left, Name(name))) if self.device is Device.CUDA and name in self.params:
