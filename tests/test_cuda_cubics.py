@@ -115,6 +115,7 @@ def test_nearly_all_results_take_one_look(tmp_path: Path, extensions: Path) -> N
     assert y.isnan().float().mean() < 0.005
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", BODIES)
 def test_nearly_all_results_are_polynomials(name: str, build: Callable[..., Emulated]) -> None:
     """Around zeros, too, and next to kinks: double takes many times as long."""
@@ -150,6 +151,7 @@ def test_double_computes_what_no_polynomial_gives(name: str, build: Callable[...
     assert not differences(given, exact.float()).any()
 
 
+@pytest.mark.full
 def test_where_there_is_no_room_for_parts_double_computes(tmp_path: Path, extensions: Path) -> None:
     module = compiled(tmp_path, "waves", "chain: [mish, sin(3000 * x), silu]\n")
     assert methods_of_32(module) == ["PiecewiseOctaves"] * 2
@@ -252,6 +254,7 @@ def test_with_the_scalars_of_the_spec_they_are_looked_up(tmp_path: Path, extensi
     assert counts == [1, 2, 1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 def test_a_slope_that_reads_no_scalar_does_not_depend_on_it(
     dtype: torch.dtype, tmp_path: Path, extensions: Path
@@ -302,6 +305,7 @@ def test_a_module_has_pieces_of_one_kind(tmp_path: Path, extensions: Path) -> No
 LOST = (4, 6, 9, 13, 17, 19, 21, 23)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", LOST)
 def test_a_chain_that_nobody_chose_errs_by_three_units_at_most(
     seed: int, tmp_path: Path, extensions: Path
@@ -317,6 +321,7 @@ def test_a_chain_that_nobody_chose_errs_by_three_units_at_most(
 GIVEN = {"gelu_gelu": "forward", "serf": "backward", "subtract_mish": "forward"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", GIVEN)
 def test_where_a_piece_fits_is_known_before(name: str, tmp_path: Path) -> None:
     """Of the library's: estimates leave out what they give."""

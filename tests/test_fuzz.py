@@ -124,6 +124,7 @@ def valid(workshop: Workshop, count: int) -> Iterator[str]:
         number += 1
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 @pytest.mark.parametrize("first", range(-1, COMPILED, 3))
 def test_nvcc_compiles_what_random_specs_make(first: int, workshop: Workshop) -> None:

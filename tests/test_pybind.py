@@ -148,6 +148,7 @@ def test_every_layout(hardtanh: Callable[..., Tensor], swiglu: Callable[..., Ten
         assert_same(swiglu(x, other), generated("swiglu").swiglu(x, other), x)
 
 
+@pytest.mark.full
 def test_broadcasting_and_halves(swiglu: Callable[..., Tensor]) -> None:
     stable = generated("swiglu").swiglu
     a, b = torch.randn(5, 1, 8, requires_grad=True), torch.randn(4, 1, requires_grad=True)

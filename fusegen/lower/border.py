@@ -40,8 +40,8 @@ class Border:
             case Apply("by_width", (_, wide)) if self.device is Device.CPU:
                 return self.expr(wide)
             case Apply("rounded", (Apply() as step,)):
-                value = self.eager_step(step)
-                whole = self.call("narrow", value) if value.word is Word.DOUBLE else value
+                found = self.eager_step(step)
+                whole = self.call("narrow", found) if found.word is Word.DOUBLE else found
                 return self.call("rounded", whole)
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
                 return self.call("mul", self.expr(left), Const(held(1.0 / float(value), self.math)))
