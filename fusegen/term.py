@@ -104,6 +104,7 @@ class SpecCall(Written):
 
 Term = Number | Name | Apply | SpecCall
 INFINITY = Fraction(2**1024)  # no double is as large, so that what is lowered is an infinity
+GROWN = Fraction(2) ** 64  # a result for a large number in place of an infinity is infinite from here on
 Operand = Written | int | float | Fraction
 
 

@@ -80,11 +80,11 @@ def unpatch(model: nn.Module) -> int:
     Returns:
         The number of places.
     """
-    places = [(holder, name, _original(layer)) for holder, name, _, layer in _places(model)]
-    found = [(holder, name, layer) for holder, name, layer in places if layer is not None]
-    for holder, name, layer in found:
-        layer.train(holder._modules[name].training)  # type: ignore[union-attr]
-        holder._modules[name] = layer
+    places = [(holder, name, layer, _original(layer)) for holder, name, _, layer in _places(model)]
+    found = [(holder, name, ours, before) for holder, name, ours, before in places if before is not None]
+    for holder, name, ours, before in found:
+        before.train(ours.training)
+        holder._modules[name] = before
     return len(found)
 
 

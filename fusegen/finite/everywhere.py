@@ -15,11 +15,10 @@ from fusegen.finite import limits
 from fusegen.finite.factored import OVERFLOW
 from fusegen.finite.tied import sources
 from fusegen.finite.tied_limits import Guarded, TiedLimits, near
-from fusegen.term import Let, Name, Number, Program, Term, call, names, needed, substitute, unused
+from fusegen.term import GROWN, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
 
 INFINITE = Number(Fraction(OVERFLOW))
 SUBSTITUTES = tuple(Fraction(2) ** exponent for exponent in (126, 100, 40))  # numbers for an infinity
-GROWN = Fraction(2) ** 64  # a result of a substitute stands for an infinity from here on
 Trials = Mapping[str, Sequence[float]]
 
 

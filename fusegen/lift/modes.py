@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ from fusegen.lift.record import Record, storage_of
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.pointwise import CONSTANT
 
+Mode = Callable[[nn.Module], nn.Module]
+MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
 CALL = "call"  # the key of the call that made a tensor, as text
 TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
@@ -38,14 +40,15 @@ def traced_in_both_modes(model: nn.Module) -> fx.Graph:
         NoGraph: other operations run in training, or a tensor is random.
         Exception: what forward raises when it is traced.
     """
-    graphs = [_traced(model, mode) for mode in (True, False)]
+    graphs = [_traced(model, enter) for enter in MODES]
     training, evaluation = (list(graph.nodes) for graph in graphs)
     if len(training) != len(evaluation):
         raise NoGraph(OTHER)
     for one, other in zip(training, evaluation, strict=True):
         _merge(one, other)
-    graphs[0].lint()
-    graphs[0].owning_module = model  # type: ignore[assignment]
+    whole: Any = graphs[0]
+    whole.lint()
+    whole.owning_module = model  # which fx types as a GraphModule; only its layers are looked up
     return graphs[0]
 
 
@@ -77,9 +80,9 @@ def _merged(one: Any, other: Any, mode: fx.Node) -> Any:
     raise NoGraph(OTHER)
 
 
-def _traced(model: nn.Module, training: bool) -> fx.Graph:  # noqa: FBT001  # the mode of PyTorch
+def _traced(model: nn.Module, enter: Mode) -> fx.Graph:
     record = Record()
-    with _in_mode(model, training), _unchanged(model):
+    with _in_mode(model, enter), _unchanged(model):
         with record:
             graph = Tracer().trace(model)
         for node in graph.nodes:
@@ -109,10 +112,10 @@ def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:
 
 
 @contextlib.contextmanager
-def _in_mode(model: nn.Module, training: bool) -> Iterator[None]:  # noqa: FBT001
+def _in_mode(model: nn.Module, enter: Mode) -> Iterator[None]:
     """Sets the mode of all modules, and sets each back."""
     before = [(module, module.training) for module in model.modules()]
-    model.train(training)
+    enter(model)
     try:
         yield
     finally:

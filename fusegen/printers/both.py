@@ -38,13 +38,13 @@ def for_both(single: Kernel, double: Kernel) -> Kernel | None:
 
 
 def split(hi: float, lo: float) -> tuple[float, float]:
-    """The two words of float that a number in two words of double has, as `number` of C++ computes them."""
+    """The float double-word of a double double-word number, as `number<float>` computes it in C++."""
     first = held(hi, Math.FLOAT)
     return first, held(hi - first + lo, Math.FLOAT)
 
 
 def is_number(call: Call) -> bool:
-    """True if a call gives a number in two words that float has from those of double."""
+    """True for a double-word constant, from which `number<float>` derives the one in float."""
     return call.op == SPLIT and all(type(arg) is Const for arg in call.args)
 
 

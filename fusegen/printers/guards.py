@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fusegen.ir import Call, Const, Expr
-
-GROWN = 2.0**64  # a result of a substitute stands for an infinity from here on
+from fusegen.term import GROWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,7 @@ class Guard:
     Attributes:
         function: its name.
         args: what it takes, of which a number is a power of two.
-        by_type: whether it is told the type of its value.
+        by_type: whether the type of its value is a template argument.
     """
 
     function: str

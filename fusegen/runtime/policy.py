@@ -30,7 +30,7 @@ _policy = checked(os.environ.get(VARIABLE, "auto"), VARIABLE)
 
 
 def set_compile_policy(policy: str) -> str:
-    """Sets the policy of all modules that have none of their own; what is compiled is compiled anew.
+    """Sets the policy of all modules that have none of their own; compiled functions are recompiled.
 
     Args:
         policy: ``auto``, ``kernel`` or ``decompose``.

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import hashlib
 import sys
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import Any, Dict, List, Set, Tuple
 
 from .policy import policy_of
 
@@ -33,12 +33,9 @@ def install() -> None:
     if "torch._inductor" not in sys.modules or _keys_are_computed():
         return
     with contextlib.suppress(ImportError):  # of an older PyTorch
-        from torch._inductor import config
-        from torch._inductor.custom_graph_pass import CustomGraphPass
+        from .rewrite import configure
 
-        current = config.joint_custom_pre_pass
-        if all(getattr(found, "decomposed", None) is not DECOMPOSED for found in _chain(current)):
-            config.joint_custom_pre_pass = _after(current, CustomGraphPass)
+        configure()
 
 
 def _keys_are_computed() -> bool:
@@ -48,40 +45,6 @@ def _keys_are_computed() -> bool:
         return False
     values: Any = virtualized.V
     return not isinstance(values.fake_mode, virtualized.NullHandler) and not values.aot_compilation
-
-
-def _chain(current: Any) -> "Iterator[Any]":
-    """Custom passes, and those that run before each."""
-    for one in current if isinstance(current, (list, tuple)) else (current,):
-        if callable(one):
-            yield one
-            yield from _chain(getattr(one, "fusegen_before", None))
-
-
-def _after(before: Any, base: Any) -> Any:
-    """The rewrite, as a custom one of Inductor's, after those that are there already."""
-    others = [*before] if isinstance(before, (list, tuple)) else [before] if before is not None else []
-
-    class Fusion(base):  # type: ignore[misc]
-        """Decomposes operators whose neighbours Inductor fuses."""
-
-        def __init__(self) -> None:
-            self.fusegen_before = others
-            self.decomposed = DECOMPOSED
-
-        def __call__(self, graph: Any) -> None:
-            for other in others:
-                other(graph)
-            decompose(graph)
-
-        def __deepcopy__(self, memo: Any) -> Any:
-            return self  # dynamo copies the configuration
-
-        def uuid(self) -> Any:
-            own = [other.uuid() if isinstance(other, base) else None for other in others]
-            return None if None in own else (*own, identity())
-
-    return Fusion()
 
 
 def identity() -> str:

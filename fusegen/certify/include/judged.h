@@ -1,11 +1,11 @@
 #pragma once
-// A run of inputs, one by one, held against the formula.
+// Checks a run of inputs against the formula, one by one.
 #include "enclosed.h"
 #include "found.h"
 
 namespace {
 
-// Holds one run against the formula; says which inputs stay open.
+// Checks one run against the formula, and reports the inputs that intervals leave undecided.
 template <class Open>
 ANYWHERE Found judged(const Task& task, int64_t begin, Open open) {
   Found found{};

@@ -41,7 +41,9 @@ def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     given = [_fake(mode, each) for each in inputs]
-    log = logging.getLogger(fake_tensor.__name__)  # PyTorch logs with its stack what is told in a sentence
+    log = logging.getLogger(
+        fake_tensor.__name__
+    )  # which logs a stack trace for an error that is reported in one sentence
     before, log.disabled = log.disabled, True
     try:
         with mode, torch.no_grad():

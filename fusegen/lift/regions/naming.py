@@ -45,10 +45,10 @@ def operations(region: Region) -> list[str]:
     return [word for part in region.parts for word in _words(part.body)]
 
 
-def _words(body: ast.expr) -> Iterator[str]:
+def _words(body: ast.AST) -> Iterator[str]:
     """The operations of a formula in the order in which they run."""
     for child in ast.iter_child_nodes(body):
-        yield from _words(child)  # type: ignore[arg-type]
+        yield from _words(child)
     match body:
         case ast.Call(func=ast.Name(id=name)):
             yield name
