@@ -76,11 +76,12 @@ DOORS = {
             for name in (
                 *("found", "graph", "inputs", "lifted", "load", "modes", "network", "places", "record"),
                 *("rows", "spec_text", "state", "summary", "table", "target", "trace", "verify"),
-                *(f"partial.{part}" for part in ("attributes", "biases", "calls", "forward", "model")),
+                *(f"partial.{part}" for part in ("attributes", "calls", "forward", "model")),
                 *(
                     f"regions.{part}"
                     for part in (
                         "aliases",
+                        "biases",
                         "examples",
                         "kernel",
                         "naming",

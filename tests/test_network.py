@@ -68,6 +68,24 @@ def test_equal_regions_run_one_kernel(network: Network, folder: Path) -> None:
     assert sorted(path.name for path in folder.glob("*.yaml")) == ["mul_add_relu.yaml", "mul_tanh_mul.yaml"]
 
 
+def test_on_cuda_a_kernel_adds_the_bias_of_a_convolution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = networks.mobile().eval()
+    monkeypatch.setattr("fusegen.lift.found.adds_bias_apart", lambda _: True)
+    network, x = lifted_network(model, networks.images(), tmp_path), networks.images()[0]
+    block = ["add_relu", "add_hardsigmoid", "mul_add_relu"]
+    assert calls(network) == [*block, *block, "mul_tanh_mul"]
+    assert network.state_dict().keys() == model.state_dict().keys()
+    for each in (network, copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+        torch.testing.assert_close(each(x), model(x))
+    grads = [
+        torch.autograd.grad(each(x).sum(), [each.get_parameter("blocks.0.excite.reduce.bias")])
+        for each in (network, model)
+    ]
+    torch.testing.assert_close(*grads)
+
+
 def test_the_state_is_the_models(network: Network, model: networks.Mobile) -> None:
     theirs, ours = model.state_dict(), network.state_dict()
     assert list(ours) == list(theirs)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from fusegen.errors import NotAModel, Span
 from fusegen.lift.graph import HOOKS, what
 from fusegen.lift.modes import NoGraph, traced_in_both_modes
 from fusegen.lift.places import span_of, span_of_error
 from fusegen.lift.regions.aliases import unsafe, writes
+from fusegen.lift.regions.biases import split_biases
 from fusegen.lift.regions.examples import propagate
 from fusegen.lift.regions.partition import Region, partition
 from fusegen.lift.regions.spec import Source, Written, refused, written
@@ -65,7 +66,14 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
         propagate(model, graph, inputs)
     except Exception as error:
         raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
+    if adds_bias_apart(inputs):
+        split_biases(graph)
     return regions_of(model, graph, Source(name, Path(), {}, {}), least_passes)
+
+
+def adds_bias_apart(inputs: Sequence[Any]) -> bool:
+    """Whether PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
+    return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
 
 
 def traced(model: nn.Module, name: str) -> fx.Graph:

@@ -14,8 +14,9 @@ from fusegen import write
 from fusegen.errors import NotAModel, NotLifted, Span
 from fusegen.lift.found import Found, found
 from fusegen.lift.regions import builds
+from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.examples import TENSOR
-from fusegen.lift.regions.kernel import Kernel, original, put_in
+from fusegen.lift.regions.kernel import Kernel, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
 NONE = "no region of it is worth a kernel: each operation alone is as fast in PyTorch"
@@ -124,6 +125,12 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             kernels[attribute] = Kernel(modules / f"{name}.py", original(region.region))
         calls.append((region.region, attribute))
     put_in(of.graph, calls)
+    apart = [node for node in of.graph.nodes if node.target is without_bias]
+    if apart:
+        attribute = _attribute(without_bias.__name__, of.model)
+        kernels[attribute] = WithoutBias(modules)
+    for node in apart:
+        node.op, node.target = "call_module", attribute
     return Network(of.model, of.graph, kernels, remarks)
 
 

@@ -11,6 +11,7 @@ from fusegen.errors import counted
 from fusegen.lift.found import Found
 from fusegen.lift.graph import what
 from fusegen.lift.places import shown
+from fusegen.lift.regions.biases import bias_of, without_bias
 from fusegen.lift.regions.builds import Named
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.expected import CHIP, expected
@@ -20,6 +21,7 @@ from fusegen.lift.regions.worth import Traffic, traffic
 FIRST = 3  # of the nodes that a sentence names
 REGION = "{name}: {places}: {elements} elements, saves {saved} of {eager}; {kernel} for {usual} on {chip}"
 LEFT = "PyTorch's: {names}: {why}"
+APART = "a kernel adds the bias"
 UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
@@ -41,7 +43,7 @@ def left(nodes: Mapping[fx.Node, str]) -> Iterator[str]:
     """A sentence for each reason, with the first of the calls that it keeps in PyTorch."""
     by_reason: dict[str, list[fx.Node]] = {}
     for node, why in nodes.items():
-        by_reason.setdefault(why, []).append(node)
+        by_reason.setdefault(APART if node.target is without_bias else why, []).append(node)
     for why, found in by_reason.items():
         yield LEFT.format(names=listed([_named(node) for node in found]), why=why)
 
@@ -73,9 +75,12 @@ def _kernel(name: str, spec: Path, regions: list[Written]) -> str:
 
 
 def _named(node: fx.Node) -> str:
-    """A call with its place."""
+    """A call with its place; a convolution without its bias, and that bias, by the layer's name."""
+    name = bias_of(node) or what(node)
+    if node.target is without_bias:
+        name = str(node.all_input_nodes[0].target)
     place = shown(node)
-    return f"{what(node)} ({place})" if place else what(node)
+    return f"{name} ({place})" if place else name
 
 
 def _bytes(number: int) -> str:

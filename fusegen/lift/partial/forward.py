@@ -17,8 +17,8 @@ from torch import fx
 
 from fusegen.lift.modes import CALL
 from fusegen.lift.partial.attributes import attribute
-from fusegen.lift.partial.biases import without_bias
 from fusegen.lift.partial.calls import call_text, value_text, wrapped
+from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.naming import WISHED
 from fusegen.lift.regions.pointwise import CONSTANT, constant_of
 from fusegen.lift.regions.spec import Written

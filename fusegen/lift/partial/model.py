@@ -20,9 +20,9 @@ from fusegen.lift.labels import labelled
 from fusegen.lift.lifted import name_of
 from fusegen.lift.load import Problem, line_span, refuse_variadic, telling
 from fusegen.lift.partial.attributes import label_numbers
-from fusegen.lift.partial.biases import split_biases, without_bias
 from fusegen.lift.partial.forward import CannotWrite, Context, forward_lines
 from fusegen.lift.partial.module import HEAD, NoForward, module_text
+from fusegen.lift.regions.biases import split_biases, without_bias
 from fusegen.lift.regions.builds import Named, named
 from fusegen.lift.regions.examples import propagate
 from fusegen.lift.regions.spec import Source

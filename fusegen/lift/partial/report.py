@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fusegen.errors import counted
 from fusegen.lift.graph import what
-from fusegen.lift.partial.biases import bias_of, without_bias
 from fusegen.lift.partial.model import Partial
+from fusegen.lift.regions.biases import bias_of, without_bias
 from fusegen.lift.regions.worth import traffic
 
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
+from fusegen import runtime_text
 from fusegen.built import imported
+from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.partition import Region
 from fusegen.lift.regions.pointwise import DTYPES, called, constant_of
 
@@ -18,13 +20,42 @@ PLAIN = (Tensor, nn.Parameter)
 DEVICES = ("cpu", "cuda")
 
 
-class Kernel(nn.Module):
-    """A region: its generated function where that takes the tensors, else the operations as they were.
+class Imported(nn.Module):
+    """A function of a generated file, which is imported again where a copy is unpickled.
 
     It has no parameters and no buffers, so that the state_dict of a network stays as it is.
     """
 
-    function: Callable[..., Tensor]
+    function: Callable[..., Any]
+
+    def __init__(self, module: Path, name: str) -> None:
+        """Import the function.
+
+        Args:
+            module: the file.
+            name: of the function.
+        """
+        super().__init__()
+        self.module, self.name = module.resolve(), name
+        self._load()
+
+    def extra_repr(self) -> str:
+        """The name of the function."""
+        return self.name
+
+    def _load(self) -> None:
+        self.function = getattr(imported(self.module), self.name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "function"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._load()
+
+
+class Kernel(Imported):
+    """A region: its generated function where that takes the tensors, else the operations as they were."""
 
     def __init__(self, module: Path, original: fx.GraphModule) -> None:
         """Import the generated function.
@@ -33,9 +64,7 @@ class Kernel(nn.Module):
             module: the file of the generated module.
             original: the operations of the region.
         """
-        super().__init__()
-        self.module = module.resolve()
-        self._load()
+        super().__init__(module, module.stem)
         vars(self)["original"] = original  # no child, so that it is neither printed nor in named_modules
 
     def forward(self, *tensors: Tensor) -> Any:
@@ -43,19 +72,21 @@ class Kernel(nn.Module):
         run: Callable[..., Any] = self.function if fits(tensors) else vars(self)["original"]
         return run(*tensors)
 
-    def extra_repr(self) -> str:
-        """The name of the function."""
-        return str(self.module.stem)
 
-    def _load(self) -> None:
-        self.function = getattr(imported(self.module), self.module.stem)
+class WithoutBias(Imported):
+    """A convolution without its bias, and the bias, which a region adds."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "function"}
+    def __init__(self, modules: Path) -> None:
+        """Import the function of the runtime.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._load()
+        Args:
+            modules: the folder of the generated modules.
+        """
+        super().__init__(modules / runtime_text.FOLDER / "producers.py", without_bias.__name__)
+
+    def forward(self, layer: nn.Module, x: Tensor) -> Any:
+        """The output of a layer without its bias, and the bias."""
+        return self.function(layer, x)
 
 
 def fits(tensors: tuple[Any, ...]) -> bool:
