@@ -1,4 +1,4 @@
-"""The rewrite of `fusion` as a custom pass of Inductor, behind those that its configuration has already."""
+"""The rewrite of `fusion` in Inductor's joint graph, behind those that its configuration has already."""
 
 from typing import Any, Iterator, List
 
