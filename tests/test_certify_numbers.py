@@ -428,6 +428,21 @@ def swept(
 STARTS = {"above 1": 0x3F800000, "below -1": 0xBF800000, "small": 0x00000000, "overflowing": 0x7EA20000}
 
 
+@given(lengths=st.lists(st.integers(0, 40), max_size=12), room=st.integers(1, 50))
+def test_open_inputs_are_thinned_evenly(lengths: list[int], room: int) -> None:
+    every = torch.arange(sum(lengths), dtype=torch.int32).flip(0)
+    opened = sweep.OpenInputs()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep, "MOST_OPEN", room)
+        for part in every.split(lengths):
+            opened.add(part)
+    kept = every[:: opened.step]
+    assert opened.ordered().tolist() == kept.flip(0).tolist()
+    assert (opened.seen, opened.count) == (len(every), len(kept))
+    assert len(kept) <= room
+    assert opened.step == 1 or len(every[:: opened.step // 2]) > room
+
+
 @pytest.fixture(scope="module")
 def times() -> Screen:
     """Of a product that is never a tie."""

@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -46,6 +46,39 @@ class Swept:
     open: Tensor
     lost: int
     worst: Tensor
+
+
+@dataclass
+class OpenInputs:
+    """Inputs that the screen did not decide: all, or every second, fourth, ... of more than `MOST_OPEN`.
+
+    Attributes:
+        kept: bit patterns, in the order in which they came.
+        step: of how many one is kept.
+        seen: how many came.
+        count: how many are kept.
+    """
+
+    kept: list[Tensor] = field(default_factory=list)
+    step: int = 1
+    seen: int = 0
+    count: int = 0
+
+    def add(self, patterns: Tensor) -> None:
+        """Takes in bit patterns, and halves those that are kept while they are too many."""
+        chosen = patterns[-self.seen % self.step :: self.step]
+        self.seen += len(patterns)
+        self.count += len(chosen)
+        if len(chosen):
+            self.kept.append(chosen.clone())
+        while self.count > MOST_OPEN:
+            self.kept = [torch.cat(self.kept)[::2].clone()]
+            self.count = len(self.kept[0])
+            self.step *= 2
+
+    def ordered(self) -> Tensor:
+        """Those that are kept, in order."""
+        return torch.cat(self.kept).sort().values if self.kept else torch.empty(0, dtype=torch.int32)
 
 
 def value_and_slopes(function: Function, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -89,9 +122,8 @@ def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: P
     starts = runs(min(count, EVERY), chunk)
     chunks = ((start, _columns(subject, start, chunk, device)) for start in starts)
     judge = _on_cuda if screen.place(device) == "cuda" else _on_cpu
-    tallies, opened, done = judge(screen, chunks, chunk, progress)
-    tally = _merged(tallies)
-    listed = _spread(torch.cat(opened) if opened else torch.empty(0, dtype=torch.int32))
+    tally, opened, done = judge(screen, chunks, chunk, progress)
+    listed = opened.ordered()
     return Swept(tally, done, listed.view(torch.float32), int(tally.open) - len(listed), _worst(tally))
 
 
@@ -115,15 +147,9 @@ def mismatch(tally: Tally, at: Callable[[float], tuple[str, str]]) -> ReferenceM
     return ReferenceMismatch(tally.alien, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
 
 
-def _spread(opened: Tensor) -> Tensor:
-    """As many of the open inputs as are looked at, in order."""
-    ordered = opened.sort().values
-    return ordered[:: max(1, -(-len(ordered) // MOST_OPEN))]
-
-
 def _on_cuda(
     screen: Screen, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
-) -> tuple[list[Tally], list[Tensor], int]:
+) -> tuple[Tally, OpenInputs, int]:
     empty = torch.frombuffer(bytearray(Tally.empty()), dtype=torch.uint8)
     tally = empty.cuda()
     opened = torch.empty(ROOM, dtype=torch.int32, device="cuda")
@@ -139,14 +165,15 @@ def _on_cuda(
         torch.cuda.synchronize()
         progress(chunk)
     found = Tally.from_buffer_copy(bytes(tally.cpu().numpy()))
-    return [found], [opened[: min(found.open, ROOM)].cpu()], done
+    listed = OpenInputs()
+    listed.add(opened[: min(found.open, ROOM)].cpu())
+    return found, listed, done
 
 
 def _on_cpu(
     screen: Screen, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
-) -> tuple[list[Tally], list[Tensor], int]:
-    tallies: list[Tally] = []
-    opened: list[Tensor] = []
+) -> tuple[Tally, OpenInputs, int]:
+    whole, opened = Tally.empty(), OpenInputs()
     done = 0
     library = screen.cpu
 
@@ -154,17 +181,18 @@ def _on_cpu(
         tally, room = Tally.empty(), torch.empty(SHARE, dtype=torch.int32)
         task = _task(columns, first, min(SHARE, chunk - first), start + first, room)
         library.sweep(ctypes.byref(task), ctypes.byref(tally), None)
-        return tally, room[: tally.open].clone()
+        return tally, room[: tally.open]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start, columns in chunks:
             shares = [pool.submit(judge, columns, first, start) for first in range(0, chunk, SHARE)]
             found = [share.result() for share in shares]
-            tallies = [_merged([*tallies, *(tally for tally, _ in found)])]
-            opened += [some for _, some in found if len(some)]
+            whole = _merged([whole, *(tally for tally, _ in found)])
+            for _, some in found:
+                opened.add(some)
             done += chunk
             progress(chunk)
-    return tallies, opened, done
+    return whole, opened, done
 
 
 def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
