@@ -299,6 +299,7 @@ LIBRARY = {
     "logsigmoid": Activation(F.logsigmoid),
     "mish": Activation(F.mish),
     "quick_gelu": Activation(lambda x: x * torch.sigmoid(1.702 * x)),
+    "pade_tanh": Activation(lambda x: x * (27 + x * x) / (27 + 9 * x * x)),
     "quick_tanh": Activation(
         lambda x: (u := x.clamp(-3, 3)) * (27 + u * u) / (27 + 9 * u * u), (-3.0, 3.0)
     ),

@@ -254,6 +254,7 @@ REAL: dict[str, Callable[..., Any]] = {
     "logsigmoid": lambda x: -_softplus(-x),
     "mish": lambda x: x * mpmath.tanh(_softplus(x)),
     "quick_gelu": lambda x: x * _sigmoid(mpmath.mpf("1.702") * x),
+    "pade_tanh": lambda x: x * (27 + x * x) / (27 + 9 * x * x),
     "quick_tanh": lambda x: _quick(_clamp(x, -3, 3)),
     "reglu": lambda x, up: max(x, mpmath.mpf(0)) * up,
     "relu_hardswish": lambda x: max(x, mpmath.mpf(0)) * _clamp(x + 3, 0, 6) / 6,
