@@ -434,7 +434,7 @@ def test_open_inputs_are_thinned_evenly(lengths: list[int], room: int) -> None:
     opened = sweep.OpenInputs()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "MOST_OPEN", room)
-        for part in every.split(lengths):
+        for part in torch.split(every, lengths):
             opened.add(part)
     kept = every[:: opened.step]
     assert opened.ordered().tolist() == kept.flip(0).tolist()
