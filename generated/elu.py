@@ -34,17 +34,12 @@ struct Scalars {
 };
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/exponential.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = x if x > 0 else alpha · expm1(x)
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -82,20 +77,14 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = elu_backward(in[0], in[1], p.alpha))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(elu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/exponential.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = x if x > 0 else alpha · expm1(x)
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -121,9 +110,7 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = elu_backward(in[0], in[1], p.alpha))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(elu)
 """
 
@@ -134,9 +121,7 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "elu", interface=2, eager=eager,
-    forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "elu", interface=3, eager=eager, forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -154,14 +139,10 @@ def elu(
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if alpha.__class__ is not float:
         alpha = KERNELS.scalar("alpha", alpha)
-    if inplace:
-        return KERNELS.overwrite(x, alpha)
-    if out is not None:
-        return KERNELS.write(out, x, alpha)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, alpha, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, alpha)
 
 
@@ -176,11 +157,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return elu(x, self.alpha, inplace=True)
         if x.is_cuda:
-            return self.elu.elu_cuda(x, self.alpha)
-        return self.elu.elu_cpu(x, self.alpha)
+            return self.elu.elu_cuda(x, self.alpha, self.inplace)
+        return self.elu.elu_cpu(x, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")

@@ -42,16 +42,13 @@ ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -73,22 +70,16 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
@@ -101,9 +92,7 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 
@@ -114,9 +103,7 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "geglu", interface=2, eager=eager,
-    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "geglu", interface=3, eager=eager, forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 

@@ -41,17 +41,13 @@ ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void glu_backward_in_float(M grad, M a, M b, M* out) {
@@ -79,22 +75,16 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) glu_backward_in_float(in[0], in[1], in[2], out);
                   else glu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -105,9 +95,7 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 
@@ -118,9 +106,7 @@ def eager(a, b):
 
 
 KERNELS = Activation(
-    "glu", interface=2, eager=eager,
-    forward="Tensor a, Tensor b", backward="Tensor grad, Tensor a, Tensor b",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "glu", interface=3, eager=eager, forward="Tensor a, Tensor b", backward="Tensor grad, Tensor a, Tensor b",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 

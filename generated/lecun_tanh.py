@@ -33,16 +33,11 @@ ANYWHERE M lecun_tanh_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
 #include "cuda/hyperbolic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
@@ -73,21 +68,15 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = lecun_tanh_backward_in_float(in[0], in[1]);
                   else out[0] = lecun_tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(lecun_tanh)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "double_word.h"
 #include "cpu/hyperbolic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = 1.7159 · tanh(2 / 3 · x)
 // Double-word arithmetic (hi + lo), rounded once.
 // Near zero, the linear term, since low words would underflow.
@@ -114,9 +103,7 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = lecun_tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(lecun_tanh)
 """
 
@@ -128,17 +115,14 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "lecun_tanh", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "lecun_tanh", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def lecun_tanh(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = 1.7159 · tanh(2 / 3 · x)
 
@@ -148,12 +132,8 @@ def lecun_tanh(
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -167,11 +147,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return lecun_tanh(x, inplace=True)
         if x.is_cuda:
-            return self.lecun_tanh.lecun_tanh_cuda(x)
-        return self.lecun_tanh.lecun_tanh_cpu(x)
+            return self.lecun_tanh.lecun_tanh_cuda(x, self.inplace)
+        return self.lecun_tanh.lecun_tanh_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

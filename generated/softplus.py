@@ -41,19 +41,13 @@ ANYWHERE M softplus_forward(M x, M beta, M threshold) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -95,21 +89,15 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_backward(in[0], in[1], p.beta, p.threshold))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(softplus)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "double_word.h"
 #include "cpu/logistic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -129,9 +117,7 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_backward(in[0], in[1], p.beta, p.threshold))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(softplus)
 """
 
@@ -142,10 +128,8 @@ def eager(x, beta, threshold):
 
 
 KERNELS = Activation(
-    "softplus", interface=2, eager=eager,
-    forward="Tensor x, float beta, float threshold", backward="Tensor grad, Tensor x, float beta, float threshold",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "softplus", interface=3, eager=eager, forward="Tensor x, float beta, float threshold",
+    backward="Tensor grad, Tensor x, float beta, float threshold", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
 
@@ -163,16 +147,12 @@ def softplus(
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if beta.__class__ is not float:
         beta = KERNELS.scalar("beta", beta)
     if threshold.__class__ is not float:
         threshold = KERNELS.scalar("threshold", threshold)
-    if inplace:
-        return KERNELS.overwrite(x, beta, threshold)
-    if out is not None:
-        return KERNELS.write(out, x, beta, threshold)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, beta, threshold, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, beta, threshold)
 
 
@@ -188,11 +168,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return softplus(x, self.beta, self.threshold, inplace=True)
         if x.is_cuda:
-            return self.softplus.softplus_cuda(x, self.beta, self.threshold)
-        return self.softplus.softplus_cpu(x, self.beta, self.threshold)
+            return self.softplus.softplus_cuda(x, self.beta, self.threshold, self.inplace)
+        return self.softplus.softplus_cpu(x, self.beta, self.threshold, self.inplace)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, threshold={self.threshold}" + (", inplace=True" if self.inplace else "")

@@ -46,18 +46,14 @@ ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M swiglu_forward_in_float(M gate, M up) {
@@ -95,23 +91,17 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
                   else swiglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swiglu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -122,9 +112,7 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swiglu)
 """
 
@@ -135,10 +123,8 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "swiglu", interface=2, eager=eager,
-    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "swiglu", interface=3, eager=eager, forward="Tensor gate, Tensor up",
+    backward="Tensor grad, Tensor gate, Tensor up", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -47,17 +47,13 @@ ANYWHERE void swish_backward(M grad, M x, M beta, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "double_word.h"
 #include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void swish_backward_in_float(M grad, M x, M beta, M* out) {
@@ -90,23 +86,17 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
                   else swish_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swish)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "double_word.h"
 #include "cpu/exponential.h"
 #include "cpu/logistic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
@@ -119,9 +109,7 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(swish_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swish)
 """
 
@@ -133,9 +121,7 @@ def eager(x, beta):
 
 
 KERNELS = Activation(
-    "swish", interface=2, eager=eager,
-    forward="Tensor x, Tensor beta", backward="Tensor grad, Tensor x, Tensor beta",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "swish", interface=3, eager=eager, forward="Tensor x, Tensor beta", backward="Tensor grad, Tensor x, Tensor beta",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -152,10 +138,8 @@ def swish(
         Others, and tensor subclasses, are left to PyTorch's own operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if out is not None:
-        return KERNELS.write(out, x, beta)
+    if out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, beta, out=out, input=input)
     return KERNELS.run(x, beta)
 
 

@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fusegen.elements import ELEMENTS
+from fusegen.headers import reached
 from fusegen.ir import Device
 from fusegen.render import launches, python
 from fusegen.render.texts import Halves, KernelText, Singles, Texts
+from fusegen.runtime_text import header
 from fusegen.spec import Spec
 
 IN_DOUBLE = (Singles.CUBICS, Singles.DECLARED, Singles.DOUBLE)  # what float loses too many digits of
-# the header of each method, by a part of its type's name
+# the header of each method, by a part of its type's name; each includes launcher.h first
 HEADERS = {
     Device.CUDA: {
         "Table": "cuda/table.cuh",
@@ -36,6 +39,7 @@ SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
 BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
 DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
 WIDTH = 120  # of a line
+INCLUDE = '#include "{}"\n'
 COMMON = ("double_word",)  # families of functions that have no header for each device
 
 
@@ -176,7 +180,7 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
         for kernel in (texts.forward, texts.backward)
     ]
     named = "Formula" + "".join(line for lines in members.values() for line in lines)
-    used = {header: None for name, header in HEADERS[device].items() if name in named}
+    used = {file: None for name, file in HEADERS[device].items() if name in named}
     if device is Device.CUDA and "PlainDouble" in named:
         used[f"cuda/plain_double_{texts.ample}.cuh"] = None
     if len(spec.tensors) > 1:
@@ -188,10 +192,16 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
         f"{name}.h" if name in COMMON else f"{folder}/{name}{SUFFIX[device]}"
         for name in texts.headers[device]
     ]
-    return {
-        "headers": ["launcher.h", *used, *functions],
-        "kernels": kernels,
-    }
+    return {"headers": _needed([*used, *functions]), "kernels": kernels}
+
+
+def _needed(headers: Iterable[str]) -> list[str]:
+    """The headers without those that an earlier one includes."""
+    kept: list[str] = []
+    for name in headers:
+        if name not in reached("".join(map(INCLUDE.format, kept)), header):
+            kept.append(name)
+    return kept
 
 
 def _element(kernel: KernelText, device: Device) -> str:
