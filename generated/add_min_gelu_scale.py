@@ -24,7 +24,6 @@ __all__ = ["AddMinGeluScale", "ModelNew", "add_min_gelu_scale", "get_init_inputs
 
 SHARED_SOURCE = r"""
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_forward(M x) {
   const M finite_x = finite_below(x);
@@ -45,8 +44,6 @@ namespace fusegen { namespace {
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float add_min_gelu_scale_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float step1 = finite_x + 0.5f;
@@ -71,9 +68,9 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {90, 65536, 128, 1}, {90, ANY, 64, 4}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Forward. float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in
+// float.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 16.0f, 5}, {1 / 128.0f, 8193}};
@@ -94,9 +91,6 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
   const M finite_x = finite_below(x);
@@ -106,6 +100,7 @@ ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
   return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -141,8 +136,7 @@ def add_min_gelu_scale(
     """x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -84,7 +84,6 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
   const M step1 = clamp(x, M(0), M(1));
@@ -120,8 +119,7 @@ def clamp_scale_clamp_divide(
     """x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -39,7 +39,6 @@ ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
 // Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
 // Condition never holds: 0 if t2 < 0 else 0 if t2 > 1 else grad · after_relu / 6 is 0 if t2 > 1 else grad · after_relu / 6, since t2 lies in [0.49999997, inf].
 // Kink at the input: t2 > 1 is after_relu > 3.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
@@ -76,7 +75,6 @@ CPU_SOURCE = r"""
 #include "cpu/reduce.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
-// x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 template <typename M>
 ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
@@ -84,7 +82,6 @@ ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
   return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
 }
 
-// From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
 ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
@@ -130,8 +127,7 @@ def conv_relu_hardswish(
     """x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 
     Shape: x, conv_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

@@ -76,7 +76,6 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// y = relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
   return relu6(x + M(3)) / M(6);
@@ -112,8 +111,7 @@ def hardsigmoid(
     """y = relu6(x + 3) / 6
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -39,7 +39,6 @@ ANYWHERE M hardswish_relu_forward(M x) {
 // Kink at the input: after_hardswish ≤ 0 is x · t2 ≤ 0.
 // Kink at the input: t ≤ 0 is x ≤ -3.
 // Kink at the input: t ≥ 6 is x ≥ 3.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
   const M t2 = relu6(x + M(3));
@@ -65,7 +64,6 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
-// x = hardswish(x),  y = relu(x)
 template <typename M>
 ANYWHERE M hardswish_relu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -73,7 +71,6 @@ ANYWHERE M hardswish_relu_forward(M x) {
   return relu(after_hardswish);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
   const M t2 = relu6(x + M(3));
@@ -107,8 +104,7 @@ def hardswish_relu(
     """x = hardswish(x),  y = relu(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "QuickGelu", "get_init_inputs", "get_inputs", "quick_gelu
 
 SHARED_SOURCE = r"""
 // y = x · sigmoid(1.702 · x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M quick_gelu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -34,8 +33,6 @@ ANYWHERE M quick_gelu_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M quick_gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -48,12 +45,10 @@ CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M quick_gelu_backward_in_float(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -75,6 +70,8 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_gelu_forward(in[0]))
 };
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -86,12 +83,11 @@ FUSEGEN_KERNELS(quick_gelu)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
-#include "double_word.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -125,8 +121,7 @@ def quick_gelu(
     """y = x · sigmoid(1.702 · x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

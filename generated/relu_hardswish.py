@@ -39,7 +39,6 @@ ANYWHERE M relu_hardswish_forward(M x) {
 // Dead lower bound: relu6(t) is min(t, 6), since t lies in [3, inf].
 // Condition never holds: 0 if t ≤ 0 else 0 if t ≥ 6 else grad_t3 · after_relu is 0 if t ≥ 6 else grad_t3 · after_relu, since t lies in [3, inf].
 // Kink at the input: t ≥ 6 is after_relu ≥ 3.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
   const M after_relu = relu(x);
@@ -66,14 +65,12 @@ CPU_SOURCE = r"""
 #include "cpu/loops.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
-// x = relu(x),  y = hardswish(x)
 template <typename M>
 ANYWHERE M relu_hardswish_forward(M x) {
   const M after_relu = relu(x);
   return after_relu * clamp_max(after_relu + M(3), M(6)) / M(6);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
   const M after_relu = relu(x);
@@ -108,8 +105,7 @@ def relu_hardswish(
     """x = relu(x),  y = hardswish(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -24,13 +24,11 @@ __all__ = ["ModelNew", "SiluHalfClampTanhClamp", "get_init_inputs", "get_inputs"
 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if after_tanh > 1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
-// Condition never holds: 0 if after_tanh < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
+// Condition never holds: 0 if step2 < -1 else … is …, since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if after_tanh > 1 else … is …, since after_tanh lies in [-0.138406649, 0.761780143].
+// Condition never holds: 0 if after_tanh < -1 else … is …, since after_tanh lies in [-0.138406649, 0.761780143].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: step2 > 1 is after_silu > 2.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
   const M finite_x = finite_below(x);
@@ -45,7 +43,6 @@ ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
 CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
@@ -56,10 +53,6 @@ namespace fusegen { namespace {
 // Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-0.138406649, 0.761780143].
 // Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-0.138406649, 0.761780143].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   const M finite_x = finite_below(x);
@@ -70,11 +63,6 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   return after_tanh;
 }
 
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float t_lifted = sigmoid(prescaled(finite_x));
@@ -92,6 +80,9 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 128.0f, 385}, {1 / 64.0f, 4097}};
@@ -109,15 +100,11 @@ FUSEGEN_KERNELS(silu_half_clamp_tanh_clamp)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
-#include "cpu/exponential.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
   const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
@@ -135,11 +122,13 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
   return after_tanh;
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_backward(in[0], in[1]))
@@ -171,8 +160,7 @@ def silu_half_clamp_tanh_clamp(
     """x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

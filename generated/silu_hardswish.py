@@ -25,7 +25,6 @@ __all__ = ["ModelNew", "SiluHardswish", "get_init_inputs", "get_inputs", "silu_h
 SHARED_SOURCE = r"""
 // x = silu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_hardswish_forward(M x) {
   const M finite_x = finite_below(x);
@@ -40,7 +39,6 @@ ANYWHERE M silu_hardswish_forward(M x) {
 // Condition never holds: 0 if t2 ≤ 0 else 0 if t2 ≥ 6 else grad_t4 · after_silu is 0 if t2 ≥ 6 else grad_t4 · after_silu, since t2 lies in [2.72146726, inf].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_hardswish_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -57,14 +55,11 @@ CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
 #include "double_word.h"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
@@ -73,11 +68,6 @@ ANYWHERE float silu_hardswish_forward(float x) {
       unscale(finite_x);
 }
 
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float t_lifted = sigmoid(prescaled(finite_x));
@@ -95,11 +85,14 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_forward(in[0]))
 };
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY_64;
   static constexpr UniformGrid GRID = {{1 / 128.0f, 2561}, {1 / 128.0f, 8193}};
@@ -111,18 +104,16 @@ FUSEGEN_KERNELS(silu_hardswish)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
-#include "double_word.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_backward(in[0], in[1]))
@@ -151,8 +142,7 @@ def silu_hardswish(
     """x = silu(x),  y = hardswish(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -67,8 +67,6 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<AtDefaults<Table, Formula<FastFloat>>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, the formula in float, by faster functions.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM_32, *BITS64 = HEAVY;
   static constexpr double DEFAULTS[] = {1.0};
@@ -89,7 +87,6 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))
@@ -119,8 +116,7 @@ def snake(
     """y = x + sin(alpha · x)² / alpha
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

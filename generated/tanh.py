@@ -24,8 +24,6 @@ __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
@@ -54,6 +52,7 @@ struct Forward : Elementwise<1, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_forward(in[0]))
 };
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT_64, *BITS64 = LIGHT_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
@@ -67,10 +66,6 @@ CPU_SOURCE = r"""
 #include "cpu/hyperbolic.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// y = tanh(x)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
-// verified results use the single-word functions.
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
   return tanh<DOUBLE_WORD>(x);
@@ -80,11 +75,15 @@ ANYWHERE float tanh_forward_short(float x) {
   return tanh(x);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// Forward. 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = tanh_forward_short(in[0]);
                   else out[0] = tanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_backward(in[0], in[1]))
@@ -112,8 +111,7 @@ def tanh(
     """y = tanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "TanhExp", "get_init_inputs", "get_inputs", "tanh_exp"]
 
 SHARED_SOURCE = r"""
 // y = x · tanh(exp(x))
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanh_exp_forward(M x) {
   const M finite_x = finite_below(x);
@@ -33,7 +32,6 @@ ANYWHERE M tanh_exp_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanh_exp_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -44,22 +42,15 @@ ANYWHERE M tanh_exp_backward(M grad, M x) {
 CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
 }
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
@@ -73,11 +64,14 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_forward(in[0]))
 };
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY_64;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 97}, {1 / 128.0f, 8193}};
@@ -89,17 +83,16 @@ FUSEGEN_KERNELS(tanh_exp)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
-#include "cpu/exponential.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_backward(in[0], in[1]))
@@ -129,8 +122,7 @@ def tanh_exp(
     """y = x · tanh(exp(x))
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.elements import ELEMENTS
-from fusegen.headers import reached
+from fusegen.headers import inlined, without_comments
 from fusegen.ir import Device
 from fusegen.render import launches, python
 from fusegen.render.texts import Halves, KernelText, Singles, Texts
@@ -17,7 +17,7 @@ from fusegen.runtime_text import header
 from fusegen.spec import Spec
 
 IN_DOUBLE = (Singles.CUBICS, Singles.DECLARED, Singles.DOUBLE)  # what float loses too many digits of
-# the header of each method, by a part of its type's name; each includes launcher.h first
+# the header of each method, by a part of its type's name; each begins with launcher.h
 HEADERS = {
     Device.CUDA: {
         "Table": "cuda/table.cuh",
@@ -170,6 +170,7 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
         {
             "functor": kernel.functor,
             "notes": kernel.notes[device],
+            "remarks": kernel.remarks[device],
             "definitions": kernel.definitions[device],
             "struct": _struct(
                 f"{kernel.functor} : Elementwise<{_base(spec, texts, kernel)}>",
@@ -192,16 +193,21 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
         f"{name}.h" if name in COMMON else f"{folder}/{name}{SUFFIX[device]}"
         for name in texts.headers[device]
     ]
-    return {"headers": _needed([*used, *functions]), "kernels": kernels}
+    return {"headers": needed([*used, *functions]), "kernels": kernels}
 
 
-def _needed(headers: Iterable[str]) -> list[str]:
-    """The headers without those that an earlier one includes."""
-    kept: list[str] = []
-    for name in headers:
-        if name not in reached("".join(map(INCLUDE.format, kept)), header):
-            kept.append(name)
+def needed(headers: Iterable[str]) -> list[str]:
+    """The headers without those that others include in the same place."""
+    kept = list(headers)
+    for name in reversed(tuple(kept)):
+        others = [other for other in kept if other != name]
+        if _included(others) == _included(kept):
+            kept = others
     return kept
+
+
+def _included(headers: Iterable[str]) -> str:
+    return without_comments(inlined("".join(map(INCLUDE.format, headers)), header))
 
 
 def _element(kernel: KernelText, device: Device) -> str:
@@ -243,6 +249,7 @@ def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
         {
             "functor": functor,
             "notes": (note,),
+            "remarks": (),
             "definitions": definitions,
             "struct": _struct(
                 f"{functor} : Elementwise<{_arguments(spec, texts, inputs, 1)}>", _elements(spec), element

@@ -67,7 +67,7 @@ def _has_alias(spec: Spec) -> bool:
 
 
 def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
-    """The lines that read optional arguments: `input_lines` before the scalars, `function_lines` after them.
+    """The lines that read optional arguments: `input_lines` before the scalars, `function_lines` after.
 
     One test finds out whether a call gives any of them, unless other lines need the first tensor before.
     """
@@ -226,8 +226,7 @@ def _doc(spec: Spec, texts: Texts) -> list[str]:
     if spec.inputs[-1].split is not None:
         lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
     lines += [
-        f"Dtype: {either(spec.dtypes)}; computed in {math} and {rounding}.",
-        "    Others, and tensor subclasses, are left to PyTorch's own operations.",
+        f"Dtype: {either(spec.dtypes)}, computed in {math} and {rounding}; others by PyTorch's operations.",
     ]
     if in_place(spec):
         lines += [f"In place: inplace=True writes over {first}; out=y into y, without a gradient."]
