@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import jinja2.meta
 
-from fusegen.render import cpp, model, python
+from fusegen.render import cpp, includes, model, python
 from fusegen.render.texts import Binding, Halves, KernelText, MaskText, Share, Singles, Texts
 from fusegen.spec import Spec
 
@@ -55,7 +55,7 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
     shared = fill("functions.j2", both) if both["scalars"] or both["kernels"] else ""
     parts = {"shared_source": shared, "joint": JOINT if shared else ""}
     for device, context in (("cuda", cpp.cuda(spec, texts)), ("cpu", cpp.cpu(spec, texts))):
-        headers = map(cpp.INCLUDE.format, context.pop("headers"))
+        headers = map(includes.INCLUDE.format, context.pop("headers"))
         parts[f"{device}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
         parts[f"{device}_source"] = fill("kernels.j2", context)
     return parts

@@ -5,42 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from fusegen.elements import ELEMENTS
-from fusegen.headers import inlined, without_comments
 from fusegen.ir import Device
-from fusegen.render import launches, python
+from fusegen.render import includes, launches, python
 from fusegen.render.texts import Halves, KernelText, Singles, Texts
-from fusegen.runtime_text import header
 from fusegen.spec import Spec
 
 IN_DOUBLE = (Singles.CUBICS, Singles.DECLARED, Singles.DOUBLE)  # what float loses too many digits of
-# the header of each method, by a part of its type's name; each begins with launcher.h
-HEADERS = {
-    Device.CUDA: {
-        "Table": "cuda/table.cuh",
-        "Verified": "cuda/verified.cuh",
-        "FastFloat": "cuda/fast_functions.cuh",
-        "PiecewiseUniform": "cuda/piecewise_uniform.cuh",
-        "PiecewiseOctaves": "cuda/piecewise_octaves.cuh",
-        "AtDefaults": "cuda/lazy_init.cuh",
-        "Widened": "cuda/in_double.cuh",
-        "Formula": "cuda/pointwise.cuh",
-    },
-    Device.CPU: {
-        "Verified": "cpu/verified.h",
-        "PiecewiseOctaves": "cpu/piecewise_octaves.h",
-        "Formula": "cpu/loops.h",
-    },
-}
-SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
-BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
 DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
 WIDTH = 120  # of a line
-INCLUDE = '#include "{}"\n'
-COMMON = ("double_word",)  # families of functions that have no header for each device
 
 
 def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
@@ -181,33 +156,8 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
         for kernel in (texts.forward, texts.backward)
     ]
     named = "Formula" + "".join(line for lines in members.values() for line in lines)
-    used = {file: None for name, file in HEADERS[device].items() if name in named}
-    if device is Device.CUDA and "PlainDouble" in named:
-        used[f"cuda/plain_double_{texts.ample}.cuh"] = None
-    if len(spec.tensors) > 1:
-        used[BROADCAST[device]] = None
-    if device is Device.CUDA and texts.fast:
-        used["cuda/fast_functions.cuh"] = None
-    folder = device.value
-    functions = [
-        f"{name}.h" if name in COMMON else f"{folder}/{name}{SUFFIX[device]}"
-        for name in texts.headers[device]
-    ]
-    return {"headers": needed([*used, *functions]), "kernels": kernels}
-
-
-def needed(headers: Iterable[str]) -> list[str]:
-    """The headers without those that others include in the same place."""
-    kept = list(headers)
-    for name in reversed(tuple(kept)):
-        others = [other for other in kept if other != name]
-        if _included(others) == _included(kept):
-            kept = others
-    return kept
-
-
-def _included(headers: Iterable[str]) -> str:
-    return without_comments(inlined("".join(map(INCLUDE.format, headers)), header))
+    headers = includes.headers(texts, device, named, len(spec.tensors))
+    return {"headers": headers, "kernels": kernels}
 
 
 def _element(kernel: KernelText, device: Device) -> str:
