@@ -37,7 +37,7 @@ ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
 
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 // Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
-// Condition never holds: 0 if t2 < 0 else 0 if t2 > 1 else grad · after_relu / 6 is 0 if t2 > 1 else grad · after_relu / 6, since t2 lies in [0.49999997, inf].
+// Condition never holds: 0 if t2 < 0 else … is …, since t2 lies in [0.49999997, inf].
 // Kink at the input: t2 > 1 is after_relu > 3.
 template <typename M>
 ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {

@@ -37,7 +37,7 @@ ANYWHERE M relu_hardswish_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: relu6(t) is min(t, 6), since t lies in [3, inf].
-// Condition never holds: 0 if t ≤ 0 else 0 if t ≥ 6 else grad_t3 · after_relu is 0 if t ≥ 6 else grad_t3 · after_relu, since t lies in [3, inf].
+// Condition never holds: 0 if t ≤ 0 else … is …, since t lies in [3, inf].
 // Kink at the input: t ≥ 6 is after_relu ≥ 3.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {

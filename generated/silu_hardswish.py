@@ -36,7 +36,7 @@ ANYWHERE M silu_hardswish_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: relu6(t2) is min(t2, 6), since t2 lies in [2.72146726, inf].
-// Condition never holds: 0 if t2 ≤ 0 else 0 if t2 ≥ 6 else grad_t4 · after_silu is 0 if t2 ≥ 6 else grad_t4 · after_silu, since t2 lies in [2.72146726, inf].
+// Condition never holds: 0 if t2 ≤ 0 else … is …, since t2 lies in [2.72146726, inf].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 template <typename M>

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 from kernels import NAMES, generated
 
-from fusegen.emit.comments import once, shortened
+from fusegen.emit.comments import once, sentence, shortened
 from fusegen.headers import inlined, without_comments
 from fusegen.interval import between
 from fusegen.method import Pass
 from fusegen.printers import dump
 from fusegen.render.includes import HEADERS, INCLUDE, needed
 from fusegen.runtime_text import header
-from fusegen.term import Name, Rewrite, Term, call
+from fusegen.term import Name, Number, Rewrite, Term, call
 
 Notes = tuple[str, ...]
 X, Y = Name("x"), Name("y")
@@ -42,6 +43,14 @@ REWRITES: dict[str, tuple[Term, Term, str]] = {
     "a short branch": (call("where", X < 0, 0, X * Y), X * Y, "0 if x < 0 else x · y is x · y"),
     "nothing in common": (LONG, X, "grad_of_the_first_step · slope_of_the_second_step is x"),
 }
+
+
+def test_a_rewrite_that_fits_a_line_is_whole() -> None:
+    step = Name("a_step_with_a_name_of_more_than_thirty_letters")
+    value = Rewrite("times one", step * Number(Fraction(1)), step)
+    assert sentence(value) == f"Times one: {step.name} · 1 is {step.name}."
+    longer = Rewrite("times one", LONG * Y * Number(Fraction(1)), LONG * Y)
+    assert sentence(longer) == "Times one: … · 1 is …."
 
 
 @pytest.mark.parametrize("row", REWRITES)

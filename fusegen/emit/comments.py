@@ -22,7 +22,7 @@ from fusegen.term import Name, Rewrite, Term, rebuild, walk
 
 WIDTH = 120  # of a line
 COMMENT = WIDTH - len("// ")
-LONG = 40  # characters of a part that a rewrite leaves as it is, from which it is left out
+LONG = 30  # characters of a part that a rewrite leaves as it is, from which it is left out
 OMITTED = Name("…")
 FORWARD = "Forward. "
 
@@ -72,6 +72,12 @@ def once(forward: tuple[str, ...], backward: tuple[str, ...]) -> dict[Pass, tupl
     return {Pass.FORWARD: _lines((*both, *own)), Pass.BACKWARD: _lines(_without(backward, both))}
 
 
+def sentence(value: Rewrite) -> str:
+    """A rewrite as a sentence, shortened where it takes more than a line."""
+    whole = dump.rewrite(value)
+    return whole if len(whole) <= COMMENT else dump.rewrite(shortened(value))
+
+
 def shortened(value: Rewrite) -> Rewrite:
     """A rewrite without the longest part that it leaves as it is, if that is long."""
     left = set(walk(value.after))
@@ -89,7 +95,7 @@ def _omitting(whole: Term, part: Term) -> Term:
 
 def _rewrites(of: Compiled, which: Pass) -> tuple[str, ...]:
     """The rewrites of a pass, in the gradient without those of the forward pass."""
-    found = {w: tuple(map(dump.rewrite, map(shortened, of.algebra.derivations[w].rewrites))) for w in Pass}
+    found = {w: tuple(map(sentence, of.algebra.derivations[w].rewrites)) for w in Pass}
     return found[which] if which is Pass.FORWARD else _without(found[which], found[Pass.FORWARD])
 
 
