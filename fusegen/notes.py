@@ -33,7 +33,7 @@ ARITHMETICS = {
 TABLE = "a table of all 65,536 results, cheaper than correctly rounded evaluation"
 LOST = "since float exceeds the error budget"
 GRIDS = {
-    Grid.UNIFORM: "a piecewise cubic fitted in double, which takes less time than the formula",
+    Grid.UNIFORM: "a piecewise cubic fitted in double, faster than the formula",
     Grid.OCTAVES: f"a piecewise cubic fitted in double, {LOST}",
 }
 VERIFIED = (

@@ -24,7 +24,6 @@ __all__ = ["AddMinGeluScale", "ModelNew", "add_min_gelu_scale", "get_init_inputs
 
 SHARED_SOURCE = r"""
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_forward(M x) {
   const M finite_x = finite_below(x);
@@ -35,22 +34,16 @@ ANYWHERE M add_min_gelu_scale_forward(M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float add_min_gelu_scale_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float step1 = finite_x + 0.5f;
@@ -75,9 +68,9 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {90, 65536, 128, 1}, {90, ANY, 64, 4}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Forward. float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in
+// float.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 16.0f, 5}, {1 / 128.0f, 8193}};
@@ -89,24 +82,15 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = add_min_gelu_scale_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(add_min_gelu_scale)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
   const M finite_x = finite_below(x);
@@ -116,6 +100,7 @@ ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
   return finite_x > M(-0.5) ? M(0) : M(step1 == M(0) ? grad_step2 * M(0.5) : grad_step2);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -125,9 +110,7 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = add_min_gelu_scale_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(add_min_gelu_scale)
 """
 
@@ -141,32 +124,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "add_min_gelu_scale", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "add_min_gelu_scale", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def add_min_gelu_scale(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -180,11 +155,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return add_min_gelu_scale(x, inplace=True)
         if x.is_cuda:
-            return self.add_min_gelu_scale.add_min_gelu_scale_cuda(x)
-        return self.add_min_gelu_scale.add_min_gelu_scale_cpu(x)
+            return self.add_min_gelu_scale.add_min_gelu_scale_cuda(x, self.inplace)
+        return self.add_min_gelu_scale.add_min_gelu_scale_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -34,28 +34,19 @@ struct Scalars {
 };
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/exponential.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = x if x > 0 else alpha · expm1(x / alpha)
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_forward(M x, M alpha) {
   return x > M(0) ? x : alpha * expm1(x / alpha);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_backward(M grad, M x, M alpha) {
   const M t = x / alpha;
@@ -74,49 +65,43 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
+// defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {1.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = celu_forward(in[0], p.alpha))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = MEDIUM, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = celu_backward(in[0], in[1], p.alpha))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(celu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/exponential.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// y = x if x > 0 else alpha · expm1(x / alpha)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_forward(M x, M alpha) {
   const M otherwise = M(alpha * expm1<DOUBLE_WORD>(x / alpha));
   return x > M(0) ? x : otherwise;
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M celu_backward(M grad, M x, M alpha) {
   const M t = x / alpha;
   return x > M(0) ? grad : M(grad * alpha * exp<DOUBLE_WORD>(prescaled(t))) / alpha * unscale(t);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = celu_forward(in[0], p.alpha))
@@ -125,9 +110,7 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = celu_backward(in[0], in[1], p.alpha))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(celu)
 """
 
@@ -138,9 +121,7 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "celu", interface=2, eager=eager,
-    forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "celu", interface=3, eager=eager, forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -153,21 +134,16 @@ def celu(
     """y = x if x > 0 else alpha · expm1(x / alpha)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if alpha.__class__ is not float:
         alpha = KERNELS.scalar("alpha", alpha)
     if alpha == 0:
         raise RuntimeError("celu: alpha cannot be 0")
-    if inplace:
-        return KERNELS.overwrite(x, alpha)
-    if out is not None:
-        return KERNELS.write(out, x, alpha)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, alpha, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, alpha)
 
 
@@ -182,11 +158,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return celu(x, self.alpha, inplace=True)
         if x.is_cuda:
-            return self.celu.celu_cuda(x, self.alpha)
-        return self.celu.celu_cpu(x, self.alpha)
+            return self.celu.celu_cuda(x, self.alpha, self.inplace)
+        return self.celu.celu_cpu(x, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")

@@ -33,14 +33,11 @@ ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step2 ≥ 0 is step1 ≥ 0.
 // Kink at the input: step2 ≤ 1 is step1 ≤ 0.5.
@@ -78,21 +75,15 @@ struct Backward : Elementwise<2, 1> {
 };
 struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_mask(in[0])) };
 struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward_masked(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(clamp_scale_clamp_divide)
 FUSEGEN_BITMASK_KERNELS(clamp_scale_clamp_divide, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
   const M step1 = clamp(x, M(0), M(1));
@@ -102,9 +93,7 @@ ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
 
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_forward(in[0])) };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = clamp_scale_clamp_divide_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(clamp_scale_clamp_divide)
 """
 
@@ -118,32 +107,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "clamp_scale_clamp_divide", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "clamp_scale_clamp_divide", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
 
 @KERNELS.function
 def clamp_scale_clamp_divide(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -157,11 +138,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return clamp_scale_clamp_divide(x, inplace=True)
         if x.is_cuda:
-            return self.clamp_scale_clamp_divide.clamp_scale_clamp_divide_cuda(x)
-        return self.clamp_scale_clamp_divide.clamp_scale_clamp_divide_cpu(x)
+            return self.clamp_scale_clamp_divide.clamp_scale_clamp_divide_cuda(x, self.inplace)
+        return self.clamp_scale_clamp_divide.clamp_scale_clamp_divide_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -20,14 +20,11 @@ from ._runtime import Activation, Sources
 __all__ = ["ConvReluHardswish", "ModelNew", "conv_relu_hardswish", "get_init_inputs", "get_inputs"]
 
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/channels_last.cuh"
-
 namespace fusegen { namespace {
-
 // x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 // Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6 lies in [0.49999997, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -40,9 +37,8 @@ ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
 
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 // Dead lower bound: min(max(t2, 0), 1) is min(t2, 1), since t2 lies in [0.49999997, inf].
-// Condition never holds: 0 if t2 < 0 else 0 if t2 > 1 else grad · after_relu / 6 is 0 if t2 > 1 else grad · after_relu / 6, since t2 lies in [0.49999997, inf].
+// Condition never holds: 0 if t2 < 0 else … is …, since t2 lies in [0.49999997, inf].
 // Kink at the input: t2 > 1 is after_relu > 3.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
@@ -70,21 +66,15 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(conv_relu_hardswish)
 FUSEGEN_TRANSPOSED(conv_relu_hardswish)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
-
-// x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 template <typename M>
 ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
@@ -92,7 +82,6 @@ ANYWHERE M conv_relu_hardswish_forward(M x, M conv_bias) {
   return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
 }
 
-// From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
 ANYWHERE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
@@ -112,9 +101,7 @@ struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(conv_relu_hardswish)
 """
 
@@ -127,10 +114,8 @@ def eager(x, conv_bias):
 
 
 KERNELS = Activation(
-    "conv_relu_hardswish", interface=2, eager=eager,
-    forward="Tensor x, Tensor conv_bias", backward="Tensor grad, Tensor x, Tensor conv_bias",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    "conv_relu_hardswish", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias",
+    backward="Tensor grad, Tensor x, Tensor conv_bias", sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
 )
 
 
@@ -142,14 +127,11 @@ def conv_relu_hardswish(
     """x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 
     Shape: x, conv_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if out is not None:
-        return KERNELS.write(out, x, conv_bias)
+    if out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, conv_bias, out=out, input=input)
     return KERNELS.run(x, conv_bias)
 
 

@@ -24,7 +24,6 @@ __all__ = ["Geglu", "ModelNew", "geglu", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 // y = gelu(gate) · up
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M geglu_forward(M gate, M up) {
   const M finite_gate = finite_below(gate);
@@ -32,7 +31,6 @@ ANYWHERE M geglu_forward(M gate, M up) {
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
@@ -42,16 +40,13 @@ ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -65,7 +60,6 @@ struct Forward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Elementwise<3, 2> {
   static constexpr const Launch *BITS16 = MEDIUM_16, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -73,37 +67,29 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(geglu)
 """
 
@@ -114,9 +100,7 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "geglu", interface=2, eager=eager,
-    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "geglu", interface=3, eager=eager, forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -127,8 +111,7 @@ def geglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -
 
     Shape: gate, up of shapes that broadcast, with any strides.
         Without up, gate is split in two halves along dim.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if gate is None or input is not None:

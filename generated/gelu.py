@@ -24,7 +24,6 @@ __all__ = ["Gelu", "ModelNew", "gelu", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 // y = x · Φ(x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M gelu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -32,7 +31,6 @@ ANYWHERE M gelu_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -40,15 +38,11 @@ ANYWHERE M gelu_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
@@ -62,34 +56,27 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_forward(in[0]))
 };
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(gelu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
-// verified results use the single-word functions.
 ANYWHERE float gelu_forward_short(float x) {
   return times_ndtr<SINGLE_WORD>(x);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// Forward. 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = gelu_forward_short(in[0]);
@@ -100,9 +87,7 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(gelu)
 """
 
@@ -113,9 +98,7 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "gelu", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "gelu", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -128,8 +111,7 @@ def gelu(
     """y = x · Φ(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -137,10 +119,8 @@ def gelu(
         x = KERNELS.first(x, input)
     if approximate != "none":
         return KERNELS.other_form(nn.functional.gelu, x if inplace else out, x, approximate=approximate)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None:
+        return KERNELS.with_options(x, inplace=inplace, out=out)
     return KERNELS.run(x)
 
 
@@ -154,11 +134,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return gelu(x, inplace=True)
         if x.is_cuda:
-            return self.gelu.gelu_cuda(x)
-        return self.gelu.gelu_cpu(x)
+            return self.gelu.gelu_cuda(x, self.inplace)
+        return self.gelu.gelu_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -25,7 +25,6 @@ __all__ = ["GeluTanh", "ModelNew", "gelu_tanh", "get_init_inputs", "get_inputs"]
 SHARED_SOURCE = r"""
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 // Power 3: x³ is x³.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M gelu_tanh_forward(M x) {
   const M finite_x = finite_below(x);
@@ -36,12 +35,10 @@ ANYWHERE M gelu_tanh_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Power 3: x³ is x³.
 // Power 2: x² is x².
 // Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
 // Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
-// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))) is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²)))).
-// Double-word arithmetic (hi + lo), rounded once.
+// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · … is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · …).
 template <typename M>
 ANYWHERE M gelu_tanh_backward(M grad, M x) {
   const M finite_x = clamp_max(clamp_min(x, M(-1099511627776)), M(1099511627776));
@@ -54,19 +51,12 @@ ANYWHERE M gelu_tanh_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
   const Promoted<float> t4 = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
@@ -81,48 +71,39 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_forward(in[0]))
 };
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(gelu_tanh)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = gelu_tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(gelu_tanh)
 """
 
@@ -133,9 +114,7 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "gelu_tanh", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "gelu_tanh", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -148,8 +127,7 @@ def gelu_tanh(
     """y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -157,10 +135,8 @@ def gelu_tanh(
         x = KERNELS.first(x, input)
     if approximate != "tanh":
         return KERNELS.other_form(nn.functional.gelu, x if inplace else out, x, approximate=approximate)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None:
+        return KERNELS.with_options(x, inplace=inplace, out=out)
     return KERNELS.run(x)
 
 
@@ -174,11 +150,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return gelu_tanh(x, inplace=True)
         if x.is_cuda:
-            return self.gelu_tanh.gelu_tanh_cuda(x)
-        return self.gelu_tanh.gelu_tanh_cpu(x)
+            return self.gelu_tanh.gelu_tanh_cuda(x, self.inplace)
+        return self.gelu_tanh.gelu_tanh_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

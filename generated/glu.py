@@ -24,16 +24,12 @@ __all__ = ["Glu", "ModelNew", "get_init_inputs", "get_inputs", "glu"]
 
 SHARED_SOURCE = r"""
 // y = a · sigmoid(b)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M glu_forward(M a, M b) {
   return x_sigmoid(a, b);
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
@@ -41,18 +37,12 @@ ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void glu_backward_in_float(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
@@ -64,6 +54,7 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -79,22 +70,17 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) glu_backward_in_float(in[0], in[1], in[2], out);
                   else glu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -105,9 +91,7 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(glu)
 """
 
@@ -118,9 +102,7 @@ def eager(a, b):
 
 
 KERNELS = Activation(
-    "glu", interface=2, eager=eager,
-    forward="Tensor a, Tensor b", backward="Tensor grad, Tensor a, Tensor b",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "glu", interface=3, eager=eager, forward="Tensor a, Tensor b", backward="Tensor grad, Tensor a, Tensor b",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -131,8 +113,7 @@ def glu(a: "Tensor | None" = None, b: "Tensor | None" = None, dim: int = -1, *, 
 
     Shape: a, b of shapes that broadcast, with any strides.
         Without b, a is split in two halves along dim.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if a is None or input is not None:

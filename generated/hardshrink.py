@@ -46,13 +46,10 @@ ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardshrink_mask(M x, M lambd) {
@@ -78,26 +75,19 @@ struct Backward : Elementwise<2, 1, Scalars, 1> {
 };
 struct Bit : Elementwise<1, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = hardshrink_mask(in[0], p.lambd)) };
 struct FromBit : Elementwise<2, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = hardshrink_backward_masked(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardshrink)
 FUSEGEN_BITMASK_KERNELS(hardshrink, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = hardshrink_forward(in[0], p.lambd)) };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = hardshrink_backward(in[0], in[1], p.lambd))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardshrink)
 """
 
@@ -113,10 +103,8 @@ def eager_gradient(grad, x, lambd):
 
 
 KERNELS = Activation(
-    "hardshrink", interface=2, eager=eager, eager_gradient=eager_gradient,
-    forward="Tensor x, float lambd", backward="Tensor grad, Tensor x, float lambd",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
+    "hardshrink", interface=3, eager=eager, eager_gradient=eager_gradient, forward="Tensor x, float lambd",
+    backward="Tensor grad, Tensor x, float lambd", sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
 
@@ -128,19 +116,14 @@ def hardshrink(
     """y = 0 if |x| ≤ lambd else x
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if lambd.__class__ is not float:
         lambd = KERNELS.scalar("lambd", lambd)
-    if inplace:
-        return KERNELS.overwrite(x, lambd)
-    if out is not None:
-        return KERNELS.write(out, x, lambd)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, lambd, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, lambd)
 
 
@@ -155,11 +138,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return hardshrink(x, self.lambd, inplace=True)
         if x.is_cuda:
-            return self.hardshrink.hardshrink_cuda(x, self.lambd)
-        return self.hardshrink.hardshrink_cpu(x, self.lambd)
+            return self.hardshrink.hardshrink_cuda(x, self.lambd, self.inplace)
+        return self.hardshrink.hardshrink_cpu(x, self.lambd, self.inplace)
 
     def extra_repr(self) -> str:
         return f"lambd={self.lambd}" + (", inplace=True" if self.inplace else "")

@@ -30,14 +30,11 @@ ANYWHERE M hardsigmoid_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
@@ -70,21 +67,15 @@ struct Backward : Elementwise<2, 1> {
 };
 struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_mask(in[0])) };
 struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward_masked(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardsigmoid)
 FUSEGEN_BITMASK_KERNELS(hardsigmoid, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// y = relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardsigmoid_forward(M x) {
   return relu6(x + M(3)) / M(6);
@@ -92,9 +83,7 @@ ANYWHERE M hardsigmoid_forward(M x) {
 
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_forward(in[0])) };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardsigmoid)
 """
 
@@ -110,32 +99,24 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardsigmoid", interface=2, eager=eager, eager_gradient=eager_gradient,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
+    "hardsigmoid", interface=3, eager=eager, eager_gradient=eager_gradient, forward="Tensor x",
+    backward="Tensor grad, Tensor x", sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
 
 @KERNELS.function
 def hardsigmoid(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = relu6(x + 3) / 6
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -149,11 +130,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return hardsigmoid(x, inplace=True)
         if x.is_cuda:
-            return self.hardsigmoid.hardsigmoid_cuda(x)
-        return self.hardsigmoid.hardsigmoid_cpu(x)
+            return self.hardsigmoid.hardsigmoid_cuda(x, self.inplace)
+        return self.hardsigmoid.hardsigmoid_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -38,14 +38,11 @@ ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardsigmoid_keras_mask(M x) {
@@ -71,25 +68,18 @@ struct Backward : Elementwise<2, 1> {
 };
 struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_mask(in[0])) };
 struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward_masked(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardsigmoid_keras)
 FUSEGEN_BITMASK_KERNELS(hardsigmoid_keras, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_forward(in[0])) };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardsigmoid_keras_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardsigmoid_keras)
 """
 
@@ -100,32 +90,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "hardsigmoid_keras", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "hardsigmoid_keras", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
 
 @KERNELS.function
 def hardsigmoid_keras(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = min(max(0.2 · x + 0.5, 0), 1)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -139,11 +121,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return hardsigmoid_keras(x, inplace=True)
         if x.is_cuda:
-            return self.hardsigmoid_keras.hardsigmoid_keras_cuda(x)
-        return self.hardsigmoid_keras.hardsigmoid_keras_cpu(x)
+            return self.hardsigmoid_keras.hardsigmoid_keras_cuda(x, self.inplace)
+        return self.hardsigmoid_keras.hardsigmoid_keras_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -30,13 +30,10 @@ ANYWHERE M hardswish_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = x · relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
@@ -57,20 +54,14 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardswish_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardswish)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// y = x · relu6(x + 3) / 6
 template <typename M>
 ANYWHERE M hardswish_forward(M x) {
   return x * relu6(x + M(3)) / M(6);
@@ -78,9 +69,7 @@ ANYWHERE M hardswish_forward(M x) {
 
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_forward(in[0])) };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardswish)
 """
 
@@ -96,32 +85,24 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "hardswish", interface=2, eager=eager, eager_gradient=eager_gradient,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "hardswish", interface=3, eager=eager, eager_gradient=eager_gradient, forward="Tensor x",
+    backward="Tensor grad, Tensor x", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def hardswish(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · relu6(x + 3) / 6
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -135,11 +116,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return hardswish(x, inplace=True)
         if x.is_cuda:
-            return self.hardswish.hardswish_cuda(x)
-        return self.hardswish.hardswish_cpu(x)
+            return self.hardswish.hardswish_cuda(x, self.inplace)
+        return self.hardswish.hardswish_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

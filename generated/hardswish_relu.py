@@ -23,12 +23,9 @@ from ._runtime import Activation, Sources
 __all__ = ["HardswishRelu", "ModelNew", "get_init_inputs", "get_inputs", "hardswish_relu"]
 
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
-
 // x = hardswish(x),  y = relu(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
@@ -42,7 +39,6 @@ ANYWHERE M hardswish_relu_forward(M x) {
 // Kink at the input: after_hardswish ≤ 0 is x · t2 ≤ 0.
 // Kink at the input: t ≤ 0 is x ≤ -3.
 // Kink at the input: t ≥ 6 is x ≥ 3.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
   const M t2 = relu6(x + M(3));
@@ -61,19 +57,13 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = hardswish_relu_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardswish_relu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
-
-// x = hardswish(x),  y = relu(x)
 template <typename M>
 ANYWHERE M hardswish_relu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -81,7 +71,6 @@ ANYWHERE M hardswish_relu_forward(M x) {
   return relu(after_hardswish);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M hardswish_relu_backward(M grad, M x) {
   const M t2 = relu6(x + M(3));
@@ -91,9 +80,7 @@ ANYWHERE M hardswish_relu_backward(M grad, M x) {
 
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_relu_forward(in[0])) };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = hardswish_relu_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardswish_relu)
 """
 
@@ -105,32 +92,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "hardswish_relu", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "hardswish_relu", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def hardswish_relu(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = hardswish(x),  y = relu(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -144,11 +123,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return hardswish_relu(x, inplace=True)
         if x.is_cuda:
-            return self.hardswish_relu.hardswish_relu_cuda(x)
-        return self.hardswish_relu.hardswish_relu_cpu(x)
+            return self.hardswish_relu.hardswish_relu_cuda(x, self.inplace)
+        return self.hardswish_relu.hardswish_relu_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -46,14 +46,11 @@ ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M hardtanh_mask(M x, M min_val, M max_val) {
@@ -79,29 +76,22 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
 };
 struct Bit : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = hardtanh_mask(in[0], p.min_val, p.max_val)) };
 struct FromBit : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = hardtanh_backward_masked(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardtanh)
 FUSEGEN_BITMASK_KERNELS(hardtanh, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = hardtanh_forward(in[0], p.min_val, p.max_val))
 };
 struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = hardtanh_backward(in[0], in[1], p.min_val, p.max_val))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(hardtanh)
 """
 
@@ -117,9 +107,8 @@ def eager_gradient(grad, x, min_val, max_val):
 
 
 KERNELS = Activation(
-    "hardtanh", interface=2, eager=eager, eager_gradient=eager_gradient,
+    "hardtanh", interface=3, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float min_val, float max_val", backward="Tensor grad, Tensor x, float min_val, float max_val",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
@@ -132,23 +121,18 @@ def hardtanh(
     """y = min(max(x, min_val), max_val)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if min_val.__class__ is not float:
         min_val = KERNELS.scalar("min_val", min_val)
     if max_val.__class__ is not float:
         max_val = KERNELS.scalar("max_val", max_val)
     if min_val > max_val:
         raise ValueError("hardtanh: min_val cannot be greater than max_val")
-    if inplace:
-        return KERNELS.overwrite(x, min_val, max_val)
-    if out is not None:
-        return KERNELS.write(out, x, min_val, max_val)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, min_val, max_val, inplace=inplace, out=out, input=input)
     if min_val != min_val or max_val != max_val:
         return KERNELS.without_kernel(x, min_val, max_val)
     return KERNELS.run(x, min_val, max_val)
@@ -166,11 +150,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return hardtanh(x, self.min_val, self.max_val, inplace=True)
         if x.is_cuda:
-            return self.hardtanh.hardtanh_cuda(x, self.min_val, self.max_val)
-        return self.hardtanh.hardtanh_cpu(x, self.min_val, self.max_val)
+            return self.hardtanh.hardtanh_cuda(x, self.min_val, self.max_val, self.inplace)
+        return self.hardtanh.hardtanh_cpu(x, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
         return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")

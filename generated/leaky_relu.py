@@ -46,13 +46,10 @@ ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M leaky_relu_mask(M x) {
@@ -80,28 +77,21 @@ struct Bit : Elementwise<1, 1, Scalars, 1> { FUSEGEN_ELEMENT(out[0] = leaky_relu
 struct FromBit : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_backward_masked(in[0], in[1], p.negative_slope))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(leaky_relu)
 FUSEGEN_BITMASK_KERNELS(leaky_relu, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_forward(in[0], p.negative_slope))
 };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = leaky_relu_backward(in[0], in[1], p.negative_slope))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(leaky_relu)
 """
 
@@ -117,10 +107,8 @@ def eager_gradient(grad, x, negative_slope):
 
 
 KERNELS = Activation(
-    "leaky_relu", interface=2, eager=eager, eager_gradient=eager_gradient,
-    forward="Tensor x, float negative_slope", backward="Tensor grad, Tensor x, float negative_slope",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
+    "leaky_relu", interface=3, eager=eager, eager_gradient=eager_gradient, forward="Tensor x, float negative_slope",
+    backward="Tensor grad, Tensor x, float negative_slope", sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
 
@@ -132,19 +120,14 @@ def leaky_relu(
     """y = x if x > 0 else x · negative_slope
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if negative_slope.__class__ is not float:
         negative_slope = KERNELS.scalar("negative_slope", negative_slope)
-    if inplace:
-        return KERNELS.overwrite(x, negative_slope)
-    if out is not None:
-        return KERNELS.write(out, x, negative_slope)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, negative_slope, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, negative_slope)
 
 
@@ -159,11 +142,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return leaky_relu(x, self.negative_slope, inplace=True)
         if x.is_cuda:
-            return self.leaky_relu.leaky_relu_cuda(x, self.negative_slope)
-        return self.leaky_relu.leaky_relu_cpu(x, self.negative_slope)
+            return self.leaky_relu.leaky_relu_cuda(x, self.negative_slope, self.inplace)
+        return self.leaky_relu.leaky_relu_cpu(x, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
         return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")

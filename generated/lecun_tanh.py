@@ -24,8 +24,6 @@ __all__ = ["LecunTanh", "ModelNew", "get_init_inputs", "get_inputs", "lecun_tanh
 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M lecun_tanh_backward(M grad, M x) {
   return grad * number<M>(1.7159, 1.9184653865522706e-17) * tanh_slope(number<M>(0.6666666666666666,
@@ -33,25 +31,18 @@ ANYWHERE M lecun_tanh_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
 #include "cuda/hyperbolic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = 1.7159 · tanh(2 / 3 · x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M lecun_tanh_forward(M x) {
   return number<M>(1.7159, 1.9184653865522706e-17) * tanh(M(number<M>(0.6666666666666666, 3.700743415417188e-17) *
       x));
 }
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M lecun_tanh_backward_in_float(M grad, M x) {
   return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(double_word(M(0.6666667f),
@@ -62,37 +53,28 @@ constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = lecun_tanh_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = lecun_tanh_backward_in_float(in[0], in[1]);
                   else out[0] = lecun_tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(lecun_tanh)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/hyperbolic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// y = 1.7159 · tanh(2 / 3 · x)
-// Double-word arithmetic (hi + lo), rounded once.
-// Near zero, the linear term, since low words would underflow.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
-// verified results use the single-word functions.
 template <typename M>
 ANYWHERE M lecun_tanh_forward(M x) {
   const M otherwise = M(number<M>(1.7159, 1.9184653865522706e-17) * tanh(number<M>(0.6666666666666666,
@@ -105,18 +87,21 @@ ANYWHERE float lecun_tanh_forward_short(float x) {
   return double_word(1.7159f, 5.569458e-08f) * tanh(float(double_word(0.6666667f, -1.9868216e-08f) * x));
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// Forward. Near zero, the linear term, since low words would underflow.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
+// verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = lecun_tanh_forward_short(in[0]);
                   else out[0] = lecun_tanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = lecun_tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(lecun_tanh)
 """
 
@@ -128,32 +113,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "lecun_tanh", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "lecun_tanh", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def lecun_tanh(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = 1.7159 · tanh(2 / 3 · x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -167,11 +144,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return lecun_tanh(x, inplace=True)
         if x.is_cuda:
-            return self.lecun_tanh.lecun_tanh_cuda(x)
-        return self.lecun_tanh.lecun_tanh_cpu(x)
+            return self.lecun_tanh.lecun_tanh_cuda(x, self.inplace)
+        return self.lecun_tanh.lecun_tanh_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

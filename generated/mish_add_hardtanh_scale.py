@@ -25,7 +25,6 @@ __all__ = ["MishAddHardtanhScale", "ModelNew", "get_init_inputs", "get_inputs", 
 SHARED_SOURCE = r"""
 // x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
 // Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [0.191081166, inf].
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
   const M finite_x = finite_below(x);
@@ -36,9 +35,8 @@ ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Condition never holds: 0 if step2 ≤ -1 else 0 if step2 ≥ 1 else grad · 2 · times_tanh_softplus_slope(x) is 0 if step2 ≥ 1 else grad · 2 · times_tanh_softplus_slope(x), since step2 lies in [0.191081166, inf].
+// Condition never holds: 0 if step2 ≤ -1 else … is …, since step2 lies in [0.191081166, inf].
 // Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
   const M finite_x = finite_below(x);
@@ -47,15 +45,11 @@ ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -69,41 +63,31 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_forward(in[0]))
 };
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(mish_add_hardtanh_scale)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = mish_add_hardtanh_scale_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(mish_add_hardtanh_scale)
 """
 
@@ -117,32 +101,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "mish_add_hardtanh_scale", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "mish_add_hardtanh_scale", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def mish_add_hardtanh_scale(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -156,11 +132,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return mish_add_hardtanh_scale(x, inplace=True)
         if x.is_cuda:
-            return self.mish_add_hardtanh_scale.mish_add_hardtanh_scale_cuda(x)
-        return self.mish_add_hardtanh_scale.mish_add_hardtanh_scale_cpu(x)
+            return self.mish_add_hardtanh_scale.mish_add_hardtanh_scale_cuda(x, self.inplace)
+        return self.mish_add_hardtanh_scale.mish_add_hardtanh_scale_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

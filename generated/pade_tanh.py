@@ -24,8 +24,6 @@ __all__ = ["ModelNew", "PadeTanh", "get_init_inputs", "get_inputs", "pade_tanh"]
 
 SHARED_SOURCE = r"""
 // y = x · (27 + x · x) / (27 + 9 · x · x)
-// float32: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula
-// in double.
 ANYWHERE double pade_tanh_forward(double x) {
   return x == double(INFINITY) ? x : x == -double(INFINITY) ? x : x * (27.0 + x * x) / (27.0 + 9.0 * x * x);
 }
@@ -45,15 +43,11 @@ ANYWHERE M pade_tanh_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_octaves.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch FINE_CUBIC[] = {{80, 512, 256, 1}, {80, 2048, 128, 1}, {80, 32768, 128, 2}, {80, ANY, 64, 4},
@@ -63,31 +57,28 @@ constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Forward. float32: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the
+// formula in double.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = FINE_CUBIC, *BITS64 = LIGHT;
   using Methods = ByWidth<Table, PiecewiseOctaves, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = pade_tanh_forward(in[0]))
 };
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = pade_tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(pade_tanh)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/piecewise_octaves.h"
-#include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// float32: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula
+// in double.
 // 16-bit: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula in
 // double; rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
@@ -95,9 +86,7 @@ struct Forward : Elementwise<1, 1> {
   FUSEGEN_ELEMENT(out[0] = pade_tanh_forward(in[0]))
 };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = pade_tanh_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(pade_tanh)
 """
 
@@ -108,32 +97,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "pade_tanh", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "pade_tanh", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def pade_tanh(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · (27 + x · x) / (27 + 9 · x · x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -147,11 +128,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return pade_tanh(x, inplace=True)
         if x.is_cuda:
-            return self.pade_tanh.pade_tanh_cuda(x)
-        return self.pade_tanh.pade_tanh_cpu(x)
+            return self.pade_tanh.pade_tanh_cuda(x, self.inplace)
+        return self.pade_tanh.pade_tanh_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

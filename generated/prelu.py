@@ -37,13 +37,10 @@ ANYWHERE void prelu_backward(M grad, M x, M weight, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
@@ -60,19 +57,14 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(prelu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(prelu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/reduce.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   FUSEGEN_ELEMENT(out[0] = prelu_forward(in[0], in[1]))
@@ -81,9 +73,7 @@ struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   FUSEGEN_ELEMENT(prelu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(prelu)
 """
 
@@ -94,10 +84,8 @@ def eager(x, weight):
 
 
 KERNELS = Activation(
-    "prelu", interface=2, eager=eager,
-    forward="Tensor x, Tensor weight", backward="Tensor grad, Tensor x, Tensor weight",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "prelu", interface=3, eager=eager, forward="Tensor x, Tensor weight",
+    backward="Tensor grad, Tensor x, Tensor weight", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
@@ -107,8 +95,7 @@ def _prelu(x: Tensor, weight: Tensor, *, out: "Tensor | None" = None) -> Tensor:
 
     Shape: x, weight of shapes that broadcast, with any strides.
         weight, of one dimension, runs along dimension 1 of x.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:

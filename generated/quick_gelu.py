@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "QuickGelu", "get_init_inputs", "get_inputs", "quick_gelu
 
 SHARED_SOURCE = r"""
 // y = x · sigmoid(1.702 · x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M quick_gelu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -34,8 +33,6 @@ ANYWHERE M quick_gelu_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M quick_gelu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -45,20 +42,13 @@ ANYWHERE M quick_gelu_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M quick_gelu_backward_in_float(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -80,29 +70,24 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_gelu_forward(in[0]))
 };
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = quick_gelu_backward_in_float(in[0], in[1]);
                   else out[0] = quick_gelu_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(quick_gelu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -112,9 +97,7 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_gelu_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(quick_gelu)
 """
 
@@ -126,32 +109,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "quick_gelu", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "quick_gelu", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def quick_gelu(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · sigmoid(1.702 · x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -165,11 +140,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return quick_gelu(x, inplace=True)
         if x.is_cuda:
-            return self.quick_gelu.quick_gelu_cuda(x)
-        return self.quick_gelu.quick_gelu_cpu(x)
+            return self.quick_gelu.quick_gelu_cuda(x, self.inplace)
+        return self.quick_gelu.quick_gelu_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -37,14 +37,11 @@ ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<2, 1> {
@@ -61,20 +58,15 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(reglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(reglu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   FUSEGEN_ELEMENT(out[0] = reglu_forward(in[0], in[1]))
@@ -83,9 +75,7 @@ struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   FUSEGEN_ELEMENT(reglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(reglu)
 """
 
@@ -96,9 +86,7 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "reglu", interface=2, eager=eager,
-    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "reglu", interface=3, eager=eager, forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -109,8 +97,7 @@ def reglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -
 
     Shape: gate, up of shapes that broadcast, with any strides.
         Without up, gate is split in two halves along dim.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if gate is None or input is not None:

@@ -36,14 +36,11 @@ ANYWHERE M relu6_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M relu6_mask(M x) {
@@ -69,25 +66,18 @@ struct Backward : Elementwise<2, 1> {
 };
 struct Bit : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = relu6_mask(in[0])) };
 struct FromBit : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = relu6_backward_masked(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(relu6)
 FUSEGEN_BITMASK_KERNELS(relu6, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = relu6_forward(in[0])) };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = relu6_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(relu6)
 """
 
@@ -103,32 +93,24 @@ def eager_gradient(grad, x):
 
 
 KERNELS = Activation(
-    "relu6", interface=2, eager=eager, eager_gradient=eager_gradient,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
+    "relu6", interface=3, eager=eager, eager_gradient=eager_gradient, forward="Tensor x",
+    backward="Tensor grad, Tensor x", sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
 
 @KERNELS.function
 def relu6(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = relu6(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -142,11 +124,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return relu6(x, inplace=True)
         if x.is_cuda:
-            return self.relu6.relu6_cuda(x)
-        return self.relu6.relu6_cpu(x)
+            return self.relu6.relu6_cuda(x, self.inplace)
+        return self.relu6.relu6_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -23,12 +23,9 @@ from ._runtime import Activation, Sources
 __all__ = ["ModelNew", "ReluHardswish", "get_init_inputs", "get_inputs", "relu_hardswish"]
 
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
-
 // x = relu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_relu + 3) is min(after_relu + 3, 6), since after_relu + 3 lies in [3, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -40,9 +37,8 @@ ANYWHERE M relu_hardswish_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: relu6(t) is min(t, 6), since t lies in [3, inf].
-// Condition never holds: 0 if t ≤ 0 else 0 if t ≥ 6 else grad_t3 · after_relu is 0 if t ≥ 6 else grad_t3 · after_relu, since t lies in [3, inf].
+// Condition never holds: 0 if t ≤ 0 else … is …, since t lies in [3, inf].
 // Kink at the input: t ≥ 6 is after_relu ≥ 3.
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
   const M after_relu = relu(x);
@@ -62,26 +58,19 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = relu_hardswish_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(relu_hardswish)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
-
-// x = relu(x),  y = hardswish(x)
 template <typename M>
 ANYWHERE M relu_hardswish_forward(M x) {
   const M after_relu = relu(x);
   return after_relu * clamp_max(after_relu + M(3), M(6)) / M(6);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M relu_hardswish_backward(M grad, M x) {
   const M after_relu = relu(x);
@@ -92,9 +81,7 @@ ANYWHERE M relu_hardswish_backward(M grad, M x) {
 
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = relu_hardswish_forward(in[0])) };
 struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = relu_hardswish_backward(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(relu_hardswish)
 """
 
@@ -106,32 +93,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "relu_hardswish", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "relu_hardswish", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def relu_hardswish(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = relu(x),  y = hardswish(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -145,11 +124,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return relu_hardswish(x, inplace=True)
         if x.is_cuda:
-            return self.relu_hardswish.relu_hardswish_cuda(x)
-        return self.relu_hardswish.relu_hardswish_cpu(x)
+            return self.relu_hardswish.relu_hardswish_cuda(x, self.inplace)
+        return self.relu_hardswish.relu_hardswish_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -47,13 +47,10 @@ ANYWHERE M rrelu_backward(M grad, M x, M slope) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M rrelu_mask(M x) {
@@ -82,24 +79,17 @@ struct Bit : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = rrelu_mask
 struct FromBit : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = rrelu_backward_masked(in[0], in[1], p.slope))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(rrelu)
 FUSEGEN_BITMASK_KERNELS(rrelu, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = rrelu_forward(in[0], p.slope)) };
 struct Backward : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = rrelu_backward(in[0], in[1], p.slope)) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(rrelu)
 """
 
@@ -115,10 +105,8 @@ def eager_gradient(grad, x, lower, upper):
 
 
 KERNELS = Activation(
-    "rrelu", interface=2, eager=eager, eager_gradient=eager_gradient,
-    forward="Tensor x, float lower, float upper", backward="Tensor grad, Tensor x, float lower, float upper",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
+    "rrelu", interface=3, eager=eager, eager_gradient=eager_gradient, forward="Tensor x, float lower, float upper",
+    backward="Tensor grad, Tensor x, float lower, float upper", sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
 
@@ -130,23 +118,18 @@ def rrelu(
     """y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if lower.__class__ is not float:
         lower = KERNELS.scalar("lower", lower)
     if upper.__class__ is not float:
         upper = KERNELS.scalar("upper", upper)
     if lower > upper:
         raise RuntimeError("rrelu: lower cannot be greater than upper")
-    if inplace:
-        return KERNELS.overwrite(x, lower, upper)
-    if out is not None:
-        return KERNELS.write(out, x, lower, upper)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, lower, upper, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, lower, upper)
 
 
@@ -162,11 +145,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return rrelu(x, self.lower, self.upper, inplace=True)
         if x.is_cuda:
-            return self.rrelu.rrelu_cuda(x, self.lower, self.upper)
-        return self.rrelu.rrelu_cpu(x, self.lower, self.upper)
+            return self.rrelu.rrelu_cuda(x, self.lower, self.upper, self.inplace)
+        return self.rrelu.rrelu_cpu(x, self.lower, self.upper, self.inplace)
 
     def extra_repr(self) -> str:
         return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")

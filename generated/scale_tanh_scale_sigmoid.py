@@ -33,7 +33,6 @@ ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
   const Promoted<M> step1 = two_prod(x, M(2));
@@ -43,17 +42,13 @@ ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {80, ANY, 128, 2}, {90, 32768, 128, 2},
@@ -62,8 +57,7 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
@@ -71,34 +65,21 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_forward(in[0]))
 };
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 64.0f, 2049}, {1 / 64.0f, 2049}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(scale_tanh_scale_sigmoid)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
   const float step1 = x * 2.0f;
   const float after_tanh = tanh(step1);
@@ -106,18 +87,18 @@ ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
   return sigmoid<NEAR>(step3);
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scale_tanh_scale_sigmoid_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(scale_tanh_scale_sigmoid)
 """
 
@@ -131,32 +112,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "scale_tanh_scale_sigmoid", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "scale_tanh_scale_sigmoid", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def scale_tanh_scale_sigmoid(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -170,11 +143,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return scale_tanh_scale_sigmoid(x, inplace=True)
         if x.is_cuda:
-            return self.scale_tanh_scale_sigmoid.scale_tanh_scale_sigmoid_cuda(x)
-        return self.scale_tanh_scale_sigmoid.scale_tanh_scale_sigmoid_cpu(x)
+            return self.scale_tanh_scale_sigmoid.scale_tanh_scale_sigmoid_cuda(x, self.inplace)
+        return self.scale_tanh_scale_sigmoid.scale_tanh_scale_sigmoid_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "ScaledReluSigmoid", "get_init_inputs", "get_inputs", "sc
 
 SHARED_SOURCE = r"""
 // x = relu(x),  x = x · 2,  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_forward(M x) {
   const M after_relu = relu(x);
@@ -33,21 +32,14 @@ ANYWHERE M scaled_relu_sigmoid_forward(M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
   const M after_relu = relu(x);
@@ -68,44 +60,33 @@ constexpr PrefetchLaunch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT_32[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Forward. 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scaled_relu_sigmoid_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT_32, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scaled_relu_sigmoid_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(scaled_relu_sigmoid)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
-// verified results use the single-word functions.
 ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
   const float after_relu = relu(x);
   const float step2 = after_relu * 2.0f;
   return sigmoid<NEAR>(step2);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
   const M after_relu = relu(x);
@@ -114,18 +95,20 @@ ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
   return x <= M(0) ? M(0) : otherwise;
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// Forward. 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = scaled_relu_sigmoid_forward_short(in[0]);
                   else out[0] = scaled_relu_sigmoid_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scaled_relu_sigmoid_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(scaled_relu_sigmoid)
 """
 
@@ -138,32 +121,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "scaled_relu_sigmoid", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "scaled_relu_sigmoid", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def scaled_relu_sigmoid(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = relu(x),  x = x · 2,  y = sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -177,11 +152,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return scaled_relu_sigmoid(x, inplace=True)
         if x.is_cuda:
-            return self.scaled_relu_sigmoid.scaled_relu_sigmoid_cuda(x)
-        return self.scaled_relu_sigmoid.scaled_relu_sigmoid_cpu(x)
+            return self.scaled_relu_sigmoid.scaled_relu_sigmoid_cuda(x, self.inplace)
+        return self.scaled_relu_sigmoid.scaled_relu_sigmoid_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

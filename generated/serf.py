@@ -23,22 +23,13 @@ from ._runtime import Activation, Sources
 __all__ = ["ModelNew", "Serf", "get_init_inputs", "get_inputs", "serf"]
 
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
-
 // y = x · erf(softplus(x))
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float serf_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * erf(softplus(prescaled(finite_x))) * unscale(finite_x);
@@ -51,11 +42,7 @@ ANYWHERE double serf_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
-// Common factor: grad · erf(t) + grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)) is grad · (erf(t) + x · (1.12837916709551 · gauss(t) · sigmoid(x))).
-// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Common factor: grad · erf(t) + grad · x · … is grad · (erf(t) + x · …).
 ANYWHERE float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float t_lifted = softplus(prescaled(finite_x));
@@ -77,38 +64,31 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 64.0f, 257}, {1 / 64.0f, 4097}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = serf_forward(in[0]))
 };
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 193}, {1 / 128.0f, 8193}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = serf_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(serf)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
-
-// y = x · erf(softplus(x))
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float serf_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * erf(float(softplus(prescaled(finite_x)))) * unscale(finite_x);
@@ -119,9 +99,6 @@ ANYWHERE double serf_forward(double x) {
   return double(finite_x * erf(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float serf_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Promoted<float> t_lifted = softplus(prescaled(finite_x));
@@ -136,17 +113,18 @@ ANYWHERE double serf_backward(double grad, double x) {
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = serf_forward(in[0]))
 };
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = serf_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(serf)
 """
 
@@ -157,9 +135,7 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "serf", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "serf", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
@@ -167,23 +143,17 @@ KERNELS = Activation(
 
 @KERNELS.function
 def serf(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · erf(softplus(x))
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -197,11 +167,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return serf(x, inplace=True)
         if x.is_cuda:
-            return self.serf.serf_cuda(x)
-        return self.serf.serf_cpu(x)
+            return self.serf.serf_cuda(x, self.inplace)
+        return self.serf.serf_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

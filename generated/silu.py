@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "Silu", "get_init_inputs", "get_inputs", "silu"]
 
 SHARED_SOURCE = r"""
 // y = x · sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_forward(M x) {
   const M finite_x = finite_below(x);
@@ -33,8 +32,6 @@ ANYWHERE M silu_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M silu_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -43,18 +40,12 @@ ANYWHERE M silu_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M silu_backward_in_float(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -78,40 +69,33 @@ struct Backward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = silu_backward_in_float(in[0], in[1]);
                   else out[0] = silu_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(silu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
-// verified results use the single-word functions.
 ANYWHERE float silu_forward_short(float x) {
   return x_sigmoid<SINGLE_WORD>(x, x);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// Forward. 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = silu_forward_short(in[0]);
                   else out[0] = silu_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(silu)
 """
 
@@ -122,32 +106,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "silu", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def silu(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -161,11 +137,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return silu(x, inplace=True)
         if x.is_cuda:
-            return self.silu.silu_cuda(x)
-        return self.silu.silu_cpu(x)
+            return self.silu.silu_cuda(x, self.inplace)
+        return self.silu.silu_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

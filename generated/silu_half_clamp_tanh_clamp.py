@@ -24,13 +24,11 @@ __all__ = ["ModelNew", "SiluHalfClampTanhClamp", "get_init_inputs", "get_inputs"
 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if step2 < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since step2 lies in [-0.139266282, inf].
-// Condition never holds: 0 if after_tanh > 1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
-// Condition never holds: 0 if after_tanh < -1 else 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is 0 if step2 > 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_tanh lies in [-0.138406649, 0.761780143].
+// Condition never holds: 0 if step2 < -1 else … is …, since step2 lies in [-0.139266282, inf].
+// Condition never holds: 0 if after_tanh > 1 else … is …, since after_tanh lies in [-0.138406649, 0.761780143].
+// Condition never holds: 0 if after_tanh < -1 else … is …, since after_tanh lies in [-0.138406649, 0.761780143].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: step2 > 1 is after_silu > 2.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
   const M finite_x = finite_below(x);
@@ -43,27 +41,18 @@ ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
 // Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-0.138406649, 0.761780143].
 // Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-0.138406649, 0.761780143].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 template <typename M>
 ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   const M finite_x = finite_below(x);
@@ -74,11 +63,6 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   return after_tanh;
 }
 
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float finite_x = finite_below(x);
   const float t_lifted = sigmoid(prescaled(finite_x));
@@ -96,6 +80,9 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 128.0f, 385}, {1 / 64.0f, 4097}};
@@ -108,26 +95,16 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(silu_half_clamp_tanh_clamp)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "cpu/exponential.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
   const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
@@ -145,18 +122,18 @@ ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
   return after_tanh;
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_half_clamp_tanh_clamp_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(silu_half_clamp_tanh_clamp)
 """
 
@@ -171,32 +148,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu_half_clamp_tanh_clamp", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "silu_half_clamp_tanh_clamp", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def silu_half_clamp_tanh_clamp(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -210,11 +179,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return silu_half_clamp_tanh_clamp(x, inplace=True)
         if x.is_cuda:
-            return self.silu_half_clamp_tanh_clamp.silu_half_clamp_tanh_clamp_cuda(x)
-        return self.silu_half_clamp_tanh_clamp.silu_half_clamp_tanh_clamp_cpu(x)
+            return self.silu_half_clamp_tanh_clamp.silu_half_clamp_tanh_clamp_cuda(x, self.inplace)
+        return self.silu_half_clamp_tanh_clamp.silu_half_clamp_tanh_clamp_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

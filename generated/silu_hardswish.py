@@ -25,7 +25,6 @@ __all__ = ["ModelNew", "SiluHardswish", "get_init_inputs", "get_inputs", "silu_h
 SHARED_SOURCE = r"""
 // x = silu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_hardswish_forward(M x) {
   const M finite_x = finite_below(x);
@@ -37,10 +36,9 @@ ANYWHERE M silu_hardswish_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: relu6(t2) is min(t2, 6), since t2 lies in [2.72146726, inf].
-// Condition never holds: 0 if t2 ≤ 0 else 0 if t2 ≥ 6 else grad_t4 · after_silu is 0 if t2 ≥ 6 else grad_t4 · after_silu, since t2 lies in [2.72146726, inf].
+// Condition never holds: 0 if t2 ≤ 0 else … is …, since t2 lies in [2.72146726, inf].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M silu_hardswish_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -54,21 +52,14 @@ ANYWHERE M silu_hardswish_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_forward(float x) {
   const float finite_x = finite_below(x);
   const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
@@ -77,11 +68,6 @@ ANYWHERE float silu_hardswish_forward(float x) {
       unscale(finite_x);
 }
 
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float silu_hardswish_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const float t_lifted = sigmoid(prescaled(finite_x));
@@ -99,47 +85,40 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_forward(in[0]))
 };
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY_64;
   static constexpr UniformGrid GRID = {{1 / 128.0f, 2561}, {1 / 128.0f, 8193}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(silu_hardswish)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_hardswish_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(silu_hardswish)
 """
 
@@ -151,32 +130,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "silu_hardswish", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "silu_hardswish", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def silu_hardswish(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = silu(x),  y = hardswish(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -190,11 +161,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return silu_hardswish(x, inplace=True)
         if x.is_cuda:
-            return self.silu_hardswish.silu_hardswish_cuda(x)
-        return self.silu_hardswish.silu_hardswish_cpu(x)
+            return self.silu_hardswish.silu_hardswish_cuda(x, self.inplace)
+        return self.silu_hardswish.silu_hardswish_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

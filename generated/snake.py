@@ -48,16 +48,11 @@ ANYWHERE M snake_backward(M grad, M x, M alpha) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -72,42 +67,31 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<AtDefaults<Table, Formula<FastFloat>>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, the formula in float, by faster functions.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM_32, *BITS64 = HEAVY;
   static constexpr double DEFAULTS[] = {1.0};
   using Methods = ByWidth<AtDefaults<Table, Formula<FastFloat>>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(snake)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/selections.h"
 #include "cpu/trigonometric.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(snake)
 """
 
@@ -118,9 +102,7 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "snake", interface=2, eager=eager,
-    forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "snake", interface=3, eager=eager, forward="Tensor x, float alpha", backward="Tensor grad, Tensor x, float alpha",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
@@ -134,19 +116,14 @@ def snake(
     """y = x + sin(alpha · x)² / alpha
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if alpha.__class__ is not float:
         alpha = KERNELS.scalar("alpha", alpha)
-    if inplace:
-        return KERNELS.overwrite(x, alpha)
-    if out is not None:
-        return KERNELS.write(out, x, alpha)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, alpha, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, alpha)
 
 
@@ -161,11 +138,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return snake(x, self.alpha, inplace=True)
         if x.is_cuda:
-            return self.snake.snake_cuda(x, self.alpha)
-        return self.snake.snake_cpu(x, self.alpha)
+            return self.snake.snake_cuda(x, self.alpha, self.inplace)
+        return self.snake.snake_cpu(x, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")

@@ -41,15 +41,12 @@ ANYWHERE void snake_per_channel_backward(M grad, M x, M alpha, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
@@ -67,37 +64,28 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(snake_per_channel_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(snake_per_channel)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
 #include "cpu/selections.h"
 #include "cpu/trigonometric.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_per_channel_forward(in[0], in[1]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(snake_per_channel_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(snake_per_channel)
 """
 
@@ -108,10 +96,8 @@ def eager(x, alpha):
 
 
 KERNELS = Activation(
-    "snake_per_channel", interface=2, eager=eager,
-    forward="Tensor x, Tensor alpha", backward="Tensor grad, Tensor x, Tensor alpha",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "snake_per_channel", interface=3, eager=eager, forward="Tensor x, Tensor alpha",
+    backward="Tensor grad, Tensor x, Tensor alpha", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
 
@@ -122,8 +108,7 @@ def _snake_per_channel(x: Tensor, alpha: Tensor, *, out: "Tensor | None" = None)
 
     Shape: x, alpha of shapes that broadcast, with any strides.
         alpha, of one dimension, runs along dimension 1 of x.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:

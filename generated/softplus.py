@@ -34,29 +34,19 @@ struct Scalars {
 };
 
 // y = x if x · beta > threshold else softplus(x · beta) / beta
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M softplus_forward(M x, M beta, M threshold) {
   return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/lazy_init.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
-// defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_forward_in_float(M x, M beta, M threshold) {
   return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
@@ -64,8 +54,6 @@ ANYWHERE M softplus_forward_in_float(M x, M beta, M threshold) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
   const Promoted<M> t = two_prod(x, beta);
@@ -83,6 +71,10 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Forward. 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than
+// the defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double.
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {1.0, 20.0};
@@ -90,29 +82,20 @@ struct Forward : Elementwise<1, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = softplus_forward_in_float(in[0], p.beta, p.threshold);
                   else out[0] = softplus_forward(in[0], p.beta, p.threshold))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 2> {
   static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_backward(in[0], in[1], p.beta, p.threshold))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(softplus)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/logistic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
   const Promoted<M> t = two_prod(x, beta);
@@ -120,6 +103,7 @@ ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
   return M(t) > threshold ? grad : otherwise;
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -129,9 +113,7 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_backward(in[0], in[1], p.beta, p.threshold))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(softplus)
 """
 
@@ -142,10 +124,8 @@ def eager(x, beta, threshold):
 
 
 KERNELS = Activation(
-    "softplus", interface=2, eager=eager,
-    forward="Tensor x, float beta, float threshold", backward="Tensor grad, Tensor x, float beta, float threshold",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "softplus", interface=3, eager=eager, forward="Tensor x, float beta, float threshold",
+    backward="Tensor grad, Tensor x, float beta, float threshold", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
 
@@ -158,21 +138,16 @@ def softplus(
     """y = x if x · beta > threshold else softplus(x · beta) / beta
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if beta.__class__ is not float:
         beta = KERNELS.scalar("beta", beta)
     if threshold.__class__ is not float:
         threshold = KERNELS.scalar("threshold", threshold)
-    if inplace:
-        return KERNELS.overwrite(x, beta, threshold)
-    if out is not None:
-        return KERNELS.write(out, x, beta, threshold)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, beta, threshold, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, beta, threshold)
 
 
@@ -188,11 +163,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return softplus(x, self.beta, self.threshold, inplace=True)
         if x.is_cuda:
-            return self.softplus.softplus_cuda(x, self.beta, self.threshold)
-        return self.softplus.softplus_cpu(x, self.beta, self.threshold)
+            return self.softplus.softplus_cuda(x, self.beta, self.threshold, self.inplace)
+        return self.softplus.softplus_cpu(x, self.beta, self.threshold, self.inplace)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, threshold={self.threshold}" + (", inplace=True" if self.inplace else "")

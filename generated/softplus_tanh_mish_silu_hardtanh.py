@@ -25,7 +25,6 @@ SHARED_SOURCE = r"""
 // Over one: softplus(x) / 1 is softplus(x).
 // Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
 // Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
   const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
@@ -36,22 +35,14 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/mish.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
@@ -61,17 +52,11 @@ ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Times one: x · 1 is x.
-// Over one: softplus(x) / 1 is softplus(x).
-// Condition never holds: 0 if after_silu ≥ 1 else grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · t4 + grad · after_mish · sigmoid_slope(after_mish), since after_silu lies in [-0.128919989, 0.609126568].
-// Condition never holds: 0 if after_silu ≤ -1 else grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · t4 + grad · after_mish · sigmoid_slope(after_mish), since after_silu lies in [-0.128919989, 0.609126568].
+// Condition never holds: 0 if after_silu ≥ 1 else … is …, since after_silu lies in [-0.128919989, 0.609126568].
+// Condition never holds: 0 if after_silu ≤ -1 else … is …, since after_silu lies in [-0.128919989, 0.609126568].
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
 // Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
@@ -98,6 +83,9 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 16.0f, 161}, {1 / 16.0f, 1025}};
@@ -110,26 +98,16 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_tanh_mish_silu_hardtanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(softplus_tanh_mish_silu_hardtanh)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/mish.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
   const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
@@ -141,6 +119,7 @@ ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
   return x > M(20) ? M(grad_after_softplus) : otherwise;
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -150,9 +129,7 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_tanh_mish_silu_hardtanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(softplus_tanh_mish_silu_hardtanh)
 """
 
@@ -167,9 +144,7 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "softplus_tanh_mish_silu_hardtanh", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "softplus_tanh_mish_silu_hardtanh", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
@@ -177,23 +152,17 @@ KERNELS = Activation(
 
 @KERNELS.function
 def softplus_tanh_mish_silu_hardtanh(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -207,11 +176,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return softplus_tanh_mish_silu_hardtanh(x, inplace=True)
         if x.is_cuda:
-            return self.softplus_tanh_mish_silu_hardtanh.softplus_tanh_mish_silu_hardtanh_cuda(x)
-        return self.softplus_tanh_mish_silu_hardtanh.softplus_tanh_mish_silu_hardtanh_cpu(x)
+            return self.softplus_tanh_mish_silu_hardtanh.softplus_tanh_mish_silu_hardtanh_cuda(x, self.inplace)
+        return self.softplus_tanh_mish_silu_hardtanh.softplus_tanh_mish_silu_hardtanh_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -46,13 +46,10 @@ ANYWHERE M star_relu_backward(M grad, M x, M scale) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -64,24 +61,17 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = star_relu_backward(in[0], in[1], p.scale))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(star_relu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = star_relu_forward(in[0], p.scale, p.bias)) };
 struct Backward : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = star_relu_backward(in[0], in[1], p.scale)) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(star_relu)
 """
 
@@ -92,10 +82,8 @@ def eager(x, scale, bias):
 
 
 KERNELS = Activation(
-    "star_relu", interface=2, eager=eager,
-    forward="Tensor x, float scale, float bias", backward="Tensor grad, Tensor x, float scale, float bias",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "star_relu", interface=3, eager=eager, forward="Tensor x, float scale, float bias",
+    backward="Tensor grad, Tensor x, float scale, float bias", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
 
@@ -108,21 +96,16 @@ def star_relu(
     """y = scale · relu(x)² + bias
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if scale.__class__ is not float:
         scale = KERNELS.scalar("scale", scale)
     if bias.__class__ is not float:
         bias = KERNELS.scalar("bias", bias)
-    if inplace:
-        return KERNELS.overwrite(x, scale, bias)
-    if out is not None:
-        return KERNELS.write(out, x, scale, bias)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, scale, bias, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, scale, bias)
 
 
@@ -138,11 +121,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return star_relu(x, self.scale, self.bias, inplace=True)
         if x.is_cuda:
-            return self.star_relu.star_relu_cuda(x, self.scale, self.bias)
-        return self.star_relu.star_relu_cpu(x, self.scale, self.bias)
+            return self.star_relu.star_relu_cuda(x, self.scale, self.bias, self.inplace)
+        return self.star_relu.star_relu_cpu(x, self.scale, self.bias, self.inplace)
 
     def extra_repr(self) -> str:
         return f"scale={self.scale}, bias={self.bias}" + (", inplace=True" if self.inplace else "")

@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "SubtractMish", "get_init_inputs", "get_inputs", "subtrac
 
 SHARED_SOURCE = r"""
 // x = x - 0.7,  y = mish(x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M subtract_mish_forward(M x) {
   const M finite_x = finite_below(x);
@@ -33,7 +32,6 @@ ANYWHERE M subtract_mish_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M subtract_mish_backward(M grad, M x) {
   const M finite_x = finite_below(x);
@@ -42,17 +40,13 @@ ANYWHERE M subtract_mish_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
 constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {80, ANY, 128, 2}, {90, 32768, 128, 2},
@@ -61,8 +55,7 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
@@ -70,45 +63,32 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_mish_forward(in[0]))
 };
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 385}, {1 / 128.0f, 8193}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_mish_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(subtract_mish)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_mish_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_mish_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(subtract_mish)
 """
 
@@ -120,32 +100,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "subtract_mish", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "subtract_mish", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def subtract_mish(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x - 0.7,  y = mish(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -159,11 +131,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return subtract_mish(x, inplace=True)
         if x.is_cuda:
-            return self.subtract_mish.subtract_mish_cuda(x)
-        return self.subtract_mish.subtract_mish_cpu(x)
+            return self.subtract_mish.subtract_mish_cuda(x, self.inplace)
+        return self.subtract_mish.subtract_mish_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -24,8 +24,6 @@ __all__ = ["ModelNew", "SubtractTanhSubtract", "get_init_inputs", "get_inputs", 
 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
@@ -33,18 +31,12 @@ ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
-#include "double_word.h"
 #include "cuda/hyperbolic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
@@ -56,35 +48,27 @@ constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_forward(in[0]))
 };
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(subtract_tanh_subtract)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "double_word.h"
 #include "cpu/hyperbolic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// x = x - 0.5,  x = tanh(x),  y = x - 0.2
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
@@ -92,6 +76,8 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
   return after_tanh - M(0.2);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_forward(in[0]))
@@ -100,9 +86,7 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(subtract_tanh_subtract)
 """
 
@@ -115,32 +99,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "subtract_tanh_subtract", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "subtract_tanh_subtract", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def subtract_tanh_subtract(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = x - 0.5,  x = tanh(x),  y = x - 0.2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -154,11 +130,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return subtract_tanh_subtract(x, inplace=True)
         if x.is_cuda:
-            return self.subtract_tanh_subtract.subtract_tanh_subtract_cuda(x)
-        return self.subtract_tanh_subtract.subtract_tanh_subtract_cpu(x)
+            return self.subtract_tanh_subtract.subtract_tanh_subtract_cuda(x, self.inplace)
+        return self.subtract_tanh_subtract.subtract_tanh_subtract_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

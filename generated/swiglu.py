@@ -24,8 +24,6 @@ __all__ = ["ModelNew", "Swiglu", "get_init_inputs", "get_inputs", "swiglu"]
 
 SHARED_SOURCE = r"""
 // y = silu(gate) · up
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M swiglu_forward(M gate, M up) {
   const M finite_gate = finite_below(gate);
@@ -34,8 +32,6 @@ ANYWHERE M swiglu_forward(M gate, M up) {
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 // Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
@@ -46,26 +42,19 @@ ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE M swiglu_forward_in_float(M gate, M up) {
   const M finite_gate = finite_below(gate);
   return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void swiglu_backward_in_float(M grad, M gate, M up, M* out) {
   const M finite_gate = finite_below(gate);
@@ -79,6 +68,8 @@ constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -95,23 +86,18 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
                   else swiglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swiglu)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
@@ -122,9 +108,7 @@ struct Backward : Elementwise<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swiglu)
 """
 
@@ -135,10 +119,8 @@ def eager(gate, up):
 
 
 KERNELS = Activation(
-    "swiglu", interface=2, eager=eager,
-    forward="Tensor gate, Tensor up", backward="Tensor grad, Tensor gate, Tensor up",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    "swiglu", interface=3, eager=eager, forward="Tensor gate, Tensor up",
+    backward="Tensor grad, Tensor gate, Tensor up", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
@@ -148,8 +130,7 @@ def swiglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = 
 
     Shape: gate, up of shapes that broadcast, with any strides.
         Without up, gate is split in two halves along dim.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if gate is None or input is not None:

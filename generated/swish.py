@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "Swish", "get_init_inputs", "get_inputs", "swish"]
 
 SHARED_SOURCE = r"""
 // y = x · sigmoid(beta · x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M swish_forward(M x, M beta) {
   const M finite_x = replace_infinity(x, M(0x1p126));
@@ -34,7 +33,6 @@ ANYWHERE M swish_forward(M x, M beta) {
 }
 
 // From grad, the gradient of y, and x and beta: the gradients of x and beta.
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE void swish_backward(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
@@ -47,18 +45,12 @@ ANYWHERE void swish_backward(M grad, M x, M beta, M* out) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/fast_functions.cuh"
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "double_word.h"
-#include "cuda/exponential.cuh"
 #include "cuda/logistic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 template <typename M>
 ANYWHERE void swish_backward_in_float(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
@@ -90,38 +82,28 @@ struct Backward : Elementwise<3, 2> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
                   else swish_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swish)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/reduce.h"
-#include "double_word.h"
-#include "cpu/exponential.h"
 #include "cpu/logistic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = swish_forward(in[0], in[1]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(swish_backward(in[0], in[1], in[2], out))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_BROADCASTING_KERNELS(swish)
 """
 
@@ -133,9 +115,7 @@ def eager(x, beta):
 
 
 KERNELS = Activation(
-    "swish", interface=2, eager=eager,
-    forward="Tensor x, Tensor beta", backward="Tensor grad, Tensor x, Tensor beta",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "swish", interface=3, eager=eager, forward="Tensor x, Tensor beta", backward="Tensor grad, Tensor x, Tensor beta",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -148,14 +128,11 @@ def swish(
     """y = x · sigmoid(beta · x)
 
     Shape: x, beta of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if out is not None:
-        return KERNELS.write(out, x, beta)
+    if out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, beta, out=out, input=input)
     return KERNELS.run(x, beta)
 
 

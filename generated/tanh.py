@@ -24,23 +24,17 @@ __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 template <typename M>
 ANYWHERE M tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/hyperbolic.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // y = tanh(x)
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
@@ -58,29 +52,20 @@ struct Forward : Elementwise<1, 1> {
   FUSEGEN_ELEMENT(out[0] = tanh_forward(in[0]))
 };
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT_64, *BITS64 = LIGHT_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/hyperbolic.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// y = tanh(x)
-// Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
-// verified results use the single-word functions.
 template <typename M>
 ANYWHERE M tanh_forward(M x) {
   return tanh<DOUBLE_WORD>(x);
@@ -90,18 +75,20 @@ ANYWHERE float tanh_forward_short(float x) {
   return tanh(x);
 }
 
+// Double-word arithmetic (hi + lo), rounded once.
+// Forward. 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = tanh_forward_short(in[0]);
                   else out[0] = tanh_forward(in[0]))
 };
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh)
 """
 
@@ -112,32 +99,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "tanh", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def tanh(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = tanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -151,11 +130,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return tanh(x, inplace=True)
         if x.is_cuda:
-            return self.tanh.tanh_cuda(x)
-        return self.tanh.tanh_cpu(x)
+            return self.tanh.tanh_cuda(x, self.inplace)
+        return self.tanh.tanh_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

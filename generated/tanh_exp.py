@@ -24,7 +24,6 @@ __all__ = ["ModelNew", "TanhExp", "get_init_inputs", "get_inputs", "tanh_exp"]
 
 SHARED_SOURCE = r"""
 // y = x · tanh(exp(x))
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanh_exp_forward(M x) {
   const M finite_x = finite_below(x);
@@ -33,7 +32,6 @@ ANYWHERE M tanh_exp_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanh_exp_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -42,28 +40,17 @@ ANYWHERE M tanh_exp_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
-#include "cuda/exponential.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_forward(float x) {
   const float finite_x = finite_below(x);
   return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
 }
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_exp_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
@@ -77,46 +64,40 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Table, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_forward(in[0]))
 };
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
 struct Backward : Elementwise<2, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY_64;
   static constexpr UniformGrid GRID = {{1 / 32.0f, 97}, {1 / 128.0f, 8193}};
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh_exp)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "cpu/exponential.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_exp_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh_exp)
 """
 
@@ -128,9 +109,7 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_exp", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "tanh_exp", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     autocasts=True,  # in 16 bits on CUDA, to float32, as eager's operations do
 )
@@ -138,23 +117,17 @@ KERNELS = Activation(
 
 @KERNELS.function
 def tanh_exp(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """y = x · tanh(exp(x))
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -168,11 +141,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return tanh_exp(x, inplace=True)
         if x.is_cuda:
-            return self.tanh_exp.tanh_exp_cuda(x)
-        return self.tanh_exp.tanh_exp_cpu(x)
+            return self.tanh_exp.tanh_exp_cuda(x, self.inplace)
+        return self.tanh_exp.tanh_exp_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

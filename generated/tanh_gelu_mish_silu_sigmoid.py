@@ -21,7 +21,6 @@ __all__ = ["ModelNew", "TanhGeluMishSiluSigmoid", "get_init_inputs", "get_inputs
 
 SHARED_SOURCE = r"""
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
   const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
@@ -33,7 +32,6 @@ ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
   const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
@@ -46,22 +44,14 @@ ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/normal.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
   const float after_gelu = times_ndtr(after_tanh);
@@ -70,10 +60,6 @@ ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   return sigmoid(after_silu);
 }
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
   const float after_gelu = times_ndtr(after_tanh);
@@ -92,6 +78,9 @@ constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
 constexpr PrefetchLaunch HEAVY_64[] = {{80, ANY, 128, 1}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 16.0f, 129}, {1 / 16.0f, 129}};
@@ -104,36 +93,28 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh_gelu_mish_silu_sigmoid)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/mish.h"
 #include "cpu/normal.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
+// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh_gelu_mish_silu_sigmoid)
 """
 
@@ -148,32 +129,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_gelu_mish_silu_sigmoid", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "tanh_gelu_mish_silu_sigmoid", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def tanh_gelu_mish_silu_sigmoid(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -187,11 +160,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return tanh_gelu_mish_silu_sigmoid(x, inplace=True)
         if x.is_cuda:
-            return self.tanh_gelu_mish_silu_sigmoid.tanh_gelu_mish_silu_sigmoid_cuda(x)
-        return self.tanh_gelu_mish_silu_sigmoid.tanh_gelu_mish_silu_sigmoid_cpu(x)
+            return self.tanh_gelu_mish_silu_sigmoid.tanh_gelu_mish_silu_sigmoid_cuda(x, self.inplace)
+        return self.tanh_gelu_mish_silu_sigmoid.tanh_gelu_mish_silu_sigmoid_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

@@ -35,10 +35,9 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Condition never holds: 0 if after_gelu ≥ 1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
-// Condition never holds: 0 if after_gelu ≤ -1 else grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x), since after_gelu lies in [-0.106758967, 0.841550171].
+// Condition never holds: 0 if after_gelu ≥ 1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
+// Condition never holds: 0 if after_gelu ≤ -1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Double-word arithmetic (hi + lo), rounded once.
 template <typename M>
 ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
   const M finite_x = finite_above(finite_below(x));
@@ -50,24 +49,15 @@ ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/table.cuh"
 #include "cuda/piecewise_uniform.cuh"
-#include "cuda/pointwise.cuh"
 #include "double_word.h"
-#include "cuda/exponential.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
@@ -76,10 +66,6 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   return after_gelu;
 }
 
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: a piecewise cubic fitted in double, which takes less time than the formula; where no piece fits, the formula
-// in float.
-// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = finite_above(finite_below(x));
   const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
@@ -96,6 +82,9 @@ constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {8
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
+// 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
   static constexpr UniformGrid GRID = {{1 / 64.0f, 641}, {1 / 64.0f, 4097}};
@@ -108,26 +97,17 @@ struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh_of_silu_then_gelu_hardtanh)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/verified.h"
-#include "cpu/loops.h"
-#include "cpu/exponential.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
-// Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = finite_below(x);
   const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
@@ -136,18 +116,18 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   return after_gelu;
 }
 
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_forward(in[0]))
 };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_of_silu_then_gelu_hardtanh_backward(in[0], in[1]))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(tanh_of_silu_then_gelu_hardtanh)
 """
 
@@ -161,32 +141,24 @@ def eager(x):
 
 
 KERNELS = Activation(
-    "tanh_of_silu_then_gelu_hardtanh", interface=2, eager=eager,
-    forward="Tensor x", backward="Tensor grad, Tensor x",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "tanh_of_silu_then_gelu_hardtanh", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
 def tanh_of_silu_then_gelu_hardtanh(
-    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None,
-    input: "Tensor | None" = None,
+    x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
     """x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
-    if inplace:
-        return KERNELS.overwrite(x)
-    if out is not None:
-        return KERNELS.write(out, x)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, inplace=inplace, out=out, input=input)
     return KERNELS.run(x)
 
 
@@ -200,11 +172,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return tanh_of_silu_then_gelu_hardtanh(x, inplace=True)
         if x.is_cuda:
-            return self.tanh_of_silu_then_gelu_hardtanh.tanh_of_silu_then_gelu_hardtanh_cuda(x)
-        return self.tanh_of_silu_then_gelu_hardtanh.tanh_of_silu_then_gelu_hardtanh_cpu(x)
+            return self.tanh_of_silu_then_gelu_hardtanh.tanh_of_silu_then_gelu_hardtanh_cuda(x, self.inplace)
+        return self.tanh_of_silu_then_gelu_hardtanh.tanh_of_silu_then_gelu_hardtanh_cpu(x, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

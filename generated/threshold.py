@@ -46,13 +46,10 @@ ANYWHERE M threshold_backward(M grad, M x, M threshold) {
 }
 """
 CUDA_SOURCE = r"""
-#include "launcher.h"
 #include "cuda/pointwise.cuh"
 #include "cuda/bitmask.cuh"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
 ANYWHERE M threshold_mask(M x, M threshold) {
@@ -78,28 +75,21 @@ struct Backward : Elementwise<2, 1, Scalars, 2> {
 };
 struct Bit : Elementwise<1, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = threshold_mask(in[0], p.threshold)) };
 struct FromBit : Elementwise<2, 1, Scalars, 2> { FUSEGEN_ELEMENT(out[0] = threshold_backward_masked(in[0], in[1])) };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(threshold)
 FUSEGEN_BITMASK_KERNELS(threshold, false)
 """
 CPU_SOURCE = r"""
-#include "launcher.h"
 #include "cpu/loops.h"
-
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-
 struct Forward : Elementwise<1, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = threshold_forward(in[0], p.threshold, p.value))
 };
 struct Backward : Elementwise<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = threshold_backward(in[0], in[1], p.threshold))
 };
-
 }}  // namespace fusegen
-
 FUSEGEN_KERNELS(threshold)
 """
 
@@ -115,9 +105,8 @@ def eager_gradient(grad, x, threshold, value):
 
 
 KERNELS = Activation(
-    "threshold", interface=2, eager=eager, eager_gradient=eager_gradient,
+    "threshold", interface=3, eager=eager, eager_gradient=eager_gradient,
     forward="Tensor x, float threshold, float value", backward="Tensor grad, Tensor x, float threshold, float value",
-    dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
 )
 
@@ -130,21 +119,16 @@ def threshold(
     """y = value if x ≤ threshold else x
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64; computed in float or double and rounded once.
-        Others, and tensor subclasses, are left to PyTorch's own operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
-    if x is None or input is not None:
-        x = KERNELS.first(x, input)
     if threshold.__class__ is not float:
         threshold = KERNELS.scalar("threshold", threshold)
     if value.__class__ is not float:
         value = KERNELS.scalar("value", value)
-    if inplace:
-        return KERNELS.overwrite(x, threshold, value)
-    if out is not None:
-        return KERNELS.write(out, x, threshold, value)
+    if inplace or out is not None or input is not None or x is None:
+        return KERNELS.with_options(x, threshold, value, inplace=inplace, out=out, input=input)
     return KERNELS.run(x, threshold, value)
 
 
@@ -160,11 +144,9 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.inplace:
-            return threshold(x, self.threshold, self.value, inplace=True)
         if x.is_cuda:
-            return self.threshold_kernels.threshold_cuda(x, self.threshold, self.value)
-        return self.threshold_kernels.threshold_cpu(x, self.threshold, self.value)
+            return self.threshold_kernels.threshold_cuda(x, self.threshold, self.value, self.inplace)
+        return self.threshold_kernels.threshold_cpu(x, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
         return f"threshold={self.threshold}, value={self.value}" + (", inplace=True" if self.inplace else "")

@@ -99,6 +99,7 @@ def test_a_bound_that_is_nan_is_as_in_eager(bounds: tuple[float, float]) -> None
     hardtanh, expected = function("hardtanh"), F.hardtanh(X, *bounds)
     for actual in (
         hardtanh(X, *bounds),
+        hardtanh(None, *bounds, input=X),
         hardtanh(X.clone(), *bounds, inplace=True),
         hardtanh(X, *bounds, out=torch.empty_like(X)),
         torch.compile(lambda x: hardtanh(x, *bounds), backend="eager", fullgraph=True)(X),

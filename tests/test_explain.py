@@ -159,30 +159,28 @@ def test_arithmetic_is_told_from_what_approximates() -> None:
     assert "Double-word arithmetic" in written(explanation("gelu"), "text")
 
 
-def comments_above(text: str, name: str) -> list[str]:
-    """The comments above the functions or the type of a name in a module, each as one line."""
-    lines = text.splitlines()
-    found = []
-    for k, line in enumerate(lines):
-        if f" {name}(" in line or line.startswith(f"struct {name} "):
-            end = k - lines[k - 1].startswith("template")
-            start = next(k for k in range(end, 0, -1) if not lines[k - 1].startswith("//"))
-            found.append(" ".join(each.removeprefix("// ") for each in lines[start:end]))
-    return found
+def comment_above(text: str, kernel: str) -> str:
+    """The comment above the type of a kernel, on one line."""
+    lines = text[: text.index(f"struct {kernel} ")].splitlines()
+    start = next(k for k in range(len(lines), 0, -1) if not lines[k - 1].startswith("//"))
+    return " ".join(line.removeprefix("// ") for line in lines[start:])
 
 
 @pytest.mark.parametrize("name", by_module(NAMES))
 def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
-    """The comments above each kernel's function and its type have the remarks on it, in the same words."""
+    """A remark stands above the type of the kernel, in the same words; one on both, above the first."""
     compiled = compiled_file(ROOT / "specs" / f"{name}.yaml")
     own, remarks = sources(compiled), explained(compiled, {}, {}).remarks
     for device in ("cpu", "cuda"):
-        for kernel in ("forward", "backward"):
-            said = [r.sentence for r in remarks if (r.device, r.kernel) == (device.upper(), kernel)]
-            functions = (f"{name}_{kernel}{suffix}" for suffix in ("", "_short", "_in_float"))
-            places = (*functions, kernel.capitalize())
-            comments = [each for place in places for each in comments_above(own[device], place)]
-            assert all(any(sentence in comment for comment in comments) for sentence in said)
+        said = {
+            kernel: {r.sentence for r in remarks if (r.device, r.kernel) == (device.upper(), kernel)}
+            for kernel in ("forward", "backward")
+        }
+        above = {kernel: comment_above(own[device], kernel.capitalize()) for kernel in said}
+        for sentence in said["forward"] | said["backward"]:
+            found = {kernel: above[kernel].count(sentence) for kernel in said}
+            first = sentence in said["forward"]
+            assert found == {"forward": int(first), "backward": int(not first)}, sentence
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -51,8 +51,8 @@ def test_the_compiler_and_the_runtime_agree() -> None:
 
 def test_a_module_for_another_interface_is_one_sentence(tmp_path: Path) -> None:
     path = with_runtime(tmp_path) / "hardsigmoid.py"
-    path.write_text(text("hardsigmoid").replace("interface=2", "interface=1"), encoding="utf-8")
-    sentence = "hardsigmoid.py was generated for interface 1, this runtime is 2; run fusegen build"
+    path.write_text(text("hardsigmoid").replace("interface=3", "interface=2"), encoding="utf-8")
+    sentence = "hardsigmoid.py was generated for interface 2, this runtime is 3; run fusegen build"
     with pytest.raises(ImportError, match=f"^{sentence}$"):
         load(path)
 
@@ -62,7 +62,7 @@ def test_a_name_that_the_runtime_lacks_is_one_sentence(tmp_path: Path) -> None:
     path.write_text(
         text("hardsigmoid").replace("import Activation, ", "import Activation, OTHER, "), encoding="utf-8"
     )
-    with pytest.raises(ImportError, match=r"this runtime, of interface 2, has no OTHER; run fusegen build"):
+    with pytest.raises(ImportError, match=r"this runtime, of interface 3, has no OTHER; run fusegen build"):
         load(path)
 
 

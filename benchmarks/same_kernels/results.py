@@ -117,9 +117,12 @@ def eager_takes(own: Any, values: dict[str, Fraction], points: Tensor) -> bool:
 def _outputs(
     own: Any, points: tuple[Tensor, ...], numbers: dict[str, float]
 ) -> Iterator[tuple[str, Tensor]]:
-    """The value, with a gradient and without, and the gradients of ones and of random numbers."""
+    """The value, with a gradient and without, and the gradients of ones and of random numbers.
+
+    The function is that of the kernels, which takes views and masks after they are made.
+    """
     leaves = tuple(t.detach().requires_grad_() for t in points)
-    function = getattr(own, own.KERNELS.name)
+    function = own.KERNELS.call
     yield "value alone", function(*points, **numbers)
     y = function(*leaves, **numbers)
     yield "value", y.detach()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from fusegen import budget, render
-from fusegen.emit.kernel import kernel_text, uses_plain_double
+from fusegen.emit.kernel import kernel_texts, uses_plain_double
 from fusegen.emit.kernels import Emitted, emitted, fast
 from fusegen.hoist import bounds
 from fusegen.ir import Device, Kernel, Math, operations
@@ -51,11 +51,12 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]
     from_output = saved != of.declared.composed.inputs
     has_eager_gradient = from_output or of.algebra.pytorch_bits
+    written = kernel_texts(of, launches)
     return render.Texts(
         notation=notation(of.spec),
         counts=_counts(kernels[Device.CUDA]),
-        forward=kernel_text(of, Pass.FORWARD, launches),
-        backward=kernel_text(of, Pass.BACKWARD, launches),
+        forward=written[Pass.FORWARD],
+        backward=written[Pass.BACKWARD],
         mask=_mask(of) if binding is Binding.STABLE else None,
         headers={device: headers(several) for device, several in called.items()},
         scalars=tuple(name for name in (*of.declared.composed.params, *hosted) if name in read),

@@ -6,17 +6,13 @@ nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from textwrap import wrap
-
 from fusegen.cost import Cost, cost_of
 from fusegen.elements import ELEMENTS
+from fusegen.emit.comments import Comments, comments
 from fusegen.emit.kernels import Emitted, emitted
-from fusegen.emit.remarks import arithmetic, remarks
 from fusegen.ir import Device, Kernel, Math
 from fusegen.launch import Table as Launches
 from fusegen.launch import broadcast_rows, class_of
-from fusegen.lower import notes
 from fusegen.method import (
     DOUBLE,
     PLAIN,
@@ -33,14 +29,10 @@ from fusegen.method import (
 )
 from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
-from fusegen.printers import dump
 from fusegen.printers.cpp import CppPrinter
 from fusegen.printers.functions import Functions, definitions, functions
-from fusegen.printers.notation import notation
 from fusegen.render import Halves, KernelText, Share, Singles
 
-WIDTH = 120  # of a line
-COMMENT = WIDTH - len("// ")
 IF_FLOAT = "sizeof(M) == 4"
 IF_SHORT = f"sizeof(T) == 2 && {IF_FLOAT}"
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
@@ -86,20 +78,34 @@ def uses_plain_double(plan: Plan, which: Pass) -> bool:
     return any(Arithmetic.PLAIN_DOUBLE in arithmetics(method) for method in methods)
 
 
-def kernel_text(of: Compiled, which: Pass, launches: Launches) -> KernelText:
-    """The text of one kernel."""
-    derivation = of.algebra.derivations[which]
+def kernel_texts(of: Compiled, launches: Launches) -> dict[Pass, KernelText]:
+    """The text of the kernels of both passes."""
+    written = {which: _written(of, which) for which in Pass}
+    notes = comments(of, written)
+    return {which: _kernel_text(of, which, launches, (written[which], notes[which])) for which in Pass}
+
+
+def _written(of: Compiled, which: Pass) -> Functions:
+    """The functions of an element."""
+    kernels = {device: emitted(of, which, device).kernels for device in Device}
+    return functions(kernels, _opens(of, which))
+
+
+def _kernel_text(
+    of: Compiled, which: Pass, launches: Launches, parts: tuple[Functions, Comments]
+) -> KernelText:
+    """The text of one kernel, of its functions and comments."""
+    written, above = parts
     kernels = {device: emitted(of, which, device) for device in Device}
-    name, inputs = f"{of.spec.name}_{which.value}", derivation.program.inputs
+    name, inputs = f"{of.spec.name}_{which.value}", of.algebra.derivations[which].program.inputs
     of_cuda = singles(of.plan, which, Device.CUDA)
-    written = functions({device: own.kernels for device, own in kernels.items()}, _opens(of, which))
-    comments = _comments(of, which, written)
     return KernelText(
         name=name,
         functor=FUNCTORS[which],
         inputs=inputs,
         outputs=("y",) if which is Pass.FORWARD else of.declared.composed.inputs,
-        notes=comments,
+        notes=above.functions,
+        remarks=above.kernels,
         shared=written.shared,
         definitions={d: (*written.own[d], *_short(of, which, own)) for d, own in kernels.items()},
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
@@ -156,53 +162,3 @@ def _others(kernels: Emitted, in_float: str) -> dict[str, str]:
     """The statements that call functions of other names, by the condition under which they do."""
     short = {IF_SHORT: CppPrinter(kernels.short).element()} if kernels.short else {}
     return short | ({IF_FLOAT: in_float} if in_float else {})
-
-
-def _comments(of: Compiled, which: Pass, written: Functions) -> dict[Device | None, tuple[str, ...]]:
-    """The lines above the functions of each device, and, without a device, above the one that they share.
-
-    What both devices have to say is said of the shared function, and so is the arithmetic of the CPU if it
-    has no other.
-    """
-    derivation = of.algebra.derivations[which]
-    formula = notation(of.spec) if which is Pass.FORWARD else _gradient_of(of)
-    rewrites = tuple(map(dump.rewrite, derivation.rewrites))
-    own = {
-        device: (*notes(derivation.program, device), *_commented(of, which, device)) for device in Device
-    }
-    if not written.shared:
-        return {
-            None: (),
-            Device.CUDA: (formula, *rewrites, *own[Device.CUDA]),
-            Device.CPU: (formula, *own[Device.CPU]),
-        }
-    common = {line for line in own[Device.CPU] if line in own[Device.CUDA]}
-    if not written.own[Device.CPU]:
-        common |= set(_arithmetic(of, which, Device.CPU))
-    said: dict[Device | None, tuple[str, ...]] = {
-        device: tuple(line for line in lines if line not in common) for device, lines in own.items()
-    }
-    return said | {None: (formula, *rewrites, *(line for line in own[Device.CPU] if line in common))}
-
-
-def _commented(of: Compiled, which: Pass, device: Device) -> tuple[str, ...]:
-    """The remarks on a kernel as lines of a comment."""
-    return _wrapped(remarks(of, which, device))
-
-
-def _arithmetic(of: Compiled, which: Pass, device: Device) -> tuple[str, ...]:
-    """Those on its arithmetic."""
-    first, *_ = emitted(of, which, device)
-    return _wrapped(arithmetic(first))
-
-
-def _wrapped(remarks: Iterable[str]) -> tuple[str, ...]:
-    return tuple(line for remark in remarks for line in wrap(remark, COMMENT))
-
-
-def _gradient_of(of: Compiled) -> str:
-    """The comment above a gradient."""
-    inputs = of.declared.composed.inputs
-    grad, *saved = of.algebra.derivations.backward.first.inputs
-    each = "the gradients of" if len(inputs) > 1 else "the gradient of"
-    return f"From {grad}, the gradient of y, and {' and '.join(saved)}: {each} {' and '.join(inputs)}."

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import jinja2.meta
 
-from fusegen.render import cpp, model, python
+from fusegen.render import cpp, includes, model, python
 from fusegen.render.texts import Binding, Halves, KernelText, MaskText, Share, Singles, Texts
 from fusegen.spec import Spec
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 MODULE = "module.py.j2"
-INTERFACE = 2  # of modules and their runtime, which has it too
+INTERFACE = 3  # of modules and their runtime, which has it too
 NAMESPACE = "namespace fusegen { namespace {"
 JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
 FITTED = {Singles.CUBICS, Singles.DECLARED}  # what double fits
@@ -55,8 +55,8 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
     shared = fill("functions.j2", both) if both["scalars"] or both["kernels"] else ""
     parts = {"shared_source": shared, "joint": JOINT if shared else ""}
     for device, context in (("cuda", cpp.cuda(spec, texts)), ("cpu", cpp.cpu(spec, texts))):
-        headers = (f'#include "{header}"\n' for header in context.pop("headers"))
-        parts[f"{device}_headers"] = "".join(headers) + f"\n{NAMESPACE}\n"
+        headers = map(includes.INCLUDE.format, context.pop("headers"))
+        parts[f"{device}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
         parts[f"{device}_source"] = fill("kernels.j2", context)
     return parts
 
@@ -66,20 +66,16 @@ def module(spec: Spec, texts: Texts) -> str:
     context = {
         "name": spec.name,
         "digest": spec.digest,
-        "interface": INTERFACE,
         "summary": spec.summary,
         "source": spec.source,
         "notation": texts.notation,
         "counts": texts.counts,
-        "dtype_names": spec.dtypes,
-        "bitmask": texts.mask is not None,
         "autocasts": texts.autocast,
-        "transposes": spec.bias is not None,
         **python.tensors_and_scalars(spec, texts),
         **model.model(spec),
         **python.function(spec, texts),
         **python.gradient(spec, texts),
-        **python.operators(spec, texts),
+        "registration": python.registration(spec, texts, INTERFACE),
         **_parts(spec, texts),
     }
     return fill(MODULE, context)

@@ -9,34 +9,13 @@ from typing import Any
 
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
-from fusegen.render import launches, python
+from fusegen.render import includes, launches, python
 from fusegen.render.texts import Halves, KernelText, Singles, Texts
 from fusegen.spec import Spec
 
 IN_DOUBLE = (Singles.CUBICS, Singles.DECLARED, Singles.DOUBLE)  # what float loses too many digits of
-# the header of each method, by a part of its type's name
-HEADERS = {
-    Device.CUDA: {
-        "Table": "cuda/table.cuh",
-        "Verified": "cuda/verified.cuh",
-        "FastFloat": "cuda/fast_functions.cuh",
-        "PiecewiseUniform": "cuda/piecewise_uniform.cuh",
-        "PiecewiseOctaves": "cuda/piecewise_octaves.cuh",
-        "AtDefaults": "cuda/lazy_init.cuh",
-        "Widened": "cuda/in_double.cuh",
-        "Formula": "cuda/pointwise.cuh",
-    },
-    Device.CPU: {
-        "Verified": "cpu/verified.h",
-        "PiecewiseOctaves": "cpu/piecewise_octaves.h",
-        "Formula": "cpu/loops.h",
-    },
-}
-SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
-BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
 DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
 WIDTH = 120  # of a line
-COMMON = ("double_word",)  # families of functions that have no header for each device
 
 
 def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
@@ -166,6 +145,7 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
         {
             "functor": kernel.functor,
             "notes": kernel.notes[device],
+            "remarks": kernel.remarks[device],
             "definitions": kernel.definitions[device],
             "struct": _struct(
                 f"{kernel.functor} : Elementwise<{_base(spec, texts, kernel)}>",
@@ -176,22 +156,8 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
         for kernel in (texts.forward, texts.backward)
     ]
     named = "Formula" + "".join(line for lines in members.values() for line in lines)
-    used = {header: None for name, header in HEADERS[device].items() if name in named}
-    if device is Device.CUDA and "PlainDouble" in named:
-        used[f"cuda/plain_double_{texts.ample}.cuh"] = None
-    if len(spec.tensors) > 1:
-        used[BROADCAST[device]] = None
-    if device is Device.CUDA and texts.fast:
-        used["cuda/fast_functions.cuh"] = None
-    folder = device.value
-    functions = [
-        f"{name}.h" if name in COMMON else f"{folder}/{name}{SUFFIX[device]}"
-        for name in texts.headers[device]
-    ]
-    return {
-        "headers": ["launcher.h", *used, *functions],
-        "kernels": kernels,
-    }
+    headers = includes.headers(texts, device, named, len(spec.tensors))
+    return {"headers": headers, "kernels": kernels}
 
 
 def _element(kernel: KernelText, device: Device) -> str:
@@ -233,6 +199,7 @@ def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
         {
             "functor": functor,
             "notes": (note,),
+            "remarks": (),
             "definitions": definitions,
             "struct": _struct(
                 f"{functor} : Elementwise<{_arguments(spec, texts, inputs, 1)}>", _elements(spec), element

@@ -25,8 +25,7 @@ def model(spec: Spec) -> Context:
         layer = f"self.{spec.producer.attribute}"
         lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
         arguments += ["out=out"]
-    if in_place(spec):
-        lines += ["if self.inplace:", f"    return {spec.name}({', '.join([*arguments, 'inplace=True'])})"]
+    arguments += ["self.inplace"] * in_place(spec)
     if spec.inputs[-1].split is not None:
         keywords = [f"{name}=self.{name}" for name in kept]
         lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]

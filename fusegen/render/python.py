@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fusegen.elements import maths
+from fusegen.elements import ELEMENTS, maths
 from fusegen.render.forward import argument, is_prepared, keyword_scalars, optional, views
 from fusegen.render.texts import Texts
 from fusegen.signatures import Choice, choice_of, refusal_of
 from fusegen.spec import Param, Spec
 
 Context = dict[str, Any]
-LINE = 110  # characters, from which a list of parameters takes a line for each
+LINE = 110  # characters of a list of parameters on the line of its function
 IF_NOT_FLOAT = "if {0}.__class__ is not float:"
-MOST = 110  # characters of a line of parameters
+MOST = 116  # characters of a line behind a margin of four
 
 
 def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
@@ -41,43 +41,64 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
 
 def function(spec: Spec, texts: Texts) -> Context:
     """The plain function: its parameters, its docstring, what it does before it calls."""
-    inputs, params = input_names(spec), param_names(spec)
-    first, arguments = inputs[0], ", ".join([*inputs, *params])
-    tensors, choice, lines = list(map(argument, spec.tensors)), _choice(spec), []
-    numbers = list(map(argument, spec.numbers))
-    parameters, words = [*defaults(keyword_scalars(spec)), *options(spec)], []
+    choice, tensors, words = _choice(spec), list(map(argument, spec.tensors)), []
     if spec.inputs[-1].split is None:
         words += ['out: "Tensor | None" = None']
     if choice:
-        word = choice.argument
-        words += [f'{word}: str = "{choice.word}"']
-        given = f"{first} if inplace else out" if in_place(spec) else "out"
-        lines += [
-            f'if {word} != "{choice.word}":',
-            f"    return KERNELS.other_form({choice.function}, {given}, {arguments}, {word}={word})",
-        ]
-    if in_place(spec):
-        lines += ["if inplace:", f"    return KERNELS.overwrite({arguments})"]
-    if spec.inputs[-1].split is None:
-        lines += ["if out is not None:", f"    return KERNELS.write(out, {arguments})"]
-    else:
-        lines += [
-            f"if {inputs[1]} is None:",
-            f"    return KERNELS.halves({', '.join([first, 'dim', *params])})",
-        ]
-    alias = "input" not in (*inputs, *params) and not numbers and not is_prepared(spec)
-    if alias:
+        words += [f'{choice.argument}: str = "{choice.word}"']
+    if _has_alias(spec):
         tensors = [optional(i.name) for i in spec.tensors]
         words += ['input: "Tensor | None" = None']
-    required = [i.name for i in spec.tensors if i.split is None]
+    numbers = list(map(argument, spec.numbers))
+    parameters = [*defaults(keyword_scalars(spec)), *options(spec)]
     shown = listed([*tensors, *numbers, *parameters, *(["*", *words] if words else [])])
     return {
         **views(spec, shown),
         "function_parameters": shown,
-        "function_lines": lines,
-        "required": required if alias else [],
+        **_optional_arguments(spec),
         "doc": _doc(spec, texts),
     }
+
+
+def _has_alias(spec: Spec) -> bool:
+    """Whether the first tensor may be given as `input`, as to PyTorch's functions."""
+    names = (*input_names(spec), *param_names(spec))
+    return "input" not in names and not spec.numbers and not is_prepared(spec)
+
+
+def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
+    """The lines that read optional arguments: `input_lines` before the scalars, `function_lines` after.
+
+    One test finds out whether a call gives any of them, unless other lines need the first tensor before.
+    """
+    inputs, params = input_names(spec), param_names(spec)
+    first, choice, halves = inputs[0], _choice(spec), spec.inputs[-1].split is not None
+    arguments, before, lines = ", ".join([*inputs, *params]), [], []
+    given = {"inplace": "inplace"} if in_place(spec) else {}
+    given |= {} if halves else {"out": "out is not None"}
+    if _has_alias(spec) and (choice or halves):
+        before = [
+            f"if {first} is None or input is not None:",
+            f"    {first} = KERNELS.first({first}, input)",
+        ]
+    elif _has_alias(spec):
+        given |= {"input": f"input is not None or {first} is None"}
+    if choice:
+        word, to = choice.argument, f"{first} if inplace else out" if in_place(spec) else "out"
+        call = f"KERNELS.other_form({choice.function}, {to}, {arguments}, {word}={word})"
+        lines += [f'if {word} != "{choice.word}":', f"    return {call}"]
+    if halves:
+        call = f"KERNELS.halves({', '.join([first, 'dim', *params])})"
+        lines += [f"if {inputs[1]} is None:", f"    return {call}"]
+    elif given.keys() == {"out"}:
+        lines += ["if out is not None:", f"    return KERNELS.write(out, {arguments})"]
+    else:
+        words = ", ".join(f"{word}={word}" for word in given)
+        lines += [
+            f"if {' or '.join(given.values())}:",
+            f"    return KERNELS.with_options({arguments}, {words})",
+        ]
+    return {"input_lines": before, "function_lines": lines}
 
 
 def gradient(spec: Spec, texts: Texts) -> Context:
@@ -89,15 +110,27 @@ def gradient(spec: Spec, texts: Texts) -> Context:
     }
 
 
-def operators(spec: Spec, texts: Texts) -> Context:
-    """The arguments of the schemas under which PyTorch knows the kernels."""
+def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
+    """The lines that say what the kernels are called, take and are built from."""
     scalars = [f"float {name}" for name in param_names(spec)]
     both = {"forward": input_names(spec), "backward": texts.backward.inputs}
-    schemas = {
-        f"{kernel}_schema": ", ".join([*(f"Tensor {name}" for name in tensors), *scalars])
-        for kernel, tensors in both.items()
-    }
-    return {**schemas, "unread": texts.unread}
+    parts = [f'"{spec.name}"', f"interface={interface}", "eager=eager"]
+    parts += ["eager_gradient=eager_gradient"] * bool(texts.eager_gradient)
+    for kernel, tensors in both.items():
+        parts += [f'{kernel}="{", ".join([*(f"Tensor {name}" for name in tensors), *scalars])}"']
+    if texts.unread:
+        parts += ["unread=" + _tuple(f'"{name}"' for name in texts.unread)]
+    if spec.dtypes != tuple(ELEMENTS):
+        parts += ["dtypes=" + _tuple(f"torch.{dtype}" for dtype in spec.dtypes)]
+    kinds = {"bitmask": texts.mask is not None, "transposes": spec.bias is not None}
+    named = [f"{kind}=True" for kind, has in kinds.items() if has]
+    return filled([*parts, f"sources=Sources({', '.join(['CUDA_SOURCE', 'CPU_SOURCE', *named])})"], MOST)
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    """Expressions as a tuple."""
+    several = list(parts)
+    return f"({', '.join(several)}{',' * (len(several) == 1)})"
 
 
 def input_names(spec: Spec) -> list[str]:
@@ -125,12 +158,18 @@ def listed(parameters: list[str], margin: str = "") -> str:
     line = ", ".join(parameters)
     if len(line) <= LINE:
         return line
+    lines = filled(parameters, MOST - len(margin))
+    return "".join(f"\n{margin}    {line}" for line in lines) + f"\n{margin}"
+
+
+def filled(parts: list[str], most: int) -> list[str]:
+    """Parts with a comma behind each, on as few lines of so many characters as they take."""
     lines = [""]
-    for parameter in parameters:
-        if len(lines[-1]) + len(parameter) > MOST:
+    for part in parts:
+        if len(lines[-1]) + len(f"{part},") > most:
             lines.append("")
-        lines[-1] += f"{parameter}, "
-    return "".join(f"\n{margin}    {line.rstrip()}" for line in lines) + f"\n{margin}"
+        lines[-1] += f"{part}, "
+    return [line.rstrip() for line in lines]
 
 
 def defaults(scalars: Iterable[Param]) -> list[str]:
@@ -187,8 +226,7 @@ def _doc(spec: Spec, texts: Texts) -> list[str]:
     if spec.inputs[-1].split is not None:
         lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
     lines += [
-        f"Dtype: {either(spec.dtypes)}; computed in {math} and {rounding}.",
-        "    Others, and tensor subclasses, are left to PyTorch's own operations.",
+        f"Dtype: {either(spec.dtypes)}, computed in {math} and {rounding}; others by PyTorch's operations.",
     ]
     if in_place(spec):
         lines += [f"In place: inplace=True writes over {first}; out=y into y, without a gradient."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -67,6 +68,7 @@ class KernelText:
         functor: the C++ type that the kernel's template takes.
         inputs, outputs: the names of the tensors.
         notes: per device, comment lines above its functions; without one, above that of both devices.
+        remarks: per device, comment lines above the type of the kernel.
         shared: the function of one element, if there is one for both devices.
         definitions: per device, the other functions, in a math type or in both.
         elements: per device, the statement that calls the function.
@@ -83,7 +85,8 @@ class KernelText:
     functor: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    notes: dict[Device | None, tuple[str, ...]]
+    notes: Mapping[Device | None, tuple[str, ...]]
+    remarks: Mapping[Device, tuple[str, ...]]
     shared: tuple[str, ...]
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]

@@ -44,7 +44,9 @@ class Arguments:
 
     def first(self, given: Any, input: Any) -> Any:
         """The first tensor, which PyTorch calls input."""
-        name = self.signature.tensors[0]
-        check(input is not None, self.name, f"the argument {name} is missing", TypeError)
-        check(given is None, self.name, f"{name} and input are one argument, and both are given", TypeError)
+        if given is not None or input is None:
+            name = self.signature.tensors[0]
+            both = f"{name} and input are one argument, and both are given"
+            missing = f"the argument {name} is missing"
+            check(False, self.name, missing if input is None else both, TypeError)
         return input

@@ -14,6 +14,7 @@ from .calls import (
     DEVICES,
     FUNCTIONALIZE,
     PLAIN,
+    alike,
     bump_version,
     copy_into,
     differentiable,
@@ -29,7 +30,8 @@ from .flavour import is_traceable_wrapper_subclass, transforms
 from .policy import UnderCompile
 from .sources import Sources, Texts, texts
 
-INTERFACE = 2  # of modules and this runtime; it changes when the text of modules has to
+INTERFACE = 3  # of modules and this runtime; it changes when the text of modules has to
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -77,9 +79,9 @@ class Activation(Arguments, UnderCompile):
         self,
         forward: str,
         backward: str,
-        dtypes: "Tuple[torch.dtype, ...]",
         sources: Sources,
         eager: "Callable[..., Any]",
+        dtypes: "Tuple[torch.dtype, ...]" = DTYPES,
         eager_gradient: "Optional[Callable[..., Any]]" = None,
     ) -> None:
         self.signature = operators.Signature(self.name, forward, backward, self.unread)
@@ -181,6 +183,16 @@ class Activation(Arguments, UnderCompile):
         over = out is x and differentiable(x)  # the gradient needs what was there
         return copy_into(self.name, out, function(x.clone() if over else x, **word))
 
+    def with_options(
+        self, x: Any, *others: Any, inplace: bool = False, out: Any = None, input: Any = None
+    ) -> Any:
+        """The function over its input if `inplace`, into `out` if there is one, of `input` if x is None."""
+        if x is None or input is not None:
+            x = self.first(x, input)
+        if inplace:
+            return self.overwrite(x, *others)
+        return self.call(x, *others) if out is None else self.write(out, x, *others)
+
     def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
         """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
         tensors = arguments[: self.inputs]
@@ -189,8 +201,7 @@ class Activation(Arguments, UnderCompile):
         check(not graded, self.name, "a call with out= has no gradient; call it under no_grad()")
         if not recorded() and out.numel() == 0:
             out.resize_(torch.broadcast_shapes(*(t.shape for t in tensors)))
-        alike = all(t.dtype == out.dtype and not t.is_neg() for t in (out, *tensors))
-        usual = alike and self._usual((out, *tensors), arguments[self.inputs :])
+        usual = alike(out, *tensors) and self._usual((out, *tensors), arguments[self.inputs :])
         if not usual or recorded() or transformed():
             return copy_into(self.name, out, self.call(*arguments))
         check_writable(self.name, out)
@@ -233,5 +244,7 @@ class Activation(Arguments, UnderCompile):
 
     def _usual(self, tensors: "Tuple[torch.Tensor, ...]", params: "Tuple[float, ...]") -> bool:
         """Whether the kernels take such tensors and scalars."""
-        plain = all(t.__class__ in PLAIN and t.dtype in self.dtypes for t in tensors)
-        return plain and all(not isinstance(p, torch.Tensor) and p == p for p in params)
+        for tensor in tensors:
+            if tensor.__class__ not in PLAIN or tensor.dtype not in self.dtypes:
+                return False
+        return not params or all(not isinstance(p, torch.Tensor) and p == p for p in params)

@@ -20,6 +20,7 @@ __all__ = [
     "DEVICES",
     "FUNCTIONALIZE",
     "PLAIN",
+    "alike",
     "batched",
     "batched_gradients",
     "bump_version",
@@ -54,7 +55,20 @@ def dtype_of(*tensors: torch.Tensor) -> "Optional[torch.dtype]":
 
 def differentiable(*tensors: torch.Tensor) -> bool:
     """Whether autograd records what is done with the tensors."""
-    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor.requires_grad:
+                return True
+    return False
+
+
+def alike(out: torch.Tensor, *tensors: torch.Tensor) -> bool:
+    """Whether tensors have the dtype of `out`, and none is a lazy negation."""
+    dtype = out.dtype
+    for tensor in tensors:
+        if tensor.dtype != dtype or tensor.is_neg():
+            return False
+    return not out.is_neg()
 
 
 def transformed() -> bool:

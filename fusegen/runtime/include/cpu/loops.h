@@ -1,5 +1,6 @@
 #pragma once
 // Loops over the elements of a call, split over PyTorch's own threads.
+#include "launcher.h"
 #include <algorithm>
 #include <type_traits>
 #include "cpu/elements.h"

@@ -1,7 +1,7 @@
 #pragma once
 // What a kernel fills on first use, for others to read.
+#include "launcher.h"
 #include <atomic>
-#include "call.h"
 
 namespace fusegen {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 // Kernels that compute each element by itself, and their launch.
+#include "launcher.h"
 #include "cuda/launch.cuh"
 #include "cuda/prefetch.cuh"
 #include "cuda/two_phases.cuh"

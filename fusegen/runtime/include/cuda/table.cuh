@@ -2,6 +2,7 @@
 // 16-bit kernels whose results are read from a table, since computing them right would take longer than moving them: a
 // function of one element has 65,536 of them. They are computed in double on first use: the function's are rounded
 // once; a slope, which the incoming gradient is multiplied with, is kept as a float.
+#include "launcher.h"
 #include <cuda_pipeline_primitives.h>
 #include "cuda/lazy_init.cuh"
 #include "cuda/pointwise.cuh"

@@ -2,6 +2,7 @@
 // 16-bit kernels whose results are rounded as those of double are (Ziv's rounding test). What the fast functions give
 // errs by less than MARGIN as a rule, by more where an argument is large or terms cancel next to a zero; where so
 // little decides how a result is rounded, double computes it. Source: Ziv 1991, ACM Trans. Math. Softw. 17.
+#include "launcher.h"
 #include "cuda/fast_float.cuh"
 #include "cuda/pointwise.cuh"
 

@@ -2,6 +2,7 @@
 #pragma once
 // 16-bit results whose rounding is verified (Ziv's rounding test): those of float, but where float's error leaves open
 // how to round one, double's. Source: Ziv 1991, ACM Trans. Math. Softw. 17.
+#include "launcher.h"
 #include <limits>
 #include "cpu/loops.h"
 

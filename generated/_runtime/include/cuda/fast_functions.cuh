@@ -3,6 +3,7 @@
 // Functions of FastFloat. Polynomials are minimax in the relative error. Source: Lawson's iteration for the polynomials
 // (Rice and Usow 1968, Math. Comp. 22); the tails of erfc and of the normal distribution as t 2^(P(t) - z^2),
 // t = 1 / (1 + kz), after Press et al. 1992, Numerical Recipes, section 6.2.
+#include "launcher.h"
 #include "cuda/fast_float.cuh"
 
 namespace fusegen {
