@@ -1,6 +1,6 @@
 """The instructions of each operation on CUDA, which `cost` adds up.
 
-The counts are those of nvcc 13 for sm_90, rounded; docs/slots.py prints what is counted of whole kernels
+The counts are those of nvcc 13 for sm_90, rounded; benchmarks/instructions.py counts those of whole kernels
 beside what these tables make of them. Of sin and cos only the path of ordinary arguments counts.
 """
 

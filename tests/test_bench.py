@@ -118,12 +118,12 @@ def contest(
 def told(case: Case, function: Callable[..., Tensor], spec: Any = SPEC, eager: Any = silu) -> str:
     """What is said of a function that is to be the real one."""
     found = contest(case, function, spec, eager)
-    with torch.set_grad_enabled(case.what == "backward"):
+    with torch.set_grad_enabled(case.what != "forward"):
         return found.wrong(found.run(function))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-@pytest.mark.parametrize("what", ["forward", "backward"])
+@pytest.mark.parametrize("what", ["forward", "backward", "training"])
 def test_eager_is_right(dtype: str, what: str) -> None:
     assert told(dataclasses.replace(CASE, dtype=dtype, what=what), silu) == ""
 
@@ -217,7 +217,11 @@ def test_inputs_are_signed_scaled_and_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "spec", "tensors"), [("forward", SPEC, 2), ("backward", SPEC, 3), ("backward", HALVES, 5)]
+    ("what", "spec", "tensors"),
+    [
+        *(("forward", SPEC, 2), ("backward", SPEC, 3), ("training", SPEC, 5)),
+        *(("forward", HALVES, 3), ("backward", HALVES, 5), ("training", HALVES, 8)),
+    ],
 )
 def test_bytes_are_those_that_are_read_and_written(what: str, spec: Any, tensors: int) -> None:
     case = dataclasses.replace(CASE, what=what, dtype="bfloat16")
@@ -318,9 +322,9 @@ def report(ours: float, copy: float = 1.0, noise: float = 0.01) -> Report:
 
 
 def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "now.json"
-    path.write_text(results.as_json(report(2.0)), encoding="utf-8")
-    assert results.from_json(path) == report(2.0)
+    path = tmp_path / "now.jsonl"
+    path.write_text(results.as_json_lines(report(2.0)), encoding="utf-8")
+    assert results.from_json_lines(path) == report(2.0)
 
 
 def test_a_table_holds_shares_and_what_was_said() -> None:
@@ -385,16 +389,17 @@ def test_times_that_vary_widely_are_told() -> None:
     ("text", "why"),
     [
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        ('{"format": 0}', "its format is 0, and this reads 1"),
-        ('{"format": 1, "rows": []}', "KeyError: 'machine'"),
+        ('{"format": 1}', "its format is 1, and this reads 2"),
+        ('{"format": 2}', "KeyError: 'machine'"),
+        ('{"format": 2, "machine": {}}\n{"rows": []}', "KeyError: 'case'"),
         ("[]", "TypeError: list indices must be integers or slices, not str"),
     ],
 )
 def test_a_file_that_holds_no_measurements_is_told(tmp_path: Path, text: str, why: str) -> None:
-    path = tmp_path / "old.json"
+    path = tmp_path / "old.jsonl"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(NoMeasurements) as told:
-        results.from_json(path)
+        results.from_json_lines(path)
     assert str(told.value) == (
         f"{path}: these are no measurements that can be compared: {why}\n"
         "  hint: give a file that this version's 'fusegen bench --json FILE' has written"
@@ -499,10 +504,10 @@ QUICK = ("--device", "cpu", "--no-compile", "--seconds", "0")
 
 
 def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
-    files = ("--json", "now.json", "--csv", "now.csv", "--markdown", "now.md")
+    files = ("--json", "now.jsonl", "--csv", "now.csv", "--markdown", "now.md")
     result = gated.run("bench", "gate", *QUICK, "--backward", "--shape", "64x129", *files)
     assert result.exit_code == 0, result.output
-    written = results.from_json(gated.folder / "now.json")
+    written = results.from_json_lines(gated.folder / "now.jsonl")
     who = [(row.case.what, row.who) for row in written.rows]
     assert who == [
         (what, name) for what in ("forward", "backward") for name in ("copy", "eager", "fusegen")
@@ -530,29 +535,41 @@ def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
 
 def test_a_suite_is_all_dtypes_and_both_passes(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "rows", lambda compiled, case, order: (row("fusegen", 1.0, case=case),))
-    assert gated.run("bench", *QUICK, "--suite", "--shape", "64", "--json", "now.json").exit_code == 0
-    cases = [row.case for row in results.from_json(gated.folder / "now.json").rows]
+    assert gated.run("bench", *QUICK, "--suite", "--shape", "64", "--json", "now.jsonl").exit_code == 0
+    cases = [row.case for row in results.from_json_lines(gated.folder / "now.jsonl").rows]
     dtypes = ("float32", "float16", "bfloat16", "float64")
     assert [(c.what, c.dtype) for c in cases] == [(w, d) for w in ("forward", "backward") for d in dtypes]
+
+
+def test_a_training_step_is_forward_then_backward(gated: Workshop) -> None:
+    flags = ("--training", "--shape", "64", "--json", "now.jsonl")
+    result = gated.run("bench", "gate", *QUICK, "--dtype", "float32", *flags)
+    assert result.exit_code == 0, result.output
+    rows = results.from_json_lines(gated.folder / "now.jsonl").rows
+    assert [(row.case.what, row.who) for row in rows] == [
+        (what, who) for what in ("forward", "training") for who in ("copy", "eager", "fusegen")
+    ]
+    assert all(row.time for row in rows)
 
 
 def test_a_sweep_goes_as_far_as_fits(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "rows", lambda compiled, case, order: (row("fusegen", 1.0, case=case),))
     monkeypatch.setattr(session, "_free", lambda device: 2**20)
-    assert gated.run("bench", "gate", *QUICK, "--sweep", "--json", "now.json").exit_code == 0
-    cases = [row.case for row in results.from_json(gated.folder / "now.json").rows]
+    assert gated.run("bench", "gate", *QUICK, "--sweep", "--json", "now.jsonl").exit_code == 0
+    cases = [row.case for row in results.from_json_lines(gated.folder / "now.jsonl").rows]
     assert [case.shape for case in cases] == [(1024,), (4096,), (16384,)]
 
 
 def test_bench_ends_with_status_1_where_something_is_slower(gated: Workshop) -> None:
     measure = ("bench", "gate", *QUICK, "--shape", "4096")
-    assert gated.run(*measure, "--json", "old.json").exit_code == 0
-    old = json.loads((gated.folder / "old.json").read_text())
-    for line in old["rows"]:
-        if line["who"] == "fusegen":
-            line["time"] = {"median": 1e-6, "low": 1e-6, "high": 1e-6, "turns": 11}
-    (gated.folder / "old.json").write_text(json.dumps(old), encoding="utf-8")
-    result = gated.run(*measure, "--compare", "old.json")
+    assert gated.run(*measure, "--json", "old.jsonl").exit_code == 0
+    machine, case = map(json.loads, (gated.folder / "old.jsonl").read_text().splitlines())
+    for row in case["rows"]:
+        if row["who"] == "fusegen":
+            row["time"] = {"median": 1e-6, "low": 1e-6, "high": 1e-6, "turns": 11}
+    lines = [json.dumps(machine), json.dumps(case)]
+    (gated.folder / "old.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    result = gated.run(*measure, "--compare", "old.jsonl")
     assert result.exit_code == 1
     assert "slower: gate forward, float32, 4096, cpu: " in result.stderr
 
@@ -570,11 +587,11 @@ def test_a_gpu_is_measured_with_graphs_and_memory(gated: Workshop, device: str) 
         "--backward",
         *shapes,
         "--json",
-        "now.json",
+        "now.jsonl",
     )
     result = gated.run(*measure)
     assert result.exit_code == 0, result.output
-    report = results.from_json(gated.folder / "now.json")
+    report = results.from_json_lines(gated.folder / "now.jsonl")
     for row in report.rows:
         small, forward = row.case.numel == 4096, row.case.what == "forward"
         assert row.time is not None, row.said

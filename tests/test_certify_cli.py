@@ -15,7 +15,7 @@ from conftest import Workshop
 from kernels import extensions as extensions
 from torch import Tensor
 
-from fusegen.certify import campaign, inputs, reference, sweep
+from fusegen.certify import campaign, inputs, random_chains, reference, suite, sweep
 from fusegen.certify.findings import Accuracy, Evidence, Output
 from fusegen.certify.judge import Judge
 
@@ -305,6 +305,34 @@ def test_a_pole_or_a_missing_half_is_no_error(
     assert status == 0
     assert float(value[value.index("ulp,") - 1]) <= 1
     assert float(slope[slope.index("ulp,") - 1]) <= 4
+
+
+def test_audit_takes_a_callable_with_its_formula_or_a_suite(workshop: Workshop) -> None:
+    for words in ((), ("torch.tanh",), ("--formula", "x")):
+        result = workshop.run("audit", *words)
+        assert result.exit_code == 2
+        assert result.stderr.endswith("Error: audit takes a CALLABLE and its --formula, or --suite torch\n")
+
+
+@pytest.mark.full
+def test_a_suite_is_eager_and_compiled_in_every_dtype(workshop: Workshop) -> None:
+    result = workshop.run("audit", "torch.tanh", "--suite", "torch", "--device", "cpu", "--sample", "4096")
+    assert result.exit_code == 0, result.output
+    cells = [line.split(" | ") for line in result.output.splitlines() if line.startswith("| torch.tanh")]
+    assert [(who, dtype) for who, dtype, *_ in cells] == [
+        (who, dtype) for who in ("| torch.tanh", "| torch.tanh, compiled") for dtype in suite.DTYPES
+    ]
+    assert all(float(ulp) < 2 for _, _, ulp, *_ in cells)
+
+
+def test_random_chains_are_certified_and_nothing_is_written(workshop: Workshop) -> None:
+    result = workshop.run("certify", "--random", "1", "--seed", "3", "--sample", "4096", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    head, _, row, _, last = result.output.splitlines()
+    assert head == "| | chain | value | gradient | broken |"
+    assert row.startswith(f"| 3 | {', '.join(random_chains.drawn(3)).replace('*', '·')} | ")
+    assert last == "1 of 1 keep every promise on cpu, 4,096 float32 inputs of each tried."
+    assert workshop.files() == {}
 
 
 def test_audit_knows_inputs_by_their_names(workshop: Workshop, thin: None) -> None:

@@ -22,7 +22,6 @@ from kernels import (
     differences,
     generated,
     in_a_graph,
-    load,
     methods,
     nearest,
     patterns,
@@ -34,6 +33,7 @@ from test_cubics import CHAIN, PRODUCT, SCALED, SHRINKS, agree, some
 from torch import Tensor
 
 from fusegen import build as compiler
+from fusegen.certify.random_chains import drawn
 from fusegen.ir import Device
 from fusegen.method import DOUBLE, Grid, Pass, Piecewise
 from fusegen.pieces import fits
@@ -310,7 +310,7 @@ LOST = (4, 6, 9, 13, 17, 19, 21, 23)
 def test_a_chain_that_nobody_chose_errs_by_three_units_at_most(
     seed: int, tmp_path: Path, extensions: Path
 ) -> None:
-    chain = load(ROOT / "docs" / "chains.py").drawn(seed)
+    chain = drawn(seed)
     module = compiled(tmp_path, f"chain{seed}", f"chain: {json.dumps(chain)}\n")
     x = some()
     for given, exact in both(emulated(module, f"chain{seed}", tmp_path), x[x.isfinite()]):

@@ -9,13 +9,14 @@ from fractions import Fraction
 
 import flint
 import mpmath
+import oracle
 import pytest
 import torch
 from budget import budget
 from conftest import ROOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kernels import LIBRARY, by_module, load, smooth
+from kernels import LIBRARY, by_module, smooth
 
 from fusegen import library
 from fusegen.certify.enclosures import CHUNK, Enclosure, values
@@ -29,7 +30,6 @@ from fusegen.parse.formula import parse_formula
 from fusegen.stages import real
 from fusegen.term import Apply, Let, Name, Number, Program, Term, call
 
-oracle = load(ROOT / "docs" / "oracle.py", "oracle")
 EVERY = pytest.mark.parametrize("op", OPS)
 
 

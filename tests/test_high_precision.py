@@ -1,4 +1,4 @@
-"""The oracle of user formulas against formulas of its own: `docs/oracle.py`, and values that are known."""
+"""The oracle of user formulas against formulas of its own: `tests/oracle.py`, and values that are known."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
+import oracle
 import pytest
-from conftest import ROOT
 from high_precision import slopes, value
 from intervals import equal, point
-from kernels import load
 from mpmath import mpf
 from primitives_in_intervals import SLOPES, VALUES
 
@@ -18,8 +17,6 @@ from fusegen import stages
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.term import Program
-
-oracle = load(ROOT / "docs" / "oracle.py", "oracle")
 
 
 def program(formula: str, *inputs: str) -> Program:

@@ -8,18 +8,19 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from conftest import ROOT
-from kernels import load
 
+from fusegen.bench.results import from_json_lines
 from fusegen.certify.certificate import shown
 from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.cli import main
 from fusegen.parse import parse_spec
+from fusegen.report import accuracy, speed
 from fusegen.schema import FIELDS
 
-evidence = load(ROOT / "docs" / "evidence.py", "evidence")
-speed = load(ROOT / "docs" / "speed.py", "speed")
-
-
+GENERATED = ROOT / "generated"
+TABLES = {"headline": "README.md", "bench": "docs/speed.md"}
 PAGES = ("architecture", "certificates", "cost", "eager", "numerics", "speed")
 
 
@@ -38,15 +39,16 @@ def table_in(page: str, head: str) -> list[str]:
     return list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
 
 
-@pytest.mark.parametrize("device", evidence.NAMES)
+@pytest.mark.parametrize("device", accuracy.NAMES)
 def test_the_tables_of_accuracy_are_the_certificates(device: str) -> None:
-    assert table_in("README.md", evidence.table(device)[0]) == evidence.table(device)
+    table = accuracy.table(GENERATED, device)
+    assert table_in("README.md", table[0]) == table
 
 
-@pytest.mark.parametrize("name", speed.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_the_tables_of_speeds_are_what_was_measured(name: str) -> None:
-    told = {"headline": "README.md", "bench": "docs/speed.md"}[name]
-    assert table_in(told, speed.table(name)[0]) == speed.table(name)
+    table = speed.table(from_json_lines(ROOT / "docs" / "reports" / f"{name}.jsonl"))
+    assert table_in(TABLES[name], table[0]) == table
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in PAGES)])
@@ -85,8 +87,24 @@ def test_the_kernels_shown_are_the_modules() -> None:
         assert f"template{body.rstrip()}\n" in module
 
 
+def test_report_prints_the_tables_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    told = CliRunner().invoke(main, ["report", "accuracy"]).output
+    shown = [
+        *(accuracy.table(GENERATED, device) for device in accuracy.NAMES),
+        accuracy.exceptions(GENERATED),
+    ]
+    assert told == "".join("\n".join(lines) + "\n\n" for lines in shown)
+    files = [f"docs/reports/{name}.jsonl" for name in TABLES]
+    tables = [speed.table(from_json_lines(Path(file))) for file in files]
+    assert CliRunner().invoke(main, ["report", "speed", *files]).output == "".join(
+        "\n".join(lines) + "\n\n" for lines in tables
+    )
+
+
 def test_the_exceptions_are_what_the_certificates_break() -> None:
-    assert table_in("docs/numerics.md", evidence.exceptions()[0]) == evidence.exceptions()
+    table = accuracy.exceptions(GENERATED)
+    assert table_in("docs/numerics.md", table[0]) == table
 
 
 ULPS = {3.694: "3.69", 52.01: "52.01", 16777000.0: "1.7e+07", float("inf"): "infinite"}
@@ -94,11 +112,11 @@ ULPS = {3.694: "3.69", 52.01: "52.01", 16777000.0: "1.7e+07", float("inf"): "inf
 
 @pytest.mark.parametrize("ulp", ULPS)
 def test_a_cell_is_a_largest_error(ulp: float) -> None:
-    assert evidence.ulp(erring(ulp, 0)) == ULPS[ulp]
+    assert accuracy.ulp(erring(ulp, 0)) == ULPS[ulp]
 
 
 def test_a_cell_is_a_share_of_the_inputs() -> None:
-    assert evidence.misrounded(Accuracy(misrounded=194_102_960), 2**32) == "4.52"
+    assert accuracy.misrounded(Accuracy(misrounded=194_102_960), 2**32) == "4.52"
 
 
 CERTIFICATES = {
@@ -114,5 +132,5 @@ def test_cells_are_of_current_certificates(what: str, tmp_path: Path) -> None:
     certificate, cells = CERTIFICATES[what]
     path = tmp_path / "gate.certificate.json"
     path.write_text(json.dumps(certificate), encoding="utf-8")
-    found = dict(evidence.evidences(path, "cpu"))
-    assert evidence.cells(found.get("float32"), "value") == cells
+    found = dict(accuracy.evidences(path, "cpu"))
+    assert accuracy.cells(found.get("float32"), "value") == cells

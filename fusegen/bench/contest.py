@@ -27,7 +27,7 @@ from fusegen.spec import Spec
 
 Function = Callable[..., Tensor]
 OURS, EAGER, COMPILED, COPY = "fusegen", "eager", "torch.compile", "copy"
-FORWARD, BACKWARD = "forward", "backward"
+FORWARD, BACKWARD, TRAINING = "forward", "backward", "training"
 # how far a result may be off, absolutely and of itself
 TOLERANCE = {"float32": 1e-4, "float64": 1e-7, "float16": 1e-2, "bfloat16": 2e-2}
 CHUNK = 2**22  # elements that are computed in double at a time
@@ -41,7 +41,7 @@ class Case:
 
     Attributes:
         name: of the spec.
-        what: ``forward`` or ``backward``.
+        what: ``forward``, ``backward``, or ``training``, which is one after the other.
         dtype: its name in torch.
         shape: of each input.
         device: ``cpu`` or ``cuda``.
@@ -89,11 +89,11 @@ class Contest:
             for shape in (self.case.shape, *others)
         )
         self.inputs = tuple(
-            t > 0 if of.is_mask else t.to(self.dtype).requires_grad_(self.case.what == BACKWARD)
+            t > 0 if of.is_mask else t.to(self.dtype).requires_grad_(self.case.what != FORWARD)
             for of, t in zip(self.spec.inputs, drawn, strict=True)
         )
         grad = torch.randn(
-            self.shape if self.case.what == BACKWARD else 0,
+            self.shape if self.case.what != FORWARD else 0,
             generator=generator.manual_seed(1),
             device=self.case.device,
         )
@@ -165,13 +165,15 @@ class Contest:
         """What is timed of a function."""
         if self.case.what == FORWARD:
             return lambda: function(*self.inputs)
-        y = function(*self.inputs)
         leaves = with_gradients(self.inputs)
+        if self.case.what == TRAINING:
+            return lambda: torch.autograd.grad(function(*self.inputs), leaves, self.incoming)
+        y = function(*self.inputs)
         return lambda: torch.autograd.grad(y, leaves, self.incoming, retain_graph=True)
 
     def whole(self, function: Function) -> Run:
         """The run with all that is done once before: a backward pass with its forward pass."""
-        return self.run(function) if self.case.what == FORWARD else lambda: self.run(function)()
+        return (lambda: self.run(function)()) if self.case.what == BACKWARD else self.run(function)
 
     def copy(self) -> Run:
         """A copy that moves as many bytes; on the CPU it allocates, as the others do."""
@@ -184,10 +186,9 @@ class Contest:
     @cached_property
     def moved(self) -> int:
         """The bytes that are read and written: tensors, each once; parameters do not count."""
-        read = sum(t.numel() * t.itemsize for t in self.inputs)
-        if self.case.what == BACKWARD:
-            read += sum(t.numel() * t.itemsize for t in with_gradients(self.inputs))  # as many gradients
-        return read + self.shape.numel() * self.dtype.itemsize
+        forward = sum(t.nbytes for t in self.inputs) + self.shape.numel() * self.dtype.itemsize
+        backward = forward + sum(t.nbytes for t in with_gradients(self.inputs))  # as many gradients
+        return {FORWARD: forward, BACKWARD: backward, TRAINING: forward + backward}[self.case.what]
 
     @cached_property
     def shape(self) -> torch.Size:
@@ -233,7 +234,7 @@ class Contest:
 
     def exact(self, function: Function, inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
         """Results of a function in double, flat."""
-        backward = self.case.what == BACKWARD
+        backward = self.case.what != FORWARD
         leaves = [t.requires_grad_(backward) for t in with_gradients(inputs)]
         with torch.set_grad_enabled(backward):
             y = function(*inputs)

@@ -1,4 +1,4 @@
-"""What was measured, as values; as JSON, CSV and Markdown; and held against what was measured before."""
+"""Measurements as values, as JSON lines, CSV and Markdown, and compared with earlier ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusegen.bench.clock import Spread
 from fusegen.bench.contest import COPY, EAGER, OURS, Case
 from fusegen.errors import NoMeasurements, Span
 
-FORMAT = 1
+FORMAT = 2
 NOISY = 0.10  # a spread above this is told
 LEAST = 0.02  # a difference that is never called one
 
@@ -108,40 +108,44 @@ def columns(report: Report) -> list[str]:
     return [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
 
 
-def as_json(report: Report) -> str:
-    """The report as a file."""
-    return json.dumps(_plain(report), indent=1) + "\n"
+def as_json_lines(report: Report) -> str:
+    """The report as JSON lines: the machine, then a line for each case."""
+    cases = dict.fromkeys(row.case for row in report.rows)
+    lines: list[dict[str, Any]] = [{"format": FORMAT, "machine": report.machine}]
+    for case in cases:
+        rows = [asdict(row) for row in report.rows if row.case == case]
+        lines.append(
+            {"case": asdict(case), "rows": [{k: row[k] for k in row if k != "case"} for row in rows]}
+        )
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
 def as_line(report: Report) -> str:
     """The report as a line of a file that keeps one for each run."""
-    return json.dumps(_plain(report)) + "\n"
+    rows = [asdict(row) for row in report.rows]
+    return json.dumps({"format": FORMAT, "machine": report.machine, "rows": rows}) + "\n"
 
 
-def _plain(report: Report) -> dict[str, Any]:
-    return {"format": FORMAT, "machine": report.machine, "rows": [asdict(row) for row in report.rows]}
-
-
-def from_json(path: Path) -> Report:
+def from_json_lines(path: Path) -> Report:
     """A report as it was written.
 
     Raises:
         NoMeasurements: the file cannot be read, or is none of this format.
     """
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-        if read["format"] != FORMAT:
-            raise ValueError(f"its format is {read['format']}, and this reads {FORMAT}")
-        return Report(read["machine"], tuple(map(_row, read["rows"])))
+        head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        if head["format"] != FORMAT:
+            raise ValueError(f"its format is {head['format']}, and this reads {FORMAT}")
+        return Report(head["machine"], tuple(row for line in lines for row in _rows(line)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | TypeError) else str(error)
         raise NoMeasurements(Span(str(path)), why=why) from None
 
 
-def _row(read: dict[str, Any]) -> Row:
+def _rows(read: dict[str, Any]) -> Iterator[Row]:
     case = Case(**{**read["case"], "shape": tuple(read["case"]["shape"])})
-    time = Spread(**read["time"]) if read["time"] else None
-    return Row(**{**read, "case": case, "time": time})
+    for row in read["rows"]:
+        yield Row(**{**row, "case": case, "time": Spread(**row["time"]) if row["time"] else None})
 
 
 def as_csv(report: Report) -> str:

@@ -27,6 +27,7 @@ from fusegen.certify.findings import (
 FORMAT = 2
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+DEPTH = 3  # of a dtype's evidence: in a device's "dtypes"
 Json = dict[str, Any]
 
 
@@ -93,7 +94,7 @@ def with_evidence(certificate: Json, claim: Claim, kernel: Kernel, evidence: Evi
 
 
 def text(certificate: Json) -> str:
-    """The bytes of a certificate: lists on one line each, so that a diff is short."""
+    """The bytes of a certificate: the evidence of a dtype is one line, so that a diff is short."""
     return _written(certificate, 0) + "\n"
 
 
@@ -179,12 +180,13 @@ def _unless_zero(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _written(value: Any, depth: int) -> str:
-    """JSON with a line for each key, and lists in one line unless they hold lists or objects."""
+    """JSON with a line for each key of an object that holds objects, down to the dtypes; else one line."""
+    if (
+        depth == DEPTH
+        or not isinstance(value, dict)
+        or not any(isinstance(v, dict) for v in value.values())
+    ):
+        return json.dumps(value)
     indent, inner = "  " * depth, "  " * (depth + 1)
-    if isinstance(value, dict) and value:
-        lines = [f"{inner}{json.dumps(key)}: {_written(item, depth + 1)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    if isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
-        items = [_written(item, depth + 1) for item in value]
-        return "[\n" + ",\n".join(f"{inner}{item}" for item in items) + f"\n{indent}]"
-    return json.dumps(value)
+    lines = [f"{inner}{json.dumps(key)}: {_written(item, depth + 1)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,10 +40,15 @@ _SAMPLE = click.option(
     metavar="X",
     help="Show the error at one input, in decimals or as float.hex writes it; once for each tensor.",
 )
-def certify(
-    specs: tuple[str, ...], output: Path, device: str | None, dtypes: tuple[str, ...], sample: int | None,
-    resume: bool, at: tuple[str, ...],
-) -> None:  # fmt: skip
+@click.option(
+    "--random",
+    "chains",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Certify N random chains on samples instead, and print a table; nothing is written.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of the first random chain.")
+def certify(specs: tuple[str, ...], **given: Any) -> None:
     """Test modules on every input against exact values and PyTorch, and write their certificates.
 
     A float32 function of one tensor is tried on all 2**32 inputs, 16-bit ones on all 2**16, others on a
@@ -50,15 +56,22 @@ def certify(
     module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
     """
     from fusegen import access, build, library
-    from fusegen.certify import campaign, certificate
+    from fusegen.certify import campaign, certificate, random_chains
 
-    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
-    order = campaign.Order(output, devices(device), dtypes, sample, resume)
-    if at:
-        click.echo(campaign.looked_at(compiled, order, tuple(map(_hexadecimal, at))), nl=False)
+    options = CertifyOptions(**given)
+    where = devices(options.device)
+    if options.chains:
+        seeds = range(options.seed, options.seed + options.chains)
+        for line in random_chains.page(seeds, options.sample or random_chains.SAMPLE, where[-1]):
+            click.echo(line)
         return
-    if sample is None:
-        modules = (output / f"{one.spec.name}.py" for one in compiled)
+    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
+    order = campaign.Order(options.output, where, options.dtypes, options.sample, options.resume)
+    if options.at:
+        click.echo(campaign.looked_at(compiled, order, tuple(map(_hexadecimal, options.at))), nl=False)
+        return
+    if options.sample is None:
+        modules = (options.output / f"{one.spec.name}.py" for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))
     with _Bars() as bars:
         verdicts = list(bars.shown(campaign.campaign(compiled, order, bars)))
@@ -71,21 +84,29 @@ def certify(
         sys.exit(1)
 
 
+@dataclass(frozen=True)
+class CertifyOptions:
+    """The options of `certify`, as its help describes them."""
+
+    output: Path
+    device: str | None
+    dtypes: tuple[str, ...]
+    sample: int | None
+    resume: bool
+    at: tuple[str, ...]
+    chains: int | None
+    seed: int
+
+
 @click.command()
-@click.argument("function", metavar="CALLABLE")
-@click.option("--formula", required=True, help="What it should compute, as a spec's formula says it.")
+@click.argument("function", metavar="CALLABLE", required=False)
+@click.option("--formula", help="What it should compute, as a spec's formula says it.")
 @click.option("--inputs", default="x", help="The names of the tensors in the formula, with commas.")
+@click.option("--suite", type=click.Choice(["torch"]), help="Test PyTorch's activations, and print a page.")
 @DEVICE
 @DTYPE
 @_SAMPLE
-def audit(
-    function: str,
-    formula: str,
-    inputs: str,
-    device: str | None,
-    dtypes: tuple[str, ...],
-    sample: int | None,
-) -> None:
+def audit(function: str | None, **given: Any) -> None:
     """Test any callable on every input against a formula: torch.nn.functional.gelu, or your own.
 
     CALLABLE is a dotted name below a module that can be imported here, and may fix arguments:
@@ -93,10 +114,33 @@ def audit(
     """
     from fusegen.certify import campaign
 
-    names = tuple(name.strip() for name in inputs.split(","))
-    order = campaign.Order(Path(), devices(device), dtypes or DTYPES, sample)
+    options = AuditOptions(**given)
+    if options.suite:
+        from fusegen.certify import suite as activations
+        from fusegen.certify.sweep import EVERY
+
+        chosen = (function,) if function else tuple(activations.FUNCTIONS)
+        for line in activations.page(chosen, options.sample or EVERY, devices(options.device)):
+            click.echo(line)
+        return
+    if function is None or options.formula is None:
+        raise click.UsageError("audit takes a CALLABLE and its --formula, or --suite torch")
+    names = tuple(name.strip() for name in options.inputs.split(","))
+    order = campaign.Order(Path(), devices(options.device), options.dtypes or DTYPES, options.sample)
     with _Bars() as bars:
-        list(bars.shown(campaign.audit(function, formula, names, SPECS, order, bars)))
+        list(bars.shown(campaign.audit(function, options.formula, names, SPECS, order, bars)))
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """The options of `audit`, as its help describes them."""
+
+    formula: str | None
+    inputs: str
+    suite: str | None
+    device: str | None
+    dtypes: tuple[str, ...]
+    sample: int | None
 
 
 def _hexadecimal(text: str) -> float:

@@ -1,7 +1,7 @@
 """Count the instructions of each kernel of the library, beside what `fusegen/cost.py` makes of them.
 
-    python docs/slots.py            # every spec
-    python docs/slots.py gelu silu
+    python -m benchmarks.instructions            # every spec
+    python -m benchmarks.instructions gelu silu
 
 Needs nvcc and nvdisasm, no GPU. A kernel is compiled for sm_90, for dense tensors in vectors of 16 bytes;
 what is counted stands before the path of ordinary elements ends, divided by the elements of a thread. Paths
@@ -26,9 +26,8 @@ BITS = {"float": 32, "__nv_bfloat16": 16}  # of an element, by its C++ type
 DTYPES = {"float": "float32", "__nv_bfloat16": "bfloat16"}
 FUNCTION = re.compile(r"^\.text\.(\S+):")
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!NOP)")
-KERNEL = re.compile(
-    r"(?:pointwise|two_phases)\w*?INS\w*?_\d+(?:(?:Tabulated|Pieced|Ziv)INS\w*?_\d+)?"
-    r"(Forward|Backward)E(?:Li\dE)?E*(f|13__nv_bfloat16)\w*?Li1E"
+KERNEL = re.compile(  # with one vector a thread
+    r"(?:pointwise|two_phases)\w*?\d(Forward|Backward)E(?:Li\dE)?E*(f|13__nv_bfloat16)\w*?Li1E"
 )
 
 

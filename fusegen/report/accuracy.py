@@ -1,10 +1,7 @@
-"""Tables of accuracy for README.md and docs/numerics.md, from the certificates in generated/.
+"""Tables of accuracy, from certificates: one for each device, and one of the broken promises.
 
-    python docs/evidence.py
-
-Prints a table for each device, for README.md, and the table of exceptions, for docs/numerics.md. Errors are
-the largest over all 2**32 float32 inputs, in ulp of the exact result. A device for which a spec has no
-certificate of the current format has "-" in its cells.
+Errors are the largest over all 2**32 float32 inputs, in ulp of the exact result. A device for which a spec
+has no certificate of the current format has "-" in its cells.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from fusegen.certify import contract, recorded
 from fusegen.certify.certificate import DEVICES, FORMAT
 from fusegen.certify.findings import Accuracy, Evidence
 
-GENERATED = Path(__file__).resolve().parents[1] / "generated"
 SPECS = ("gelu", "gelu_tanh", "silu", "mish", "quick_gelu", "sigmoid", "tanh", "elu")
 OUTPUTS = {"value": "value", "gradient of x": "gradient"}
 NAMES = {"cuda": "CUDA", "cpu": "CPU"}
@@ -26,21 +22,27 @@ HEADS = ("fusegen, ulp", "eager, ulp", "fusegen, misrounded %", "eager, misround
 NOTHING = "-"
 
 
-def table(device: str) -> list[str]:
-    """The accuracy of some functions on one device, as lines of Markdown."""
+def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str]:
+    """The accuracy of some functions on one device, as lines of Markdown.
+
+    Args:
+        folder: of the modules and their certificates.
+        device: ``cpu`` or ``cuda``.
+        specs: their names.
+    """
     heads = (f"{NAMES[device]}, float32", "", *HEADS)
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name in SPECS:
-        found = dict(evidences(GENERATED / f"{name}.certificate.json", device))
+    for name in specs:
+        found = dict(evidences(folder / f"{name}.certificate.json", device))
         for output, label in OUTPUTS.items():
             lines.append(f"| {name} | {label} | {' | '.join(cells(found.get('float32'), output))} |")
     return lines
 
 
-def exceptions() -> list[str]:
-    """The promises that the certificates show as broken, as lines of Markdown."""
+def exceptions(folder: Path) -> list[str]:
+    """The promises that the certificates of a folder show as broken, as lines of Markdown."""
     lines = ["| spec | device | dtype | broken promise |", "|---|---|---|---|"]
-    for path in sorted(GENERATED.glob("*.certificate.json")):
+    for path in sorted(folder.glob("*.certificate.json")):
         for device in DEVICES:
             for dtype, evidence in evidences(path, device):
                 name = path.name.removesuffix(".certificate.json")
@@ -50,7 +52,9 @@ def exceptions() -> list[str]:
 
 
 def evidences(path: Path, device: str) -> Iterator[tuple[str, Evidence]]:
-    """The dtypes that a certificate has evidence of on a device, if it is of the current format."""
+    """The evidence by dtype that a certificate has of a device; none without one of the current format."""
+    if not path.is_file():
+        return
     certificate: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if certificate["format"] == FORMAT:
         for dtype, shown in certificate.get(device, {}).get("dtypes", {}).items():
@@ -77,8 +81,3 @@ def ulp(accuracy: Accuracy) -> str:
 def misrounded(accuracy: Accuracy, inputs: int) -> str:
     """The share of results that are not correctly rounded, in per cent: ``4.52``."""
     return f"{100 * accuracy.misrounded / inputs:.2f}"
-
-
-if __name__ == "__main__":
-    for lines in (*map(table, NAMES), exceptions()):
-        print("\n".join(lines) + "\n")

@@ -1,20 +1,15 @@
-"""How accurate PyTorch's activations are, eager and compiled, on every input: makes docs/audit.md.
+"""PyTorch's activations, eager and compiled, beside their formulas on every input: `audit --suite torch`.
 
-    python docs/audit.py [--sample N] [NAME...] > docs/audit.md  # on the CPU, and on a GPU if there is one
-
-It is `fusegen audit` on a list of functions, one table per device; `--sample` tries so many float32 inputs
-where all 2**32 would take long. What is compiled comes from torch.compile with its default backend.
+What is compiled comes from torch.compile with its default backend.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,7 +18,6 @@ from fusegen.certify.findings import Evidence, Output, Subject
 from fusegen.certify.host import machine
 from fusegen.certify.judge import Judge
 from fusegen.certify.screen import Screen
-from fusegen.certify.sweep import EVERY
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.stages import real, screened
@@ -49,7 +43,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 INTRODUCTION = """# How accurate PyTorch's activations are
 
-Made by `python docs/audit.py`, which is `fusegen audit` on a list of functions: the largest error in ulp
+Made by `python -m fusegen audit --suite torch`: the largest error in ulp
 over all inputs tried, where it is, and how many results are not correctly rounded. 16-bit
 types are tried whole, float64 on a sample of 82,000; float32 whole unless `--sample` says otherwise.
 """
@@ -67,7 +61,7 @@ HEADS = (
 
 
 def subject(name: str, function: Callable[[Tensor], Tensor], formula: str) -> Subject:
-    """A function to be held against a formula in x."""
+    """A function to be compared with a formula in x."""
     text = f"name: formula\nsummary: An audit.\nformula: {json.dumps(formula)}\n"
     spec, library = parse_spec(text, "formula"), Library(Path("specs"))
     return Subject(name, real(spec, library), screened(spec, library), {}, function)
@@ -88,7 +82,7 @@ def _special(output: Output, x: str) -> str:
 
 
 def known(device: str) -> Iterator[str]:
-    """What was found elsewhere, looked at here."""
+    """Results that others reported, as they are here."""
     infinite = [torch.full((n,), torch.inf, device=device) for n in range(1, 6)]
     yield f"`gelu(inf)` of 1 to 5 elements: {', '.join(str(F.gelu(x)[0].item()) for x in infinite)}"
     small = torch.full((64,), -1e-9, device=device)
@@ -101,32 +95,32 @@ def known(device: str) -> Iterator[str]:
     yield f"`hardsigmoid(6.0)` in float64: {F.hardsigmoid(six)[0].item()!r}"
 
 
-@click.command()
-@click.argument("names", nargs=-1)
-@click.option("--sample", default=EVERY, help="How many float32 inputs to try.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), multiple=True)
-def main(names: tuple[str, ...], sample: int, device: tuple[str, ...]) -> None:
-    """Print the report."""
-    warnings.simplefilter("ignore")
-    print(INTRODUCTION)
-    found = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    for where in device or found:
-        made = machine(where)
-        print(f"## {made.chip}, PyTorch {made.torch}\n")
-        print("\n".join(f"- {line}" for line in known(where)) + "\n")
-        print("| " + " | ".join(HEADS) + " |\n" + "|---" * len(HEADS) + "|")
-        for name, (function, formula) in FUNCTIONS.items():
-            if names and name not in names:
-                continue
-            screen = None
-            for said, dtype in itertools.product((name, f"{name}, compiled"), DTYPES):
-                torch.compiler.reset()
-                one = subject(said, function if said == name else torch.compile(function), formula)
-                screen = screen or Screen(one.stable, one.params)
-                evidence = Judge(one, screen, where).evidence(dtype, sample)
-                print("| " + " | ".join((said, dtype, *cells(evidence))) + " |", flush=True)
-        print()
+def page(names: tuple[str, ...], sample: int, devices: tuple[str, ...]) -> Iterator[str]:
+    """The lines of the report in Markdown.
+
+    Args:
+        names: of `FUNCTIONS`.
+        sample: the number of float32 inputs.
+        devices: ``cpu``, ``cuda`` or both.
+    """
+    yield INTRODUCTION
+    for device in devices:
+        made = machine(device)
+        yield f"## {made.chip}, PyTorch {made.torch}\n"
+        yield "\n".join(f"- {line}" for line in known(device)) + "\n"
+        yield "| " + " | ".join(HEADS) + " |\n" + "|---" * len(HEADS) + "|"
+        for name in names:
+            yield from _rows(name, sample, device)
+        yield ""
 
 
-if __name__ == "__main__":
-    main()
+def _rows(name: str, sample: int, device: str) -> Iterator[str]:
+    """The rows of one function, eager and compiled, in each dtype."""
+    function, formula = FUNCTIONS[name]
+    screen = None
+    for who, dtype in itertools.product((name, f"{name}, compiled"), DTYPES):
+        torch.compiler.reset()
+        one = subject(who, function if who == name else torch.compile(function), formula)
+        screen = screen or Screen(one.stable, one.params)
+        evidence = Judge(one, screen, device).evidence(dtype, sample)
+        yield "| " + " | ".join((who, dtype, *cells(evidence))) + " |"

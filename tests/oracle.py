@@ -1,7 +1,7 @@
-"""Hold the enclosures of every primitive against mpmath: a second library, other formulas, random doubles.
+"""The enclosures of every primitive beside mpmath: a second library, other formulas, random doubles.
 
-    python docs/oracle.py                       # every primitive, 10,000 points each
-    python docs/oracle.py --points 1000000 tanh # one
+    python tests/oracle.py                       # every primitive, 10,000 points each
+    python tests/oracle.py --points 1000000 tanh # one
 
 A point is a number for each argument: of ordinary size, of any size that a double has, at a kink and beside
 it, and equal to another argument. mpmath computes value and slopes with more and more bits, until two

@@ -1,10 +1,8 @@
-"""What chains of five functions that nobody chose keep of the promises: built and certified one by one.
-
-    python docs/chains.py [--first N] [--count N] [--sample N] [--device cpu|cuda] > docs/chains.md
+"""Chains of five functions that nobody chose, certified one by one: nothing is written.
 
 The steps of chain N are drawn with N as the seed: activations of the library, and what people write between
-them. Prints a table in Markdown: the largest errors in float32 that `certify` finds on a sample of inputs,
-ours / eager's, and what is broken of the promises, in float32 or of all 65,536 float16 inputs.
+them. A row of the table has the largest errors in float32 on a sample of inputs, ours / eager's, and the
+broken promises, in float32 or of all 65,536 float16 inputs.
 """
 
 from __future__ import annotations
@@ -12,9 +10,8 @@ from __future__ import annotations
 import json
 import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-
-import click
 
 from fusegen import build
 from fusegen.certify.campaign import Order, campaign
@@ -30,10 +27,11 @@ STEPS = (
     "x * x",
 )  # fmt: skip
 DTYPES = ("float32", "float16")
+SAMPLE = 300_000  # float32 inputs
 
 
 class Unwatched:
-    """Nobody is told how far a run is."""
+    """Drops the progress of a run."""
 
     def begin(self, title: str, inputs: int) -> None:
         """A dtype is begun."""
@@ -68,24 +66,22 @@ def row(seed: int, chain: list[str], evidence: list[Evidence]) -> str:
     return f"| {seed} | {', '.join(chain).replace('*', '·')} | {errors} | {broken} |"
 
 
-@click.command()
-@click.option("--first", default=0, help="The first seed.")
-@click.option("--count", default=40, help="How many chains.")
-@click.option("--sample", default=300_000, help="How many float32 inputs.")
-@click.option("--device", default="cpu", type=click.Choice(["cpu", "cuda"]))
-def main(first: int, count: int, sample: int, device: str) -> None:
-    """Print the table."""
+def page(seeds: range, sample: int, device: str) -> Iterator[str]:
+    """The lines of the table in Markdown.
+
+    Args:
+        seeds: one for each chain.
+        sample: the number of float32 inputs.
+        device: ``cpu`` or ``cuda``.
+    """
     whole = 0
-    print("| | chain | value | gradient | broken |\n|---|---|---|---|---|")
+    yield "| | chain | value | gradient | broken |\n|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as folder:
         for change in Outputs(Path(folder), "stable", {}, Path(folder)).runtime():
             apply(change)
-        for seed in range(first, first + count):
+        for seed in seeds:
             chain, evidence = certified(seed, Path(folder), device, sample)
             whole += not any(found.broken for found in evidence)
-            print(row(seed, chain, evidence), flush=True)
-    print(f"\n{whole} of {count} keep every promise on {device}, {sample:,} float32 inputs of each tried.")
-
-
-if __name__ == "__main__":
-    main()
+            yield row(seed, chain, evidence)
+    tried = f"{sample:,} float32 inputs of each tried"
+    yield f"\n{whole} of {len(seeds)} keep every promise on {device}, {tried}."

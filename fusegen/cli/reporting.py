@@ -1,0 +1,62 @@
+"""The command that prints tables for README.md and docs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fusegen.cli.options import DEVICE, SPECS, WHERE, devices
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group()
+def report() -> None:
+    """Print tables in Markdown: of certificates, of measurements, of eager's bits, of predicted speeds."""
+
+
+@report.command()
+@WHERE
+def accuracy(output: Path) -> None:
+    """Print the accuracy of some functions by device, and every broken promise, from certificates."""
+    from fusegen.report import accuracy
+
+    tables = [accuracy.table(output, device) for device in accuracy.NAMES]
+    for lines in (*tables, accuracy.exceptions(output)):
+        click.echo("\n".join(lines) + "\n")
+
+
+@report.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+def speed(files: tuple[Path, ...]) -> None:
+    """Print the table of speeds of each FILE that `bench --json` wrote."""
+    from fusegen.bench import results
+    from fusegen.report import speed
+
+    for file in files:
+        click.echo("\n".join(speed.table(results.from_json_lines(file))) + "\n")
+
+
+@report.command()
+@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@DEVICE
+@click.option("--count", default=2**22, show_default=True, help="Random inputs of each kind.")
+def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
+    """Build specs with `numerics: eager`, and print where their bits differ from PyTorch's."""
+    from fusegen.report import eager
+
+    setting = eager.Setting(SPECS, devices(device)[-1], count)
+    for line in eager.page(specs, setting):
+        click.echo(line)
+
+
+@report.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+def predicted(files: tuple[Path, ...]) -> None:
+    """Print predicted speeds of kernels beside measured ones, of FILEs that `bench --json` wrote."""
+    from fusegen.bench import results
+    from fusegen.report import predicted
+
+    for line in predicted.page(tuple(map(results.from_json_lines, files)), SPECS):
+        click.echo(line)

@@ -1,0 +1,86 @@
+"""The command that finds launch configurations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fusegen.cli.options import SPECS
+from fusegen.cli.speed import save
+
+if TYPE_CHECKING:
+    from fusegen.bench.rows import Trial
+    from fusegen.launch import Table
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@click.option(
+    "--table",
+    "path",
+    default=SPECS / "launch.toml",
+    type=_FILE,
+    show_default=True,
+    help="Where the rows go.",
+)
+@click.option(
+    "--classes", is_flag=True, help="Write rows for classes of costs, which other formulas take too."
+)
+@click.option("--seconds", default=0.15, show_default=True, help="For a kernel at one size.")
+def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> None:
+    """Find the fastest launches on this GPU, by size.
+
+    Threads of a block, vectors of a thread and how far ahead a block asks are tried on every kernel of each
+    SPEC. What is faster by more than the noise is written for this kernel; with --classes, what is best for
+    a class's kernels on the mean, and for a kernel only where it loses much by that.
+    """
+    from fusegen import access, build, launch, library
+    from fusegen.bench import rows, session, tuning
+    from fusegen.cli.progress import bar
+
+    access.require_writable(path)
+    chip = tuning.chip()
+    compiled = tuple(build.compiled_file(found) for found in library.find_all(specs, SPECS))
+    found: list[Trial] = []
+    with bar() as progress:
+        task = progress.add_task("", total=len(compiled))
+        for one in compiled:
+            progress.update(task, description=one.spec.name)
+            found += tuning.trials(one, chip, seconds)
+            progress.advance(task)
+    base = launch.read(path) if path.is_file() else launch.Table({}, {})
+    machine = session.machine("cuda")
+    source = f"{machine['device']}, {machine['torch']}"
+    in_force = build.launches(compiled[0])
+    table = rows.tuned(tuple(found), chip, in_force, base, source, classes=classes)
+    _print_trials(tuple(found), table.over(in_force), chip)
+    save(path, launch.text(table), "w")
+    click.echo(f"wrote {path}; python -m fusegen build puts it into the modules")
+
+
+def _print_trials(found: tuple[Trial, ...], table: Table, chip: int) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    from fusegen.bench import rows, tuning
+
+    grid = Grid(title="threads x vectors + blocks ahead, and what a change gains", box=None)
+    for head in (
+        "kernel",
+        "bits",
+        *(f"{kib} KiB" if kib < 1024 else f"{kib // 1024} MiB" for kib in tuning.SIZES),
+    ):
+        grid.add_column(head, no_wrap=True)
+    for (kernel, bits), several in rows.by_kernel(found).items():
+        cells = []
+        for trial in several:
+            new = rows.at(table.at(chip, kernel, trial.cost, bits), trial.kib)
+            gain = f" {trial.gain(new):+.1%}" if new != trial.now and new in trial.times else ""
+            cells.append(f"{new}{gain}")
+        grid.add_row(kernel, str(bits), *cells)
+    Console(markup=False, width=None if sys.stdout.isatty() else 160).print(grid)

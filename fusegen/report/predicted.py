@@ -1,0 +1,65 @@
+"""The speed that `cost.py` predicts for each kernel, beside what `fusegen bench --json` measured.
+
+Both are fractions of the speed of a copy of what a formula reads and writes. A kernel is predicted to be as
+fast as a copy unless its instructions take longer, stalls of the special-function units included, or unless
+a bitmask saves bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fusegen import build, library
+from fusegen.bench.contest import COPY, EAGER, OURS, Case
+from fusegen.bench.results import Report
+from fusegen.cost import BUDGETS, waits
+from fusegen.elements import ELEMENTS
+from fusegen.ir import Device
+from fusegen.method import Pass, Variant
+
+HEAD = """\
+# Predicted and measured speeds
+
+Fractions of a copy's speed, of 2^28 elements: what `fusegen/cost.py` predicts for three chips from the
+instructions of an element (`python -m benchmarks.instructions`), and what was measured on an {device},
+{torch}, {date}. What registers, the L1 cache and shared memory cost is not
+predicted. Where nothing stands under eager, its error was larger than `fusegen bench` lets pass.
+
+| kernel | dtype | class | instructions | A100 | H200 | B200 | measured | eager |
+|---|---|---|---|---|---|---|---|---|"""
+NOT_COMPUTED = ("table", "cubic", "cubic_slope")
+
+
+def page(reports: tuple[Report, ...], specs: Path) -> Iterator[str]:
+    """The page of what reports hold, as lines of Markdown.
+
+    Args:
+        reports: one at least.
+        specs: the folder of the specs that they name.
+    """
+    yield HEAD.format(**reports[0].machine)
+    for report in reports:
+        for case in dict.fromkeys(row.case for row in report.rows):
+            cost, instructions, fractions = _predicted(case, specs)
+            rows = [report.of(who, case) for who in (OURS, EAGER)]
+            measured = [report.share(row, COPY) if row else None for row in rows]
+            cells = " | ".join(f"{each:.2f}" if each else "" for each in (*fractions, *measured))
+            yield f"| {case.name}_{case.what} | {case.dtype} | {cost} | {instructions} | {cells} |"
+
+
+def _predicted(case: Case, specs: Path) -> tuple[str, int, list[float]]:
+    """The class and the instructions of a kernel, and its fraction of a copy's speed on each chip."""
+    compiled = build.compiled_file(library.find_all((case.name,), specs)[0])
+    text = getattr(build.texts(compiled), case.what)
+    bits = ELEMENTS[case.dtype].bits
+    [share] = (share for share in text.shares if share.bits == bits)
+    kernel = compiled.kernels[Pass(case.what), Device.CUDA, Variant(ELEMENTS[case.dtype].compute)]
+    whole = share.slots
+    if share.cost not in NOT_COMPUTED and bits == 16:
+        whole += waits(kernel)
+    moved = needed = bits / 8 * (len(text.inputs) + len(text.outputs))
+    if case.what == "backward" and compiled.plan.bitmask:
+        needed = bits / 8 * (2 + 1 / 16)  # a byte for each vector in place of the elements
+    times = [max(needed, whole / budget) for budget in BUDGETS.values()]
+    return share.cost, share.slots, [moved / time for time in times]
