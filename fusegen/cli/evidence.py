@@ -58,7 +58,7 @@ def certify(
         click.echo(campaign.looked_at(compiled, order, tuple(map(_hexadecimal, at))), nl=False)
         return
     if sample is None:
-        modules = (output / f"{one.spec.name}.py" for one in compiled)
+        modules = (one.module(output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))
     with _Bars() as bars:
         verdicts = list(bars.shown(campaign.campaign(compiled, order, bars)))
