@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import ROOT
 from kernels import INTEGERS
 from kernels import extensions as extensions
 
 from benchmarks.same_kernels import ptx, results, text
+from benchmarks.same_kernels.__main__ import _names
+from benchmarks.same_kernels.versions import Pair, workers
 from fusegen.headers import without_comments
 
 # --- texts ----------------------------------------------------------------------------------------------

@@ -269,3 +269,15 @@ def test_a_manifest_with_a_way_out_of_its_folder_is_refused(nested: Workshop) ->
     with pytest.raises(FusegenError) as caught:
         manifest.read(Path("generated"))
     assert "'own/../shift' is not the name of a module" in str(caught.value)
+
+
+@pytest.mark.full
+def test_a_certificate_lies_beside_the_module_of_a_subfolder(workshop: Workshop) -> None:
+    workshop.file("specs/own/shift.yaml", "name: shift\nsummary: A.\nformula: x + 1\ndtypes: [float16]\n")
+    assert workshop.run("build").exit_code == 0
+    result = workshop.run("certify", "shift", "--device", "cpu")
+    assert result.output.startswith("own/shift              cpu  float16  value        0.5 ulp")
+    assert "generated/own/shift.certificate.json" in workshop.files()
+    assert workshop.run("list").output.endswith("\tfloat16\tcurrent\tcpu kept\n")
+    assert workshop.run("check").output == "1 modules are what their specs say\n"
+    assert workshop.run("certify", "own/shift", "--device", "cpu", "--resume").output == ""
