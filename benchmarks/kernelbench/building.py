@@ -1,7 +1,7 @@
 """The kernels of candidates, built before anything is measured, by several processes.
 
 A build sets environment variables of its process, so that the threads of one process build one after the
-other. A process needs no memory of the GPU to build for it.
+other. No kernel runs here, and no tensor is made.
 """
 
 from __future__ import annotations
