@@ -10,8 +10,8 @@ from pathlib import Path
 from fusegen import emit, runtime_text
 from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
 from fusegen.headers import inlined
-from fusegen.launch import Table, beside
-from fusegen.library import Library, load
+from fusegen.launch import OWN, Table, beside
+from fusegen.library import Library, above, load
 from fusegen.pipeline import Compiled, compiled
 from fusegen.render import Binding, Texts
 
@@ -41,8 +41,9 @@ def compiled_file(path: Path) -> Compiled:
 
 
 def launches(of: Compiled) -> Table:
-    """The launch table for the specs of a library's folder."""
-    return beside(of.library.folders[0])
+    """The launch table for the specs of a library's folder: of it, or of the nearest above that has one."""
+    folders = above(of.library.folders[0])
+    return beside(next((folder for folder in folders if (folder / OWN).is_file()), folders[0]))
 
 
 def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
@@ -90,11 +91,11 @@ def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
         try:
             new = _built(path, binding)
             spec = new.compiled.spec
-            place = output / f"{spec.name}.py"
-            if place in found:
-                first = found[place].compiled.spec.span.file
-                raise TwoOfOneName(spec.span, name=spec.name, first=first, module=place.as_posix())
-            found[place] = new
+            module = new.compiled.module(output)
+            if module in found:
+                first = found[module].compiled.spec.span.file
+                raise TwoOfOneName(spec.span, name=spec.name, first=first, module=module.as_posix())
+            found[module] = new
         except SpecErrors as several:
             errors += several.errors
         except FusegenError as error:

@@ -27,8 +27,8 @@ def built(compiled: Compiled, output: Path) -> ModuleType:
     Raises:
         NotBuilt: there is no such module, or it is not what the spec says.
     """
-    name = compiled.spec.name
-    path = output / f"{name}.py"
+    name = compiled.place
+    path = compiled.module(output)
     binding = manifest.read(output).binding
     runtime = runtime_text.files(binding)
     texts = {
@@ -42,7 +42,7 @@ def built(compiled: Compiled, output: Path) -> ModuleType:
 
 def imported(path: Path) -> ModuleType:
     """A file as a module, run anew each time, under a name of its own, which torch.compile looks up."""
-    package = _package(path.parent)
+    package = _package(path.parent, root(path))
     found = importlib.util.spec_from_file_location(f"{package}.{path.stem}_{next(NUMBERS)}", path)
     assert found is not None
     assert found.loader is not None
@@ -52,9 +52,17 @@ def imported(path: Path) -> ModuleType:
     return module
 
 
-def _package(folder: Path) -> str:
-    """The name of a package of a folder's modules, in which they find their runtime."""
-    name = "fusegen_built_" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+def root(path: Path) -> Path:
+    """The folder of modules that a module belongs to: that which has its runtime, or else its own."""
+    above = (folder for folder in path.parents if (folder / runtime_text.FOLDER).is_dir())
+    return next(above, path.parent)
+
+
+def _package(folder: Path, root: Path) -> str:
+    """The name of a package of a folder's modules, in which they find their runtime, in the root's."""
+    name = "fusegen_built_" + hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
+    if folder != root:
+        name = f"{_package(folder.parent, root)}.{folder.name}"
     if name not in sys.modules:
         package = ModuleType(name)
         package.__path__ = [str(folder.resolve())]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import keyword
 import os
+import re
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from fusegen.errors import FusegenError, NoSuchSpec, Span, SpecErrors, Unreadable, nearest
+from fusegen.errors import (
+    FusegenError,
+    NoSuchSpec,
+    SeveralOfOneName,
+    Span,
+    SpecErrors,
+    Unreadable,
+    nearest,
+)
 from fusegen.parse import parse_spec, read_text
-from fusegen.spec import Spec
+from fusegen.spec import NAME_PATTERN, Spec
 
 FOLDER = "specs"
+ENDINGS = (".yaml", ".yml")
 MAX_NAME = 64
 
 
@@ -52,6 +63,41 @@ def shipped() -> Path:
     return inside if inside.is_dir() else inside.parent.parent / FOLDER
 
 
+def place(path: Path) -> PurePosixPath:
+    """The place of a spec's module in a folder of modules, without the ending.
+
+    It is ``kernelbench/gate`` for ``specs/kernelbench/gate.yaml``, below the project's folder of specs or
+    fusegen's. A spec elsewhere, or in a folder that cannot be a package, has its name only.
+
+    Args:
+        path: the file of the spec.
+    """
+    whole = Path(os.path.abspath(path))
+    for root in (Path(os.path.abspath(FOLDER)), shipped()):
+        if whole.is_relative_to(root):
+            below = whole.relative_to(root)
+            if all(map(_is_package, below.parts[:-1])):
+                return PurePosixPath(*below.parts[:-1], path.stem)
+    return PurePosixPath(path.stem)
+
+
+def above(folder: Path) -> tuple[Path, ...]:
+    """A folder of specs, and those above it up to the folder of all specs of the project."""
+    depth = len(place(folder / "a").parts)
+    return (folder, *folder.parents)[:depth]
+
+
+def every(folder: Path) -> tuple[Path, ...]:
+    """The specs of a folder, then those of its subfolders, each sorted; a subfolder can be a package."""
+    found = (path.relative_to(folder) for path in folder.rglob("*.yaml"))
+    kept = (path for path in found if all(map(_is_package, path.parts[:-1])))
+    return tuple(folder / path for path in sorted(kept, key=lambda path: (path.parts[:-1], path.name)))
+
+
+def _is_package(name: str) -> bool:
+    return bool(re.fullmatch(NAME_PATTERN, name)) and not keyword.iskeyword(name)
+
+
 def load(path: Path) -> Spec:
     """The spec in a file.
 
@@ -67,15 +113,16 @@ def load(path: Path) -> Spec:
 
 
 def find_all(named: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
-    """The files that a user means by some paths or names; by none, every spec of the folder.
+    """The files that a user means by some paths or names; by none, every spec below the folder.
 
     Raises:
         NoSuchSpec: something has no such name.
+        SeveralOfOneName: specs in several subfolders have it.
         Unreadable: the folder holds no spec.
     """
     if named:
         return tuple(dict.fromkeys(find(name, folder) for name in named))
-    paths = tuple(sorted(folder.glob("*.yaml")))
+    paths = every(folder)
     if not paths:
         remedy = "run fusegen where specs/ is, or name a spec"
         raise Unreadable(Span(folder.as_posix()), why="there are no specs here", remedy=remedy)
@@ -83,16 +130,26 @@ def find_all(named: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
 
 
 def find(named: str, folder: Path) -> Path:
-    """The file that a user means by a path or by the name of a spec.
+    """The file that a user means by a path, or by the name of a spec, with its subfolder or without.
 
     Raises:
         NoSuchSpec: nothing has that name.
+        SeveralOfOneName: specs in several subfolders have it, and none in the folder itself.
     """
-    if "/" in named or named.endswith((".yaml", ".yml")) or os.path.lexists(named):
+    if named.endswith(ENDINGS) or os.path.lexists(named):
         return Path(named)
-    library = Library(folder)
-    path = library.path(named)
-    if path is None:
-        near = nearest(named, library.names(), "'fusegen list' shows the specs; a path works too")
-        raise NoSuchSpec(Span(named), name=named, near=near)
-    return path
+    roots = tuple(dict.fromkeys((folder, shipped())))
+    known = {root: every(root) for root in roots}
+    for root, paths in known.items():
+        whole = root / f"{named}.yaml"
+        found = [whole] if whole in paths else [path for path in paths if path.stem == named]
+        if len(found) > 1:
+            places = " and ".join(path.as_posix() for path in found)
+            raise SeveralOfOneName(Span(named), name=named, places=places)
+        if found:
+            return found[0]
+    if "/" in named:
+        return Path(named)
+    names = {path.stem for paths in known.values() for path in paths}
+    near = nearest(named, names, "'fusegen list' shows the specs; a path works too")
+    raise NoSuchSpec(Span(named), name=named, near=near)

@@ -48,7 +48,7 @@ class Manifest:
     """What a folder is.
 
     Attributes:
-        modules: that fusegen wrote there, by name.
+        modules: that fusegen wrote there, by their paths from the folder, without the ending.
         binding: of all of them.
         runtime: the digest of the runtime beside them; empty where there is none.
     """
@@ -86,10 +86,10 @@ def read(folder: Path) -> Manifest:
 
 
 def text(of: Manifest) -> str:
-    """The text of a manifest, with a line for each module, sorted by name."""
+    """The text of a manifest, with a line for each module, sorted; those of subfolders are last."""
     lines = (
-        f'{name} = {{ spec = "{_escaped(entry.spec)}", sha256 = "{entry.sha256}" }}\n'
-        for name, entry in sorted(of.modules.items())
+        f'{_key(name)} = {{ spec = "{_escaped(entry.spec)}", sha256 = "{entry.sha256}" }}\n'
+        for name, entry in sorted(of.modules.items(), key=lambda item: (item[0].split("/")[:-1], item[0]))
     )
     return "".join([HEAD, f'binding = "{of.binding}"\nruntime = "{of.runtime}"\n\n[modules]\n', *lines])
 
@@ -113,7 +113,7 @@ def _parsed(held: bytes) -> Manifest:
 
 
 def _entry(name: str, row: Any) -> Entry:
-    if not re.fullmatch(NAME_PATTERN, name):
+    if not all(re.fullmatch(NAME_PATTERN, part) for part in name.split("/")):
         raise ValueError(f"{name!r} is not the name of a module")
     strings = isinstance(row, dict) and all(isinstance(value, str) for value in row.values())
     if not strings or row.keys() != {"spec", "sha256"} or not re.fullmatch(DIGEST_PATTERN, row["sha256"]):
@@ -125,6 +125,11 @@ def _place(path: Path, why: str) -> Span:
     """The place of an error of TOML, or the file."""
     found = re.search(r"\(at line (\d+), column (\d+)\)$", why)
     return Span(path.as_posix(), int(found[1]), int(found[2])) if found else Span(path.as_posix())
+
+
+def _key(name: str) -> str:
+    """The name of a module as a key of TOML."""
+    return f'"{name}"' if "/" in name else name
 
 
 def _escaped(text: str) -> str:

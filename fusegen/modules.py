@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fusegen import cache, launch
 from fusegen.errors import FusegenError
-from fusegen.library import shipped
+from fusegen.library import above, place, shipped
 from fusegen.render.texts import Binding
 
 LARGEST = 2**20  # bytes of a file that may decide a module; specs have fewer
@@ -53,7 +53,7 @@ class Job:
     @property
     def module(self) -> Path:
         """The file of the module."""
-        return self.output / f"{self.spec.stem}.py"
+        return self.output / f"{place(self.spec)}.py"
 
 
 Keys = Mapping[Job, str | None]  # what decides each module; none where that cannot be read
@@ -153,14 +153,15 @@ def _key(job: Job, beside: str | None) -> str | None:
     text = _bytes(job.spec)
     if text is None or beside is None:
         return None
-    return cache.key("module", job.spec.as_posix(), job.binding.name, beside, text)
+    where = job.spec.as_posix(), place(job.spec).as_posix()
+    return cache.key("module", *where, job.binding.name, beside, text)
 
 
 def _beside(folder: Path) -> str | None:
-    """The digest of the specs that one of a folder may name, and of the launch table there."""
-    specs = (path for place in dict.fromkeys((folder, shipped())) for path in sorted(place.glob("*.yaml")))
-    own = folder / launch.OWN
-    files = {path: _bytes(path) for path in (*specs, *([own] if os.path.lexists(own) else []))}
+    """The digest of the specs that one of a folder may name, and of the launch tables there and above."""
+    specs = (path for named in dict.fromkeys((folder, shipped())) for path in sorted(named.glob("*.yaml")))
+    tables = (path for each in above(folder) if os.path.lexists(path := each / launch.OWN))
+    files = {path: _bytes(path) for path in (*specs, *tables)}
     if None in files.values():
         return None
     return cache.key(*(part for path, text in files.items() for part in (path.as_posix(), text or b"")))

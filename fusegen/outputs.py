@@ -6,12 +6,12 @@ import os
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fusegen import manifest, runtime_text
 from fusegen.access import refused
-from fusegen.errors import NotGenerated, OtherBinding, Span
-from fusegen.library import shipped
+from fusegen.errors import HiddenModules, NotGenerated, OtherBinding, Span
+from fusegen.library import place, shipped
 from fusegen.manifest import Entry, Manifest
 from fusegen.write import Change, changes, head, removal
 
@@ -34,7 +34,7 @@ class Outputs:
     Attributes:
         folder: its path.
         binding: of its modules.
-        owned: the modules that its manifest says fusegen wrote, by name.
+        owned: the modules that its manifest says fusegen wrote, by name: the path from the folder.
         specs: the folder of the project's specs.
     """
 
@@ -47,6 +47,10 @@ class Outputs:
         """The file of a module."""
         return self.folder / f"{name}.py"
 
+    def name(self, path: Path) -> str:
+        """The name of a module, whose file lies below the folder."""
+        return path.relative_to(self.folder).with_suffix("").as_posix()
+
     @cached_property
     def present(self) -> dict[str, str]:
         """The digests of the owned modules that exist.
@@ -55,27 +59,36 @@ class Outputs:
             NoAccess: one cannot be read.
         """
         found = {}
-        for path in map(self.path, self.owned):
+        for name, path in ((name, self.path(name)) for name in self.owned):
             try:
                 if path.is_file():
-                    found[path.stem] = manifest.digest(path.read_bytes())
+                    found[name] = manifest.digest(path.read_bytes())
             except OSError as error:
                 raise refused(error, path, "read") from None
         return found
 
     def require_own(self, made: Iterable[Path]) -> None:
-        """Refuse to write over a file that is neither in the manifest nor begins as generated ones do.
+        """Refuse to write over a file that fusegen did not write, or to hide modules of a subfolder.
+
+        Files that fusegen wrote are in the manifest, or begin as generated ones do. A module ``gate``
+        beside a subfolder ``gate`` without an __init__.py is what Python imports under this name.
 
         Args:
             made: the modules that are about to be written.
 
         Raises:
             NotGenerated: somebody else wrote a file of that name.
+            HiddenModules: a module would have the name of a subfolder of modules.
             NoAccess: one cannot be read.
         """
-        for path in made:
-            if path.stem not in self.owned and path.exists() and not head(path).startswith(GENERATED):
+        paths = {self.name(path): path for path in made}
+        for name, path in paths.items():
+            if name not in self.owned and path.exists() and not head(path).startswith(GENERATED):
                 raise NotGenerated(Span(path.as_posix()))
+        every = {*paths, *self.present}
+        for folder in sorted({up.as_posix() for name in every for up in PurePosixPath(name).parents}):
+            if folder in every:
+                raise HiddenModules(Span(self.path(folder).as_posix()), folder=folder)
 
     def bound(self, binding: str | None, made: Container[Path]) -> Outputs:
         """The folder with another binding, if one is given.
@@ -150,26 +163,30 @@ class Outputs:
             specs: the files of their specs.
         """
         entries = {name: self.owned[name] for name in self.present}
-        sources = {path.stem: self._source(path) for path in specs}
-        for path, text in texts.items():
-            entries[path.stem] = Entry(sources[path.stem], manifest.digest(text.encode("utf-8")))
+        sources = {place(path).as_posix(): self._source(path) for path in specs}
+        for name, text in ((self.name(path), text) for path, text in texts.items()):
+            entries[name] = Entry(sources[name], manifest.digest(text.encode("utf-8")))
         whole = Manifest(entries, self.binding, runtime_text.digest(self._runtime))
         return changes({self.folder / manifest.NAME: manifest.text(whole)})
 
     def uncertified(self) -> tuple[Path, ...]:
-        """The certificates in the folder without a module, sorted."""
-        found = sorted(self.folder.glob(f"*{CERTIFICATE}"))
-        return tuple(path for path in found if not self.path(path.name.removesuffix(CERTIFICATE)).exists())
+        """The certificates in the folder and below without a module, sorted."""
+        found = sorted(self.folder.rglob(f"*{CERTIFICATE}"))
+        modules = {path: path.with_name(f"{path.name.removesuffix(CERTIFICATE)}.py") for path in found}
+        return tuple(path for path, module in modules.items() if not module.exists())
 
     def _edited(self, name: str) -> bool:
         return self.present[name] != self.owned[name].sha256
 
     def _known(self, name: str) -> bool:
-        """Whether the spec lies in the project's folder, where the manifest says, or among fusegen's."""
-        places = [self.specs / f"{name}.yaml", self.folder / self.owned[name].spec]
+        """Whether the spec lies in the project's folder, where the manifest says, or among fusegen's.
+
+        A spec that moved to a subfolder makes another module.
+        """
+        paths = [self.specs / f"{name}.yaml", self.folder / self.owned[name].spec]
         if self.owned[name].spec == OF_FUSEGEN + name:
-            places.append(shipped() / f"{name}.yaml")
-        return any(place.is_file() for place in places)
+            paths.append(shipped() / f"{name}.yaml")
+        return any(path.is_file() and place(path).as_posix() == name for path in paths)
 
     def _spec(self, name: str) -> str:
         """How a person names the spec of an owned module."""
@@ -179,8 +196,8 @@ class Outputs:
 
     def _source(self, spec: Path) -> str:
         """The path of a spec from the folder, without links, or the name of one of fusegen's."""
-        if spec.parent == shipped():
-            return OF_FUSEGEN + spec.stem
+        if spec.is_relative_to(shipped()):
+            return OF_FUSEGEN + place(spec).as_posix()
         return Path(os.path.relpath(spec.resolve(), self.folder.resolve())).as_posix()
 
 

@@ -17,13 +17,14 @@ choose     Facts                     Plan: the method of each pass, device and d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from fusegen import stages
 from fusegen.candidates import Kernels, candidates
 from fusegen.derive import is_arithmetic
 from fusegen.facts import Facts
 from fusegen.forms import in_fewer_words
-from fusegen.library import Library
+from fusegen.library import Library, place
 from fusegen.measure import Measured, measure
 from fusegen.method import Both
 from fusegen.plan import Plan, choose
@@ -57,6 +58,15 @@ class Compiled:
     kernels: Kernels
     facts: Both[Facts]
     plan: Plan
+
+    @property
+    def place(self) -> PurePosixPath:
+        """The place of its module in a folder of modules, without the ending."""
+        return place(self.library.folders[0] / f"{self.spec.name}.yaml")
+
+    def module(self, output: Path) -> Path:
+        """The file of its module in a folder of modules."""
+        return output / f"{self.place}.py"
 
 
 def compiled(spec: Spec, library: Library) -> Compiled:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from fusegen import headers, render, runtime_text
 
-IMPORTS = re.compile(r"^from \._runtime import (?P<names>.+)\n", re.MULTILINE)
+IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 TRANSPOSING, TRANSPOSED = "cuda/channels_last.cuh", "stable_abi_transposed.h"  # with a convolution
 HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import ROOT
 from kernels import INTEGERS
 from kernels import extensions as extensions
 
 from benchmarks.same_kernels import ptx, results, text
+from benchmarks.same_kernels.__main__ import _names
+from benchmarks.same_kernels.versions import Pair, workers
 from fusegen.headers import without_comments
 
 # --- texts ----------------------------------------------------------------------------------------------
@@ -215,3 +219,19 @@ def test_scalars_that_eager_refuses_are_left_out() -> None:
         alpha: results.eager_takes(celu, {"alpha": alpha}, row[None]) for alpha in map(Fraction, (0, 1, -2))
     }
     assert taken == {0: False, 1: True, -2: True}
+
+
+def test_modules_of_subfolders_are_compared_under_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    known = _names(())
+    assert {"relu", "kernelbench/matrix_relu"} <= set(known)
+    assert not [name for name in known if "_runtime" in name]
+    paths = [ROOT / "generated" / f"{name}.py" for name in ("relu", "kernelbench/matrix_relu")]
+    with ExitStack() as stack:
+        both = workers()
+        for worker in both:
+            stack.enter_context(worker)
+        pairs = [Pair(path, path, both) for path in paths]
+        assert [pair.name for pair in pairs] == ["relu", "kernelbench/matrix_relu"]
+        assert pairs[0].runtimes == pairs[1].runtimes
+        assert "activation.py" in pairs[1].runtimes[0]

@@ -2,6 +2,7 @@
 
     python -m benchmarks.kernelbench FOLDER                       # modules made of specs of the same names
     python -m benchmarks.kernelbench FOLDER --standalone DIR      # standalone files of the same names
+    python -m benchmarks.kernelbench FOLDER --only 57,69 --lines found.jsonl --resume   # what is left
     python -m benchmarks.kernelbench FOLDER --shapes tiny --no-compile --rounds 2   # a trial on the CPU
 
 A problem is a Python file with Model, get_inputs and get_init_inputs; its candidate is the ModelNew of a
@@ -18,19 +19,22 @@ wrong.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
 
-from benchmarks.kernelbench import candidates, report, session
+from benchmarks.kernelbench import building, candidates, report, session
+from benchmarks.kernelbench.journal import Journal
 from benchmarks.kernelbench.problem import key
 from benchmarks.kernelbench.session import Options, Outcome
 from benchmarks.kernelbench.timing import COMPETITORS, COMPILED
 from benchmarks.kernelbench.trials import Place
 
 HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
+FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 DTYPES = ("float32", "float16", "bfloat16")  # float64 is what errors are measured against
 
@@ -74,13 +78,10 @@ def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="CUDA by default, where there is any.")
 @click.option("--dtype", default="float32", type=click.Choice(DTYPES))
 @click.option("--shapes", default="declared", type=click.Choice(["tiny", "declared"]))
-@click.option("--only", multiple=True, metavar="NAME", help="A problem's name or number; repeatable.")
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the results as JSON; the file is rewritten after each problem.",
-)
+@click.option("--only", multiple=True, metavar="A,B,C", help="Names or numbers of problems; repeatable.")
+@click.option("--json", "file", type=FILE, help="Write the results as JSON at the end.")
+@click.option("--lines", "lines", type=FILE, help="Append each result as a line of JSON when it is known.")
+@click.option("--resume", is_flag=True, help="Take results that --lines has of the same run.")
 @click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
 @click.option(
     "--rounds",
@@ -89,40 +90,90 @@ def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
     callback=spread,
     help="Turns of each, two or more; 0 times nobody.",
 )
-@click.option("--jobs", default=os.cpu_count() or 1, help="Candidates to build at a time.")
-def main(folders: tuple[Path, ...], **given: Any) -> None:  # fmt: skip
+@click.option(
+    "--jobs",
+    default=len(os.sched_getaffinity(0)),
+    type=click.IntRange(min=1),
+    show_default="the processors",
+    help="Processes that build kernels at a time.",
+)
+def main(folders: tuple[Path, ...], **given: Any) -> None:
     """Runs the trials, the timing and the accuracy checks, and prints the table."""
-    device = given["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise click.BadParameter("PyTorch finds no CUDA device", param_hint="--device")
-    left_out = {COMPILED} if given["no_compile"] else set()
-    competitors = tuple(name for name in COMPETITORS if name not in left_out)
-    place = Place(device, getattr(torch, given["dtype"]))
-    options = Options(place, given["shapes"], competitors, given["rounds"])
-    paths = chosen(folders, given["only"])
+    if given["resume"] and not given["lines"]:
+        raise click.UsageError("--resume needs --lines")
+    options = _options(given)
+    paths = chosen(folders, tuple(name for names in given["only"] for name in names.split(",")))
     try:
         known = candidates.found(given["standalone"], given["names"])
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--names") from None
     wanted = {path: file for path in paths if (file := known.of(path.stem))}
     made = candidates.made(wanted, given["jobs"])
-    session.prepare(made, place, given["jobs"])
-    found = watched(paths, made, options, given["file"])
-    click.echo("\n".join(report.table(found)))
-    raise SystemExit(any(one.findings for one in found))
+    ran = report.environment(options)
+    journal = Journal(given["lines"], ran) if given["lines"] else None
+    before = _before(journal, paths, made) if journal and given["resume"] else {}
+    left = tuple(path for path in paths if path not in before)
+    prepare([made[path] for path in left if path in made], options.place.device, given["jobs"])
+    found = before | watched(left, made, options, journal)
+    ordered = [found[path] for path in paths]
+    if given["file"]:
+        given["file"].write_text(report.as_json(ran, ordered) + "\n", encoding="utf-8")
+    click.echo("\n".join(report.table(ordered)))
+    raise SystemExit(any(one.findings for one in ordered))
+
+
+def _options(given: dict[str, Any]) -> Options:
+    """The options of a run.
+
+    Raises:
+        BadParameter: CUDA is asked for, and there is none.
+    """
+    device = given["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.BadParameter("PyTorch finds no CUDA device", param_hint="--device")
+    left_out = {COMPILED} if given["no_compile"] else set()
+    competitors = tuple(name for name in COMPETITORS if name not in left_out)
+    place = Place(device, getattr(torch, given["dtype"]))
+    return Options(place, given["shapes"], competitors, given["rounds"])
+
+
+def _before(
+    journal: Journal, paths: tuple[Path, ...], made: dict[Path, candidates.Made]
+) -> dict[Path, Outcome]:
+    """The outcomes of an earlier run that need no other; one line says how many."""
+    known = journal.known()
+    keys = {path: journal.key(path, made.get(path)) for path in paths}
+    found = {path: known[key] for path, key in keys.items() if key in known}
+    click.echo(f"{len(found)} of {len(paths)} problems are in {journal.path}", err=True)
+    return found
+
+
+def prepare(made: list[candidates.Made], device: str, processes: int) -> None:
+    """Build the kernels of candidates; a line tells of each, and one of all."""
+    jobs, begin = building.jobs(made, device), time.perf_counter()
+    for number, one in enumerate(building.built(jobs, processes), 1):
+        told = f" fails: {one.failure}" if one.failure else ""
+        click.echo(
+            f"building [{number}/{len(jobs)}] {one.candidate} {one.kernel}: {one.seconds:.1f} s{told}",
+            err=True,
+        )
+    if jobs:
+        click.echo(f"built {len(jobs)} kernels in {time.perf_counter() - begin:.1f} s", err=True)
 
 
 def watched(
-    paths: tuple[Path, ...], made: dict[Path, candidates.Made], options: Options, file: Path | None
-) -> list[Outcome]:
-    """The outcomes; each is printed and written as soon as it is known."""
-    found: list[Outcome] = []
-    ran = report.environment(options)
-    for one in session.outcomes(paths, made, options):
-        found.append(one)
-        click.echo(f"[{len(found)}/{len(paths)}] {one.problem}: {one.state}", err=True)
-        if file:
-            file.write_text(report.as_json(ran, found) + "\n", encoding="utf-8")
+    paths: tuple[Path, ...],
+    made: dict[Path, candidates.Made],
+    options: Options,
+    journal: Journal | None,
+) -> dict[Path, Outcome]:
+    """The outcomes; each is printed, with the seconds of its phases, and written as soon as it is known."""
+    found: dict[Path, Outcome] = {}
+    for path, one in zip(paths, session.outcomes(paths, made, options), strict=True):
+        found[path] = one
+        click.echo(f"[{len(found)}/{len(paths)}] {report.progress(one)}", err=True)
+        if journal:
+            journal.add(journal.key(path, made.get(path)), one)
     return found
 
 

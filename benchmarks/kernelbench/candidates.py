@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.kernelbench.problem import key
-from fusegen import modules, standalone
+from fusegen import library, manifest, modules, standalone
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.render import Binding
 
 SPECS = Path("specs")
+MODULES = Path("generated")  # that are committed
 FOLDERS = (SPECS / "kernelbench", SPECS)  # of specs; the first that has one of the name
 NAMES = Path(__file__).parent / "names.json"  # the spec of each known problem
 BINDING = Binding.STABLE
@@ -94,10 +95,33 @@ def _made(path: Path) -> Made:
     try:
         if path.suffix == ".py":
             return Made(path, path.read_text(encoding="utf-8"))
-        [built] = modules.built((path,), path.parent, BINDING).values()
-        return Made(path, standalone.text(built.text, BINDING.value))
+        return Made(path, standalone.text(committed(path) or compiled(path), BINDING.value))
     except (SpecErrors, FusegenError, OSError, UnicodeDecodeError) as error:
         return Made(path, refused=str(error))
+
+
+def committed(spec: Path) -> str:
+    """The committed module of a spec; empty where there is none, or one of another text of the spec.
+
+    Raises:
+        SpecErrors: every mistake in the spec.
+        OSError, UnicodeDecodeError: the module cannot be read.
+    """
+    path = MODULES / f"{library.place(spec)}.py"
+    if not path.is_file() or manifest.read(MODULES).binding != BINDING.value:
+        return ""
+    text = path.read_text(encoding="utf-8")
+    return text if f"\n# Spec {library.load(spec).digest}." in text else ""
+
+
+def compiled(spec: Path) -> str:
+    """The module that the compiler makes of a spec.
+
+    Raises:
+        SpecErrors: every mistake in the spec.
+    """
+    [built] = modules.built((spec,), MODULES, BINDING).values()
+    return built.text
 
 
 def _named(path: Path) -> dict[str, str | Path]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.kernelbench.accuracy import Measured
-from benchmarks.kernelbench.session import FAILS, NONE, REFUSED, RIGHT, WRONG, Options, Outcome
+from benchmarks.kernelbench.session import FAILS, NONE, REFUSED, RIGHT, TIMES, WRONG, Options, Outcome
 from benchmarks.kernelbench.timing import COMPILED, EAGER, OURS, RECORDED
 from fusegen.bench.session import machine
 
@@ -54,6 +54,7 @@ def environment(options: Options) -> dict[str, Any]:
         "dtype": str(options.place.dtype).removeprefix("torch."),
         "shapes": options.shapes,
         "rounds": options.rounds,
+        "competitors": list(options.competitors),
     }
 
 
@@ -75,19 +76,39 @@ def as_json(ran: dict[str, Any], outcomes: list[Outcome]) -> str:
         {
             "format": FORMAT,
             "environment": ran,
-            "problems": [_plain(one) for one in outcomes],
+            "problems": [plain(one) for one in outcomes],
             "geometric means": [asdict(mean) for mean in means(outcomes)],
         },
         indent=1,
     )
 
 
-def _plain(one: Outcome) -> dict[str, Any]:
+def plain(one: Outcome) -> dict[str, Any]:
+    """An outcome as JSON can express it: infinities and NaN are words."""
     times = one.times
     ratios = {f"{who}/{OURS}": times.ratio(who) for who in RATIOS} if times else {}
     plain = {**asdict(one), "ratios": {name: ratio for name, ratio in ratios.items() if ratio}}
     strict: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=str)  # JSON has no infinities
     return strict
+
+
+# The progress
+
+
+def progress(one: Outcome) -> str:
+    """What came of a problem, and the seconds of its phases."""
+    spent = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in phases(one).items())
+    return f"{one.problem}: {one.state}" + (
+        f" in {sum(one.seconds.values()):.1f} s ({spent})" if spent else ""
+    )
+
+
+def phases(one: Outcome) -> dict[str, float]:
+    """The seconds of the phases of a problem, with those of torch.compile apart from the times."""
+    found = dict(one.seconds)
+    if one.times and one.times.compiling:
+        found |= {COMPILED: one.times.compiling, TIMES: found[TIMES] - one.times.compiling}
+    return found
 
 
 # The table

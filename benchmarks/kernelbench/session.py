@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import repeat
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,6 +52,7 @@ class Outcome:
         state: ``right``, or the kind of failure in capitals.
         findings: the failed checks.
         accuracy, times: the measurements; None where there are none.
+        seconds: that each phase took, by its name.
     """
 
     problem: str
@@ -62,6 +62,7 @@ class Outcome:
     findings: tuple[Finding, ...] = ()
     accuracy: Accuracy | None = None
     times: Times | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Options) -> Iterator[Outcome]:
@@ -86,31 +87,16 @@ def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Option
             torch.cuda.empty_cache()
 
 
-def prepare(made: Mapping[Path, Made], place: Place, jobs: int) -> None:
-    """Builds the kernels of several candidates in parallel; the trials report a build that fails."""
-    able = [(path, one.text) for path, one in made.items() if not one.refused]
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(_prepared, able, repeat(place)))
-
-
-def _prepared(of: tuple[Path, str], place: Place) -> None:
-    path, text = of
-    with suppress(Exception):
-        pair = problem.executed(problem.read(path, "tiny"), text)
-        ready = trials.placed(trials.models(pair, place), place)
-        result = ready.candidate(*ready.draw(0))
-        if result.requires_grad:
-            result.sum().backward()
-
-
 def _outcome(path: Path, made: Made, options: Options) -> Outcome:
     """The outcome of a problem that has a candidate."""
-    kind, candidate = "", made.path.as_posix()
+    kind, candidate, begin = "", made.path.as_posix(), time.perf_counter()
     try:
         pair = problem.executed(problem.read(path, options.shapes), made.text)
         of = trials.models(pair, options.place)
         kind = problem.class_of(of.reference)
-        return Examination(of, options).outcome(path.stem, kind, candidate)
+        loading = time.perf_counter() - begin
+        found = Examination(of, options).outcome(path.stem, kind, candidate)
+        return replace(found, seconds={LOADING: loading, **found.seconds})
     except NotAProblem as error:
         return Outcome(path.stem, kind, candidate, FAILS, (Finding(LOADING, str(error)),))
     except Exception as error:  # of the problem's or the candidate's code
@@ -124,13 +110,15 @@ class Examination:
         """Take models that have just been made."""
         self.of, self.options = of, options
         self.findings: list[Finding] = []
+        self.seconds: dict[str, float] = {}
 
     def outcome(self, name: str, kind: str, candidate: str) -> Outcome:
         """What came of it: a candidate that fails the trials or has another state is not measured."""
         place = self.options.place
-        differs = trials.state_differs(self.of.reference, self.of.candidate)
-        self.findings += [Finding(STATE, differs)] if differs else []
-        self.of = trials.placed(self.of, place)
+        with self.timing(STATE):
+            differs = trials.state_differs(self.of.reference, self.of.candidate)
+            self.findings += [Finding(STATE, differs)] if differs else []
+            self.of = trials.placed(self.of, place)
         self.findings += self.tried(trials.TRIALS, lambda: list(trials.findings(self.of, place))) or []
         measured, timed = None, None
         if not self.findings:
@@ -138,7 +126,8 @@ class Examination:
             measured = self.tried(ACCURACY, lambda: accuracy.accuracy(self.of, place))
             self.findings += measured.findings if measured else ()
         state = WRONG if self.findings else RIGHT
-        return Outcome(name, kind, candidate, state, tuple(self.findings), measured, timed)
+        found = tuple(self.findings)
+        return Outcome(name, kind, candidate, state, found, measured, timed, self.seconds)
 
     def timed(self) -> Times:
         """The times of everybody who is asked for."""
@@ -147,7 +136,17 @@ class Examination:
     def tried(self, check: str, part: Callable[[], Result]) -> Result | None:
         """The result of a part; None, and a finding, if it fails."""
         try:
-            return part()
+            with self.timing(check):
+                return part()
         except Exception as error:  # of the problem's or the candidate's code
             self.findings.append(Finding(check, f"it fails: {sentence(error)}"))
             return None
+
+    @contextmanager
+    def timing(self, phase: str) -> Iterator[None]:
+        """Keeps the seconds of a phase, whether it fails or not."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = time.perf_counter() - begin

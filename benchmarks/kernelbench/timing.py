@@ -6,6 +6,7 @@ benchmark times candidates.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,10 +31,12 @@ class Times:
     Attributes:
         spreads: times in milliseconds, by who.
         said: of torch.compile, why it was not timed, or how far its result is from eager's.
+        compiling: seconds until the first result of torch.compile; 0 where it takes no part.
     """
 
     spreads: Mapping[str, Spread]
     said: str = ""
+    compiling: float = 0.0
 
     def ratio(self, who: str) -> float | None:
         """How many times as long as ours somebody takes."""
@@ -59,10 +62,12 @@ def times(of: Models, place: Place, competitors: tuple[str, ...], rounds: int) -
         RECORDED: lambda: lambda: of.candidate(*inputs),
     }
     runs = {name: makers[name]() for name in competitors}
+    begin = time.perf_counter()
     said = _off(runs, place) if COMPILED in runs else ""
+    compiling = time.perf_counter() - begin if COMPILED in runs else 0.0
     if said.startswith("it fails"):
         del runs[COMPILED]
-    return Times(clock.rounds(runs, place.device, rounds), said)
+    return Times(clock.rounds(runs, place.device, rounds), said, compiling)
 
 
 def _compiled(of: Models) -> Callable[..., Tensor]:

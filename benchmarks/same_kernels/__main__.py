@@ -80,6 +80,7 @@ def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iter
         for name in names:
             now, old = FOLDER / f"{name}.py", folder / f"{name}.py"
             text = committed(ref, now)
+            old.parent.mkdir(parents=True, exist_ok=True)
             old.write_bytes(text or b"")
             for device in devices:
                 missing = Verdict(name, device, wrong=(f"{ref} has no such module",))
@@ -176,7 +177,9 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         BadParameter: there is no such module.
     """
-    known = sorted(path.stem for path in FOLDER.glob("*.py"))
+    below = (path.relative_to(FOLDER) for path in FOLDER.rglob("*.py"))
+    kept = (path for path in below if runtime_text.FOLDER not in path.parts)
+    known = sorted((path.with_suffix("").as_posix() for path in kept), key=lambda name: ("/" in name, name))
     if unknown := sorted(set(given) - set(known)):
         raise click.BadParameter(f"{FOLDER} has no module {', '.join(unknown)}", param_hint="NAMES")
     return tuple(name for name in known if not given or name in given)

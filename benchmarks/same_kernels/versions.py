@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.same_kernels.text import Recipe
 from fusegen import runtime_text
-from fusegen.built import imported
+from fusegen.built import imported, root
 from fusegen.outputs import SUFFIXES
 
 KERNELS = ("forward", "backward")
@@ -51,8 +51,8 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """The module's."""
-        return self.now.stem
+        """The module's, with its subfolder."""
+        return self.now.relative_to(root(self.now)).with_suffix("").as_posix()
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -62,7 +62,7 @@ class Pair:
     @property
     def runtimes(self) -> tuple[dict[str, str], dict[str, str]]:
         """The files of both runtimes, by path."""
-        old, now = (files_of(path.parent / runtime_text.FOLDER) for path in (self.old, self.now))
+        old, now = (files_of(root(path) / runtime_text.FOLDER) for path in (self.old, self.now))
         return old, now
 
     def ask(self, function: Callable[..., T], *arguments: str) -> tuple[T, T]:

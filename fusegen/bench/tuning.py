@@ -134,7 +134,7 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
         alone = replace(launch, ahead=0)
         rows |= {(0, f"{name}_{BROADCAST}", share.bits): (alone,) for name, share in kernels}
         table = Table({0: ""}, rows)
-        path = folder / f"{compiled.spec.name}_{launch}.py"
+        path = compiled.module(folder).with_stem(f"{compiled.spec.name}_{launch}")
         texts[path] = emit.module(compiled, Binding.STABLE, table)
     runtime = {folder / runtime_text.FOLDER / n: text for n, text in runtime_text.files("stable").items()}
     for change in changes(texts | runtime):

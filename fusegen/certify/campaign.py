@@ -78,9 +78,9 @@ def campaign(compilations: tuple[Compiled, ...], order: Order, watch: Watch) -> 
     """
     check_devices(order.devices)
     jobs = [(compiled, device) for compiled in compilations for device in order.devices]
-    subjects = {c.spec.name: subject.of_spec(c, order.output) for c in compilations}
-    screens = {name: Screen(s.stable, s.params, s.assume) for name, s in subjects.items()}
-    judges = [Judge(subjects[c.spec.name], screens[c.spec.name], device) for c, device in jobs]
+    subjects = {c.place: subject.of_spec(c, order.output) for c in compilations}
+    screens = {place: Screen(s.stable, s.params, s.assume) for place, s in subjects.items()}
+    judges = [Judge(subjects[c.place], screens[c.place], device) for c, device in jobs]
     errors: list[FusegenError] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         ready = [
@@ -218,8 +218,8 @@ def _certified(
     compiled: Compiled, device: str, judge: Judge, order: Order, watch: Watch
 ) -> Iterator[Verdict]:
     """One spec on one device, dtype after dtype."""
-    name = compiled.spec.name
-    path = certificate.path_of(order.output / f"{name}.py")
+    name = compiled.place.as_posix()
+    path = certificate.path_of(compiled.module(order.output))
     kernel = Kernel(device, kernel_digest(build.module(compiled), device), host.machine(device))
     reference.require(compiled.spec, judge.subject, device)
     for dtype in compiled.spec.dtypes:

@@ -59,13 +59,19 @@ def states(module: Path, claim: Claim) -> dict[str, str]:
     } or dict.fromkeys(DEVICES, "unreadable")
 
 
-def sentences(module: Path, states: Mapping[str, str]) -> list[str]:
-    """A sentence for each state in `SENTENCES`, with the command that helps."""
+def sentences(module: Path, name: str, states: Mapping[str, str]) -> list[str]:
+    """A sentence for each state in `SENTENCES`, with the command that helps.
+
+    Args:
+        module: the path of the module.
+        name: of its spec, as a person says it.
+        states: as of `states`.
+    """
     told = []
     for state, sentence in SENTENCES.items():
         devices = [device for device, found in states.items() if found == state]
         if devices:
-            remedy = f"run 'python -m fusegen certify {module.stem}'"
+            remedy = f"run 'python -m fusegen certify {name}'"
             told.append(f"{module}: {sentence} ({', '.join(devices)}); {remedy}")
     return told
 

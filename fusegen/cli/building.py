@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fusegen.cli.options import GENERATED, SPECS
+from fusegen.errors import Span, TwoOfOneName
 
 if TYPE_CHECKING:
+    from fusegen.outputs import Outputs
     from fusegen.write import Change
 
 BINDINGS = ("stable", "pybind")
@@ -38,12 +40,14 @@ def build(
 ) -> None:
     """Write the modules of some specs, or of all in specs/ when none is named.
 
+    The module of specs/FOLDER/NAME.yaml is FOLDER/NAME.py in the output folder.
     The runtime of the modules goes to _runtime in the output folder. MANIFEST.toml there lists the modules
     that were written. Nothing else is removed.
     A sentence tells of each spec whose results may be less accurate than promised, or slow, and of each
     step of a chain that is not the spec of its name that comes with fusegen.
 
-    A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen.
+    A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen, as
+    NAME or FOLDER/NAME.
     """
     from fusegen import access, library, manifest, modules, outputs, write
     from fusegen.render import Binding
@@ -54,7 +58,8 @@ def build(
     if standalone:
         _build_standalone(paths, standalone, binding)
         return
-    folder = outputs.opened(output, SPECS).bound(binding, [output / f"{path.stem}.py" for path in paths])
+    places = [output / f"{library.place(path)}.py" for path in paths]
+    folder = outputs.opened(output, SPECS).bound(binding, places)
     access.require_writable(output / manifest.NAME)
     built = modules.built(paths, output, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
@@ -67,12 +72,18 @@ def build(
         click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
     if prune:
         _make(write.removal(path) for path in folder.removable(texts))
-    folder = outputs.opened(output, SPECS).bound(folder.binding, texts)
-    for change in folder.manifest(texts, paths):
-        write.apply(change)
-    tell(folder.complaints(texts))
+    _record(outputs.opened(output, SPECS).bound(folder.binding, texts), texts, paths)
     for found in built.values():
         tell(found.remarks)
+
+
+def _record(folder: Outputs, texts: Mapping[Path, str], specs: tuple[Path, ...]) -> None:
+    """List what was written in the manifest, and tell of modules that no spec makes or somebody changed."""
+    from fusegen import write
+
+    for change in folder.manifest(texts, specs):
+        write.apply(change)
+    tell(folder.complaints(texts))
 
 
 def _make(changes: Iterable[Change]) -> None:
@@ -106,17 +117,35 @@ def tell(sentences: Iterable[str | None]) -> None:
 
 
 def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None) -> None:
-    """Write the modules of some specs with the runtime inside; the folder gets no manifest."""
+    """Write the modules of some specs with the runtime inside; the folder gets no manifest, no subfolders.
+
+    Raises:
+        TwoOfOneName: two of the specs have the same name.
+    """
     from fusegen import modules, outputs, standalone, write
     from fusegen.render import Binding
 
     bound = Binding(binding or BINDINGS[0])
+    require_names(paths, folder)
     built = modules.built(paths, folder, bound)
-    texts = {path: standalone.text(found.text, bound.value) for path, found in built.items()}
+    texts = {folder / path.name: standalone.text(one.text, bound.value) for path, one in built.items()}
     outputs.opened(folder, SPECS).require_own(texts)
     _make(write.changes(texts))
     for one in built.values():
         tell(one.remarks)
+
+
+def require_names(paths: tuple[Path, ...], folder: Path) -> None:
+    """Refuse specs of one name in several folders, whose files would be the same.
+
+    Raises:
+        TwoOfOneName: two of them have the same name.
+    """
+    first: dict[str, Path] = {}
+    for path in paths:
+        if first.setdefault(path.stem, path) != path:
+            where, module = first[path.stem].as_posix(), (folder / f"{path.stem}.py").as_posix()
+            raise TwoOfOneName(Span(path.as_posix()), name=path.stem, first=where, module=module)
 
 
 def painted(kind: str) -> str:

@@ -71,7 +71,7 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
         click.echo(campaign.looked_at(compiled, order, tuple(map(_hexadecimal, options.at))), nl=False)
         return
     if options.sample is None:
-        modules = (options.output / f"{one.spec.name}.py" for one in compiled)
+        modules = (one.module(options.output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))
     with _Bars() as bars:
         verdicts = list(bars.shown(campaign.campaign(compiled, order, bars)))

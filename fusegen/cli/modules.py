@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fusegen.cli.building import painted, tell
 from fusegen.cli.options import SPECS, WHERE
 from fusegen.errors import counted
+
+if TYPE_CHECKING:
+    from fusegen.spec import Spec
 
 SCHEMA = SPECS / "schema.json"
 JUDGES = ("torch", "python-flint")  # the libraries that compare references with formulas
@@ -26,12 +30,11 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda
 def check(output: Path) -> None:
     """Compare generated/ with what the specs say, and specs/schema.json with the language.
 
-    It also tells of stale certificates; those are no difference. With PyTorch and python-flint it compares
-    references with formulas, too.
+    It also tells of stale certificates, and how many modules have none; those are no differences. With
+    PyTorch and python-flint it compares references with formulas, too.
     """
     from fusegen import library, modules, outputs, write
     from fusegen.agreement import needs_torch
-    from fusegen.certify import state
     from fusegen.render import Binding
     from fusegen.schema import schema_text
 
@@ -53,8 +56,7 @@ def check(output: Path) -> None:
     if count:
         sys.exit(1)
     loaded = {path: library.load(path) for path in specs}
-    for path, claim in zip(texts, map(state.claim, loaded.values()), strict=True):
-        tell(state.sentences(path, state.states(path, claim)))
+    bare = _tell_certificates(dict(zip(texts, loaded.values(), strict=True)), output)
     tell(f"{path}: there is no module of this certificate; delete it" for path in folder.uncertified())
     pending = {
         path: text
@@ -62,7 +64,23 @@ def check(output: Path) -> None:
         if needs_torch(spec)
     }
     _compare_references(pending, output)
-    click.echo(f"{len(texts)} modules are what their specs say")
+    told = f", {bare} of them without a certificate" if bare else ""
+    click.echo(f"{len(texts)} modules are what their specs say{told}")
+
+
+def _tell_certificates(specs: Mapping[Path, Spec], output: Path) -> int:
+    """Tell of certificates that prove nothing about their module, and count the modules without one.
+
+    Args:
+        specs: by the files of their modules.
+        output: the folder of the modules.
+    """
+    from fusegen.certify import certificate, state
+
+    for path, spec in specs.items():
+        name = path.relative_to(output).with_suffix("").as_posix()
+        tell(state.sentences(path, name, state.states(path, state.claim(spec))))
+    return sum(not certificate.path_of(path).exists() for path in specs)
 
 
 def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
@@ -102,9 +120,10 @@ def list_(output: Path) -> None:
     texts = {path: found.text for path, found in built.items()}
     states = {change.path: OUTDATED[change.kind] for change in write.changes(texts)}
     rows = []
-    for path, spec in zip(texts, map(library.load, specs), strict=True):
+    for path, of in zip(texts, specs, strict=True):
+        spec, name = library.load(of), library.place(of).as_posix()
         worth = ", ".join(map(" ".join, state.states(path, state.claim(spec)).items())) or "none"
-        told = (spec.name, notation(spec), ", ".join(spec.dtypes), states.get(path, "current"), worth)
+        told = (name, notation(spec), ", ".join(spec.dtypes), states.get(path, "current"), worth)
         rows.append(told)
     if not sys.stdout.isatty():
         for row in rows:
@@ -148,7 +167,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
 
     access.require_writable(*filter(None, [picture]))
     compiled = build.compiled_file(library.find(spec, SPECS))
-    module = output / f"{compiled.spec.name}.py"
+    module = compiled.module(output)
     evidence = state.read(certificate.path_of(module))
     found = explain.explained(compiled, evidence, state.states(module, state.claim(compiled.spec)))
     click.echo(explain.written(found, form), nl=False)

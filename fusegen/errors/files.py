@@ -37,6 +37,16 @@ class NoSuchSpec(FusegenError):
     hint = "{near}"
 
 
+class SeveralOfOneName(FusegenError):
+    sentence = "{name!r} is the name of several specs: {places}"
+    hint = "name one with its folder"
+
+
+class HiddenModules(FusegenError):
+    sentence = "this module would hide those in the folder {folder} from imports"
+    hint = "give the spec or the folder of specs another name"
+
+
 class TooLarge(FusegenError):
     sentence = "{what} is too large: {size}, where at most {limit} are allowed"
     hint = "{remedy}"

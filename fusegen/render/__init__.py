@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import jinja2
@@ -61,10 +61,18 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
     return parts
 
 
-def module(spec: Spec, texts: Texts) -> str:
-    """The whole text of a generated module."""
+def module(spec: Spec, texts: Texts, place: PurePosixPath) -> str:
+    """The whole text of a generated module.
+
+    Args:
+        spec: what it is made of.
+        texts: what the printers wrote for it.
+        place: the module's, in the folder that has the runtime; the spec's, in the folder of specs.
+    """
     context = {
         "name": spec.name,
+        "place": place,
+        "dots": "." * len(place.parts),
         "digest": spec.digest,
         "summary": spec.summary,
         "source": spec.source,
