@@ -30,10 +30,10 @@ import click
 from benchmarks.user_formulas_table import COLUMNS, FORMULAS, KEY, Record, compact, read, table
 from fusegen import build, certify
 from fusegen.built import imported
-from fusegen.certify.campaign import prepared
+from fusegen.certify.certification import prepared
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Evidence, Subject
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.sweep import EVERY
 from fusegen.library import Library, load
 from fusegen.stages import real, screened
@@ -103,12 +103,12 @@ def subject_of(spec: Path, modules: Path) -> Subject:
     )
 
 
-def judge_of(spec: Path, modules: Path, device: str) -> Judge:
+def judge_of(spec: Path, modules: Path, device: str) -> Evaluator:
     """The judge of a module on a device, with its kernels built."""
     subject = subject_of(spec, modules)
-    judge = Judge(subject, Screen(subject.stable, subject.params), device)
-    prepared(judge, ("float32",))
-    return judge
+    evaluator = Evaluator(subject, IntervalFilter(subject.stable, subject.params), device)
+    prepared(evaluator, ("float32",))
+    return evaluator
 
 
 # Certifying
@@ -135,12 +135,12 @@ def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def judged(ready: Future[Judge], spec: Path, dtype: str, run: Run) -> Record:
+def judged(ready: Future[Evaluator], spec: Path, dtype: str, run: Run) -> Record:
     """What is found of one module in one dtype, or why nothing is."""
     try:
-        judge = ready.result()
+        evaluator = ready.result()
         begun = time.monotonic()
-        evidence = judge.evidence(dtype, run.sample)
+        evidence = evaluator.evidence(dtype, run.sample)
     except Exception as error:
         return {"error": (str(error).splitlines() or [type(error).__name__])[0]}
     return summary(evidence) | {"inputs": evidence.inputs, "seconds": round(time.monotonic() - begun, 1)}

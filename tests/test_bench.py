@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fusegen.bench import clock, plots, results, session
 from fusegen.bench.clock import Run, Spread
-from fusegen.bench.contest import Case, Contest
+from fusegen.bench.competitors import Case, Competitors
 from fusegen.bench.results import Report, Row
 from fusegen.built import imported
 from fusegen.errors import FusegenError, NoMeasurements
@@ -56,7 +56,7 @@ def test_runs_take_turns_and_who_is_first_changes(seconds: float, turns: int) ->
 def test_the_spread_is_of_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "_timed", lambda run: run())
     monkeypatch.setattr(clock, "MOST", 20)
-    found = clock.in_places(5, lambda place: {"one": lambda: float(place)}, "cpu", 1e9)
+    found = clock.at_memory_offsets(5, lambda place: {"one": lambda: float(place)}, "cpu", 1e9)
     assert found == {"one": Spread(2.0, 0.0, 4.0, 20)}
 
 
@@ -69,12 +69,12 @@ def test_one_place_is_left_before_the_next_is_made() -> None:
         alive.append(weakref.ref(tensor))
         return {"one": tensor.clone}
 
-    clock.in_places(3, arranged, "cpu", 0.0)
+    clock.at_memory_offsets(3, arranged, "cpu", 0.0)
     assert len(alive) == 3
 
 
 def test_the_same_inputs_come_at_every_place() -> None:
-    found = contest(dataclasses.replace(CASE, what="backward"))
+    found = competitors(dataclasses.replace(CASE, what="backward"))
     first = [t.detach().clone() for t in (*found.inputs, found.incoming)]
     found.allocate(3)
     again = (*found.inputs, found.incoming)
@@ -94,17 +94,17 @@ def test_calls_are_counted_in_microseconds_each(monkeypatch: pytest.MonkeyPatch)
     assert found == {"a": pytest.approx(1e-3 / 200 * 1e6)}
 
 
-# --- the contest ----------------------------------------------------------------------------------------
+# --- the competitors ------------------------------------------------------------------------------------
 
 
 def silu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(x)
 
 
-def contest(
+def competitors(
     case: Case = CASE, function: Callable[..., Tensor] = silu, spec: Any = SPEC, eager: Any = None
-) -> Contest:
-    """A contest whose module computes `function`."""
+) -> Competitors:
+    """Competitors whose module computes `function`."""
 
     class ModelNew(nn.Module):
         def forward(self, *tensors: Tensor) -> Tensor:
@@ -112,12 +112,12 @@ def contest(
 
     module = ModuleType("gate")
     vars(module).update(ModelNew=ModelNew, get_init_inputs=list, eager=eager or function)
-    return Contest(spec, module, case)
+    return Competitors(spec, module, case)
 
 
 def told(case: Case, function: Callable[..., Tensor], spec: Any = SPEC, eager: Any = silu) -> str:
     """What is said of a function that is to be the real one."""
-    found = contest(case, function, spec, eager)
+    found = competitors(case, function, spec, eager)
     with torch.set_grad_enabled(case.what != "forward"):
         return found.wrong(found.run(function))
 
@@ -142,8 +142,8 @@ def at(place: int, value: float) -> Callable[[Tensor], Tensor]:
 @pytest.mark.parametrize("place", [0, 1500, 3002])
 @pytest.mark.parametrize("value", [1e6, float("nan"), float("inf")])
 def test_one_wrong_element_is_told(monkeypatch: pytest.MonkeyPatch, place: int, value: float) -> None:
-    monkeypatch.setattr("fusegen.bench.contest.CHUNK", 1000)
-    right = float(silu(contest().inputs[0]).reshape(-1)[place])
+    monkeypatch.setattr("fusegen.bench.competitors.CHUNK", 1000)
+    right = float(silu(competitors().inputs[0]).reshape(-1)[place])
     assert told(CASE, at(place, value)) == f"it is wrong: {value:.6g} for {right:.6g} at element {place}"
 
 
@@ -194,7 +194,7 @@ def test_a_model_with_a_layer_a_parameter_and_a_second_input_is_held_against_eag
         return (x + conv_bias + bias) * r * n
 
     vars(module).update(ModelNew=Behind, get_init_inputs=lambda: [3], eager=eager)
-    found = Contest(BEHIND, module, Case("gate", what, "float32", (4, 2, 9), "cpu"))
+    found = Competitors(BEHIND, module, Case("gate", what, "float32", (4, 2, 9), "cpu"))
     assert [tuple(x.shape) for x in found.inputs] == [(4, 2, 9), (4, 3, 7)]
     other = Behind(factor=1.01)
     other.load_state_dict(found.model.state_dict())
@@ -210,7 +210,7 @@ def test_another_shape_is_told() -> None:
 
 
 def test_inputs_are_signed_scaled_and_the_same_each_time() -> None:
-    (x,), (again,) = contest().inputs, contest().inputs
+    (x,), (again,) = competitors().inputs, competitors().inputs
     assert torch.equal(x, again)
     assert (x < -3).any()
     assert (x > 3).any()
@@ -225,14 +225,14 @@ def test_inputs_are_signed_scaled_and_the_same_each_time() -> None:
 )
 def test_bytes_are_those_that_are_read_and_written(what: str, spec: Any, tensors: int) -> None:
     case = dataclasses.replace(CASE, what=what, dtype="bfloat16")
-    found = contest(case, lambda *t: t[0] * 1, spec)
+    found = competitors(case, lambda *t: t[0] * 1, spec)
     assert found.moved == tensors * 3003 * 2
     assert found.copy()().nbytes == found.moved // 2
 
 
 # --- a session ------------------------------------------------------------------------------------------
 
-ORDER = session.Order(Path(), "cpu", compiled=False, seconds=0.0)
+ORDER = session.BenchOptions(Path(), "cpu", compiled=False, seconds=0.0)
 RIVAL = """
 import torch
 from torch import nn
@@ -251,7 +251,7 @@ class Fails(nn.Module):
 """
 
 
-def rows(found: Contest, **more: Any) -> dict[str, Row]:
+def rows(found: Competitors, **more: Any) -> dict[str, Row]:
     with torch.no_grad():
         return {row.who: row for row in session._rows(found, dataclasses.replace(ORDER, **more))}
 
@@ -260,7 +260,7 @@ def test_others_compete_and_those_that_are_wrong_or_fail_are_not_timed(tmp_path:
     rival = tmp_path / "rival.py"
     rival.write_text(RIVAL, encoding="utf-8")
     names = tuple(f"{rival}:{name}" for name in ("Right", "Off", "Fails"))
-    found = rows(contest(), against=names)
+    found = rows(competitors(), against=names)
     assert list(found) == ["copy", "eager", "fusegen", *names]
     right, off, fails = (found[name] for name in names)
     assert right.time is not None
@@ -272,7 +272,7 @@ def test_others_compete_and_those_that_are_wrong_or_fail_are_not_timed(tmp_path:
 
 
 def test_ours_is_not_timed_where_it_is_wrong() -> None:
-    found = rows(contest(function=lambda x: x, eager=silu))
+    found = rows(competitors(function=lambda x: x, eager=silu))
     assert found["fusegen"].said.startswith("it is wrong: ")
     assert found["eager"].time is not None
 
@@ -288,7 +288,7 @@ def test_ours_is_not_timed_where_it_is_wrong() -> None:
 def test_a_competitor_that_is_not_there_is_told(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "rival.py").write_text(RIVAL, encoding="utf-8")
     with pytest.raises(FusegenError) as told:
-        rows(contest(), against=(f"{tmp_path}/{name}",))
+        rows(competitors(), against=(f"{tmp_path}/{name}",))
     assert str(told.value) == (
         f"{tmp_path}/{name}: this is no module that can compete: {why.format(folder=tmp_path)}\n"
         "  hint: give FILE.py:CLASS, a torch.nn.Module that is made as ModelNew is"
@@ -534,7 +534,7 @@ def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
 
 
 def test_a_suite_is_all_dtypes_and_both_passes(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "rows", lambda compiled, case, order: (row("fusegen", 1.0, case=case),))
+    monkeypatch.setattr(session, "rows", lambda compiled, case, options: (row("fusegen", 1.0, case=case),))
     assert gated.run("bench", *QUICK, "--suite", "--shape", "64", "--json", "now.jsonl").exit_code == 0
     cases = [row.case for row in results.from_json_lines(gated.folder / "now.jsonl").rows]
     dtypes = ("float32", "float16", "bfloat16", "float64")
@@ -553,7 +553,7 @@ def test_a_training_step_is_forward_then_backward(gated: Workshop) -> None:
 
 
 def test_a_sweep_goes_as_far_as_fits(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "rows", lambda compiled, case, order: (row("fusegen", 1.0, case=case),))
+    monkeypatch.setattr(session, "rows", lambda compiled, case, options: (row("fusegen", 1.0, case=case),))
     monkeypatch.setattr(session, "_free", lambda device: 2**20)
     assert gated.run("bench", "gate", *QUICK, "--sweep", "--json", "now.jsonl").exit_code == 0
     cases = [row.case for row in results.from_json_lines(gated.folder / "now.jsonl").rows]

@@ -20,7 +20,7 @@ from kernels import extensions as extensions
 from processes import ANSWER, CAUGHT, USE, built, environment, script, started, told
 from processes import cache as cache
 
-from fusegen.certify.screen import build_folder
+from fusegen.certify.interval_filter import build_folder
 from fusegen.runtime.cache import checksum
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")

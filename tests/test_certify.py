@@ -16,9 +16,9 @@ from kernels import extensions as extensions
 
 from fusegen import build, runtime_text
 from fusegen.certify import contract, enclosures, inputs, subject, sweep
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Evidence
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.pipeline import compiled as compile_spec
@@ -113,7 +113,7 @@ def judged(
     texts: dict[str, str],
 ) -> Evidence:
     """What is found at a place of the module of a spec in which some texts are replaced."""
-    patch.setattr(Screen, "place", lambda *_: place)
+    patch.setattr(IntervalFilter, "place", lambda *_: place)
     every = inputs.every
     patch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])
     patch.setattr(enclosures, "CHUNK", 2**14)  # in this process
@@ -138,8 +138,8 @@ def judged(
     patch.setattr(runtime_text, "files", lambda binding: whole)
     with_runtime(folder)
     found = subject.of_spec(compiled, folder)
-    judge = Judge(found, Screen(found.stable, found.params), "cpu")
-    return contract.judged(judge.evidence(dtype, 2**24), found.promise, "cpu")  # a run of 2**16
+    evaluator = Evaluator(found, IntervalFilter(found.stable, found.params), "cpu")
+    return contract.judged(evaluator.evidence(dtype, 2**24), found.promise, "cpu")  # a run of 2**16
 
 
 @pytest.mark.parametrize("place", DEVICES)
@@ -172,7 +172,9 @@ def test_a_gpu_judges_wherever_a_screen_can_be_built_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, gpu: bool, nvcc: bool, place: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr("fusegen.certify.screen._nvcc", lambda: tmp_path if nvcc else tmp_path / "none")
+    monkeypatch.setattr(
+        "fusegen.certify.interval_filter._nvcc", lambda: tmp_path if nvcc else tmp_path / "none"
+    )
     spec = parse_spec("name: one\nsummary: A test.\nformula: x\n", "one.yaml")
     found = real(spec, Library(tmp_path))
-    assert Screen(found, {}).place(device) == place
+    assert IntervalFilter(found, {}).place(device) == place

@@ -15,9 +15,9 @@ from conftest import Workshop
 from kernels import extensions as extensions
 from torch import Tensor
 
-from fusegen.certify import campaign, inputs, random_chains, reference, suite, sweep
+from fusegen.certify import certification, inputs, random_chains, reference, suite, sweep
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Accuracy, Evidence, Output
-from fusegen.certify.judge import Judge
 
 CERTIFICATE = "generated/halved.certificate.json"
 
@@ -35,12 +35,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The dtypes that are looked at; nothing is built, and nothing is found."""
     seen: list[str] = []
 
-    def evidence(judge: Judge, dtype: str, *_: object) -> Evidence:
+    def evidence(evaluator: Evaluator, dtype: str, *_: object) -> Evidence:
         seen.append(dtype)
         return Evidence(dtype, 2**16, True, 0, 0, (Output("value", Accuracy()),))
 
-    monkeypatch.setattr(Judge, "evidence", evidence)
-    monkeypatch.setattr(campaign, "prepared", lambda *_: None)
+    monkeypatch.setattr(Evaluator, "evidence", evidence)
+    monkeypatch.setattr(certification, "prepared", lambda *_: None)
     return seen
 
 
@@ -136,14 +136,14 @@ def test_resume_looks_again_at_another_kernel(halved: Workshop, calls: list[str]
 def test_an_interruption_leaves_what_is_done(
     halved: Workshop, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evidence = Judge.evidence
+    evidence = Evaluator.evidence
 
-    def interrupted(judge: Judge, dtype: str, *rest: object) -> Evidence:
+    def interrupted(evaluator: Evaluator, dtype: str, *rest: object) -> Evidence:
         if dtype == "float16":
             raise KeyboardInterrupt
-        return evidence(judge, dtype)
+        return evidence(evaluator, dtype)
 
-    monkeypatch.setattr(Judge, "evidence", interrupted)
+    monkeypatch.setattr(Evaluator, "evidence", interrupted)
     before = set(halved.files())
     result = halved.run("certify", "--device", "cpu")
     assert (result.exit_code, result.stderr.strip()) == (1, "Aborted!")
@@ -201,7 +201,7 @@ SOFTSIGN = "torch.nn.functional.softsign"
 def test_a_reference_that_is_another_function_is_told_whatever_the_dtype(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    monkeypatch.setattr(Judge, "evidence", None)  # nothing else is looked at
+    monkeypatch.setattr(Evaluator, "evidence", None)  # nothing else is looked at
     workshop.spec("nearer", f"formula: x / (1 + 1.5 * abs(x))\nreference: {SOFTSIGN}")
     workshop.run("build")
     before = workshop.files()

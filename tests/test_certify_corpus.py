@@ -19,22 +19,22 @@ from fusegen.build import compiled_file
 from fusegen.certify import certificate, state, subject
 from fusegen.certify.certificate import Claim, Json, Kernel, Machine
 from fusegen.certify.digest import kernel_digest
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 
 ROOM = 1.001  # errors are written down to four digits
 NAME, DTYPE = "hardsigmoid", "float16"  # of the certificate that is always there
 POINTS = ("0x1.0000000000000p+0", "0x1.4cc0000000000p+0", "0x1.1fc0000000000p+1")
 
 
-def judge(name: str) -> Judge:
+def evaluator(name: str) -> Evaluator:
     """Of a committed module."""
     found = subject.of_spec(compiled_file(ROOT / "specs" / f"{name}.yaml"), GENERATED)
-    return Judge(found, Screen(found.stable, found.params), "cpu")
+    return Evaluator(found, IntervalFilter(found.stable, found.params), "cpu")
 
 
-def again(judge: Judge, part: Json) -> Iterator[tuple[str, float, float]]:
+def again(evaluator: Evaluator, part: Json) -> Iterator[tuple[str, float, float]]:
     """Each worst input in words, with the error written down and the error now."""
     for dtype, evidence in part["dtypes"].items():
         outputs = {
@@ -42,9 +42,9 @@ def again(judge: Judge, part: Json) -> Iterator[tuple[str, float, float]]:
         }
         for name, found in outputs.items():
             for *point, recorded, _, _ in found["given"]["worst"]:
-                rows = judge.at(tuple(map(float.fromhex, point)), dtype)
+                rows = evaluator.at(tuple(map(float.fromhex, point)), dtype)
                 [ulp] = [row[-1] for row in rows if row[0] == name]
-                yield f"{judge.subject.name} {dtype} {name} at {' '.join(point)}", float(recorded), ulp
+                yield f"{evaluator.subject.name} {dtype} {name} at {' '.join(point)}", float(recorded), ulp
 
 
 def accuracies(part: Json) -> Iterator[Json]:
@@ -94,12 +94,12 @@ def test_no_worst_input_is_worse(name: str | None) -> None:
         pytest.skip(f"the certificate of {known['name']} tells nothing of the CPU")
     if part["kernel"] != kernel_digest(module.read_text(encoding="utf-8"), "cpu"):
         pytest.skip(f"the certificate of {known['name']} is of another kernel")
-    rows = list(again(judge(known["name"]), part))
+    rows = list(again(evaluator(known["name"]), part))
     assert bool(rows) is any(accuracy["ulp"] for accuracy in accuracies(part))
     assert [row for row in rows if row[2] > ROOM * row[1]] == []
 
 
 def test_an_error_that_has_grown_is_seen() -> None:
-    rows = list(again(judge(NAME), synthetic(0.99)["cpu"]))
+    rows = list(again(evaluator(NAME), synthetic(0.99)["cpu"]))
     assert len(rows) == 2 * len(POINTS)
     assert all(now > ROOM * recorded for _, recorded, now in rows)

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from fusegen.certify import contract, inputs, scalars, specials, subject, sweep
 from fusegen.certify.certificate import shown
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Accuracy, Evidence, Subject
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.pipeline import Compiled
 from fusegen.simplify.stable import stable
 from fusegen.term import Name, Program, Term, call
@@ -42,11 +42,11 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(inputs, name, fewer)
 
 
-def judge(term: Term, given: Callable[..., Tensor], names: str = "x", **more: Any) -> Judge:
+def evaluator(term: Term, given: Callable[..., Tensor], names: str = "x", **more: Any) -> Evaluator:
     """The judge of a term of the named tensors, on the CPU."""
     program = Program(tuple(names), tuple(more.get("params", {})), (), (term,))
     judged = Subject("planted", program, stable(program)[0], **{"params": {}, "given": given, **more})
-    return Judge(judged, Screen(judged.stable, judged.params, judged.assume), "cpu")
+    return Evaluator(judged, IntervalFilter(judged.stable, judged.params, judged.assume), "cpu")
 
 
 # --- several tensors ------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def test_a_sample_of_several_tensors_meets_every_kind_of_point(names: str, dtype
 
 
 def test_three_tensors_and_their_gradients_are_judged() -> None:
-    found = judge(X * Y + Z, lambda x, y, z: x * y + z, "xyz").evidence("float64")
+    found = evaluator(X * Y + Z, lambda x, y, z: x * y + z, "xyz").evidence("float64")
     assert [output.name for output in found.outputs] == [
         "value", "gradient of x", "gradient of y", "gradient of z",
     ]  # fmt: skip
@@ -91,7 +91,7 @@ def wrong_beyond(x: Tensor, y: Tensor) -> Tensor:
 
 
 def test_what_is_beyond_the_range_is_reported_and_not_judged() -> None:
-    found = judge(X * Y, wrong_beyond, "xy", eager=torch.mul).evidence("float32")
+    found = evaluator(X * Y, wrong_beyond, "xy", eager=torch.mul).evidence("float32")
     broken = contract.judged(found, "accurate", "cpu").broken
     assert not [sentence for sentence in broken if "errs" in sentence]  # but at infinity it is wrong
     assert found.outputs[0].given.ulp <= 0.5
@@ -103,7 +103,7 @@ def test_what_is_beyond_the_range_is_reported_and_not_judged() -> None:
 
 
 def test_what_is_assumed_is_the_range() -> None:
-    one = judge(X * Y, wrong_beyond, "xy", eager=torch.mul, assume={"x": (0.0, math.inf)})
+    one = evaluator(X * Y, wrong_beyond, "xy", eager=torch.mul, assume={"x": (0.0, math.inf)})
     found = one.evidence("float32")
     assert found.ranges == {"x": (0.0, math.inf), "y": (-1e4, 1e4)}
     assert found.outputs[0].given.ulp > 1e6
@@ -118,15 +118,15 @@ def test_one_tensor_is_judged_where_it_is_assumed_to_be(
         return torch.where((x < 0.5) | (x > 2), x + 1, x * 1)
 
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([0x3F000000 - 2**15, 0x3FFF8000]))
-    found = judge(call("neg", -X), wrong, assume={"x": (0.5, 2.0)}).evidence(dtype, 2**24)
+    found = evaluator(call("neg", -X), wrong, assume={"x": (0.5, 2.0)}).evidence(dtype, 2**24)
     assert found.ranges == {"x": (0.5, 2.0)}
     assert [output.given.ulp for output in found.outputs] == [0.0, 0.0]
-    free = judge(call("neg", -X), wrong).evidence(dtype, 2**24)
+    free = evaluator(call("neg", -X), wrong).evidence(dtype, 2**24)
     assert free.outputs[0].given.ulp > 100
 
 
 def test_a_range_without_a_number_of_the_type_has_no_errors() -> None:
-    found = judge(call("neg", -X), torch.clone, assume={"x": (1e6, 1e7)}).evidence("float16")
+    found = evaluator(call("neg", -X), torch.clone, assume={"x": (1e6, 1e7)}).evidence("float16")
     assert (found.inputs, found.layouts, [output.given.ulp for output in found.outputs]) == (
         0,
         0,
@@ -138,7 +138,7 @@ def test_a_special_value_meets_ordinary_ones() -> None:
     def wrong(x: Tensor, y: Tensor) -> Tensor:
         return torch.where(y.isnan(), x, torch.sigmoid(x) * y)
 
-    one = judge(call("sigmoid", X) * Y, wrong, "xy", eager=lambda x, y: torch.sigmoid(x) * y)
+    one = evaluator(call("sigmoid", X) * Y, wrong, "xy", eager=lambda x, y: torch.sigmoid(x) * y)
     value, by_x, by_y = specials.found(one, torch.float32)
     at = {special.place: (special.given, special.eager, special.real) for special in value}
     assert at["x=inf"] == ("1.0", "1.0", "1.0")
@@ -177,7 +177,7 @@ def test_other_scalars_are_judged(dtype: str) -> None:
     judged: dict[float, Evidence] = {}
     for factor in (1.0, 1.5):
         one = scaled(factor)({"a": Fraction(2)})
-        found = Judge(one, Screen(one.stable, one.params), "cpu").evidence(dtype)
+        found = Evaluator(one, IntervalFilter(one.stable, one.params), "cpu").evidence(dtype)
         judged[factor] = contract.judged(found, "accurate", "cpu")
     assert judged[1.0].broken == ()
     assert [sample.scalars for sample in judged[1.0].scalars] == [
@@ -196,7 +196,7 @@ def test_a_formula_that_is_undefined_at_most_points_is_no_function() -> None:
         return Subject("planted", program, program, params, lambda x: x * 1, with_params=at)
 
     one = at({"a": Fraction(1)})
-    found = scalars.samples(Judge(one, Screen(one.stable, one.params), "cpu"), torch.float32)
+    found = scalars.samples(Evaluator(one, IntervalFilter(one.stable, one.params), "cpu"), torch.float32)
     assert [chosen for _, _, chosen in found] == [(("a", -0.75),), (("a", 2.0**-30),), (("a", 2.0**30),)]
 
 
@@ -244,6 +244,6 @@ def test_a_tail_that_is_too_large_is_told(
 def test_a_result_of_zero_for_a_tail_is_no_small_error() -> None:
     """The unit is the ulp of the exact result, not of a term that cancels."""
     term = X * 0.5 * (1 + call("erf", X / call("sqrt", 2)))
-    found = judge(term, lambda x: x * 0.5 * (1 + torch.erf(x / 2**0.5))).sampled(torch.float32)
+    found = evaluator(term, lambda x: x * 0.5 * (1 + torch.erf(x / 2**0.5))).sampled(torch.float32)
     assert isinstance(found.outputs[0].given, Accuracy)
     assert found.outputs[0].given.ulp > 2**22

@@ -1,4 +1,4 @@
-"""What certification counts with: roundings and units, the screen's intervals, the sweep's sums."""
+"""What certification counts with: roundings and units, the filter's intervals, the sweep's sums."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from torch import Tensor
 
 from fusegen.certify import exact, guard, inputs, specials, sweep
 from fusegen.certify.enclosures import Enclosure
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Evidence, Function, Subject
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import CPU_FLAGS, Screen, Tally
+from fusegen.certify.interval_filter import CPU_FLAGS, IntervalFilter, SweepTotals
 from fusegen.ops import OPS
 from fusegen.simplify.stable import stable
 from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
@@ -229,7 +229,7 @@ def test_bits_differ_but_for_nan() -> None:
     other = torch.tensor([0x7FC00001], dtype=torch.int32).view(torch.float32)
     a = torch.cat([floats(0.0, 1.0, NAN, NAN), other])
     b = floats(-0.0, 1.0, NAN, 1.0, NAN)
-    assert exact.differing(a, b).tolist() == [True, False, False, True, False]
+    assert exact.bits_differ(a, b).tolist() == [True, False, False, True, False]
 
 
 # --- inputs ---------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_a_small_sample_is_of_short_runs(count: int, length: int) -> None:
     assert sweep.run_of(count) == length
 
 
-# --- the screen -----------------------------------------------------------------------------------------
+# --- the filter -----------------------------------------------------------------------------------------
 
 FORMS: dict[str, Term] = {
     **{
@@ -318,18 +318,18 @@ def chosen(name: str, terms: Iterable[Term]) -> Term:
     return reduce(lambda rest, row: call("where", Name(name) <= row[0], row[1], rest), rows[::-1], last[1])
 
 
-def of_many(program: Program) -> Screen:
-    """A screen of so many forms that to compile it as others are takes three times as long."""
-    found = Screen(stable(program)[0], {})
+def of_many(program: Program) -> IntervalFilter:
+    """A filter of so many forms that to compile it as others are takes three times as long."""
+    found = IntervalFilter(stable(program)[0], {})
     with pytest.MonkeyPatch.context() as patch:
         flags = tuple("-O1" if flag == "-O3" else flag for flag in CPU_FLAGS)
-        patch.setattr("fusegen.certify.screen.CPU_FLAGS", flags)
+        patch.setattr("fusegen.certify.interval_filter.CPU_FLAGS", flags)
         assert found.cpu
     return found
 
 
 @pytest.fixture(scope="module")
-def screen() -> Screen:
+def interval_filter() -> IntervalFilter:
     """All forms in one library; `form` and `via` say which of what."""
     forms = (substitute(form, {"x": Name("u")}) for form in FORMS.values())
     let = Let("u", chosen("via", VIAS.values()))
@@ -349,14 +349,16 @@ def points() -> list[tuple[float, float, float]]:
 
 @pytest.mark.parametrize("via", VIAS)
 @pytest.mark.parametrize("form", FORMS)
-def test_an_interval_holds_the_number_and_its_slopes(screen: Screen, form: str, via: str) -> None:
+def test_an_interval_holds_the_number_and_its_slopes(
+    interval_filter: IntervalFilter, form: str, via: str
+) -> None:
     term = substitute(FORMS[form], {"x": VIAS[via]})
     arguments = tuple(sorted(names(term)))
     enclosure = Enclosure(Program(arguments, (), (), (term,)), {})
     at = points() if len(arguments) > 1 else sorted({(x, 1.5, 6.0) for x, _, _ in points()})
     which = [torch.full((len(at),), float(list(of).index(key))) for of, key in ((FORMS, form), (VIAS, via))]
     columns = torch.tensor(at, dtype=torch.float64).T
-    found = screen.enclose(*which, *columns)
+    found = interval_filter.enclose(*which, *columns)
     slots = [0, *(3 + "xyz".index(name) for name in arguments)]
     decided = defined = 0
     for point, *intervals in zip(at, *found[slots].tolist(), strict=True):
@@ -375,14 +377,14 @@ def test_an_interval_holds_the_number_and_its_slopes(screen: Screen, form: str, 
 
 def test_a_program_that_is_another_function_is_no_screen() -> None:
     subject = subject_of("planted", unary(1 + call("erf", X)), torch.clone)
-    guard.check(subject, Screen(subject.stable, {}))
+    guard.check(subject, IntervalFilter(subject.stable, {}))
     nearly = unary(call("erfc", -X) * (1 + Fraction(1, 2**40)))
     with pytest.raises(guard.WrongScreen, match="the stable program of planted is not its formula: at "):
-        guard.check(subject, Screen(nearly, {}))
+        guard.check(subject, IntervalFilter(nearly, {}))
     kink = subject_of("planted", unary(call("relu", X)), torch.clone)
     other = unary(call("where", X >= 0, X, 0))  # the same but for the slope at 0
     with pytest.raises(guard.WrongScreen, match=r"at -?0\.0 its derivative lies between 1\.0 and 1\.0"):
-        guard.check(kink, Screen(other, {}))
+        guard.check(kink, IntervalFilter(other, {}))
 
 
 # --- the sweep ------------------------------------------------------------------------------------------
@@ -417,12 +419,12 @@ def off(values: Tensor, inputs: Tensor, most: int) -> Tensor:
 
 
 def swept(
-    monkeypatch: pytest.MonkeyPatch, judged: Subject, screen: Screen, start: int
+    monkeypatch: pytest.MonkeyPatch, judged: Subject, interval_filter: IntervalFilter, start: int
 ) -> tuple[Tensor, sweep.Swept]:
     """One run of inputs, and what the sweep finds on it."""
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([start]))
     x = (torch.arange(start, start + RUN) - 2**32 * (start >= 2**31)).to(torch.int32).view(torch.float32)
-    return x, sweep.sweep(judged, screen, "cpu", 2**24, lambda done: None)
+    return x, sweep.sweep(judged, interval_filter, "cpu", 2**24, lambda done: None)
 
 
 STARTS = {"above 1": 0x3F800000, "below -1": 0xBF800000, "small": 0x00000000, "overflowing": 0x7EA20000}
@@ -444,9 +446,9 @@ def test_open_inputs_are_thinned_evenly(lengths: list[int], room: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def times() -> Screen:
+def times() -> IntervalFilter:
     """Of a product that is never a tie."""
-    return Screen(unary(call("pi") * X), {})
+    return IntervalFilter(unary(call("pi") * X), {})
 
 
 def times_pi(x: Tensor) -> Reals:
@@ -458,7 +460,7 @@ def times_pi(x: Tensor) -> Reals:
 
 @pytest.mark.parametrize("run", STARTS)
 def test_the_sums_of_a_sweep_are_those_of_every_input(
-    monkeypatch: pytest.MonkeyPatch, times: Screen, run: str
+    monkeypatch: pytest.MonkeyPatch, times: IntervalFilter, run: str
 ) -> None:
     def near(x: Tensor) -> Tensor:
         return (math.pi * x.double()).float()
@@ -468,26 +470,26 @@ def test_the_sums_of_a_sweep_are_those_of_every_input(
     eager = planted(lambda x: off(near(x), x + x, 1), lambda x: slope.expand_as(x))
     subject = subject_of("times", unary(call("pi") * X), given, eager)
     x, found = swept(monkeypatch, subject, times, STARTS[run])
-    tally = found.tally
-    assert (found.inputs, tally.open, len(found.open), found.lost) == (RUN, 0, 0, 0)
+    totals = found.totals
+    assert (found.inputs, totals.open, len(found.open), found.lost) == (RUN, 0, 0, 0)
     results = [sweep.value_and_slopes(function, (x,)) for function in (given, eager)]
     for k, factors in enumerate((x.tolist(), [1.0] * RUN)):
         real = times_pi(doubles(*factors))
         ours, theirs = (result[k] for result in results)
         for who, got in enumerate((ours, theirs)):
             expected = exact.accuracy((x,), got, real)
-            assert tally.misrounded[k][who] == expected.misrounded
-            assert tally.overflows[k][who] == expected.overflows
-            largest = torch.tensor([max(tally.worst[k][who]) >> 32], dtype=torch.int32).view(torch.float32)
+            assert totals.misrounded[k][who] == expected.misrounded
+            assert totals.overflows[k][who] == expected.overflows
+            largest = torch.tensor([max(totals.worst[k][who]) >> 32], dtype=torch.int32).view(torch.float32)
             assert min(float(largest), 1e38) == pytest.approx(min(expected.ulp, 1e38), abs=2**-11)
-        differ = exact.differing(ours, theirs)
+        differ = exact.bits_differ(ours, theirs)
         further = differ & (exact.errors(ours, real) > exact.errors(theirs, real) * (1 + 2**-12))
-        assert (tally.differing[k], tally.further[k]) == (differ.sum(), further.sum())
+        assert (totals.bits_differ[k], totals.worse_than_eager[k]) == (differ.sum(), further.sum())
         defined = ours[~ours.isnan()]
-        assert (-tally.lowest_given[k], tally.highest_given[k]) == (defined.min(), defined.max())
+        assert (-totals.lowest_given[k], totals.highest_given[k]) == (defined.min(), defined.max())
     for who, (value, _) in enumerate(results):
         steps = (value.double().diff() * (-1 if STARTS[run] >= 2**31 else 1))[torch.arange(1, RUN) % 16 > 0]
-        assert tally.falls[who] == (steps < 0).sum()
+        assert totals.monotonicity_breaks[who] == (steps < 0).sum()
 
 
 # --- many inputs at a time ------------------------------------------------------------------------------
@@ -517,7 +519,7 @@ MANY = 4096
 @pytest.fixture(
     scope="module", params=[-3, pytest.param(3, marks=pytest.mark.full)], ids=["small", "large"]
 )
-def of_all(request: pytest.FixtureRequest) -> Screen:
+def of_all(request: pytest.FixtureRequest) -> IntervalFilter:
     """Every form in binades of its own, in which its argument begins at some power of two."""
     terms, edges = [], []
     for k, form in enumerate(OF_ONE.values()):
@@ -538,7 +540,7 @@ def of_all(request: pytest.FixtureRequest) -> Screen:
     "sign", [0, pytest.param(2**31, marks=pytest.mark.full)], ids=["positive", "negative"]
 )
 @pytest.mark.parametrize("form", OF_ONE)
-def test_many_inputs_at_a_time_give_the_sums_of_few(of_all: Screen, form: str, sign: int) -> None:
+def test_many_inputs_at_a_time_give_the_sums_of_few(of_all: IntervalFilter, form: str, sign: int) -> None:
     binades = sign + ((FIRST + BINADES * list(OF_ONE).index(form)) << 23)
     together = 0
     for start in [binades + k * 2**23 + place for k in range(BINADES) for place in PLACES_IN_A_BINADE]:
@@ -562,34 +564,41 @@ def test_many_inputs_at_a_time_give_the_sums_of_few(of_all: Screen, form: str, s
     assert together > 0 or form in ("x + y", "x - y", "x * y")  # every other result of which is a tie
 
 
-def tallied(screen: Screen, columns: list[list[Tensor]], start: int, count: int) -> Tally:
+def tallied(
+    interval_filter: IntervalFilter, columns: list[list[Tensor]], start: int, count: int
+) -> SweepTotals:
     """What a run of inputs gives, judged so many at a time."""
-    tally, room = Tally.empty(), torch.empty(MANY, dtype=torch.int32)
+    totals, room = SweepTotals.empty(), torch.empty(MANY, dtype=torch.int32)
     for first in range(0, MANY, count):
         task = sweep._task(columns, first, count, start + first, room)
-        screen.cpu.sweep(ctypes.byref(task), ctypes.byref(tally), None)
-    return tally
+        interval_filter.cpu.sweep(ctypes.byref(task), ctypes.byref(totals), None)
+    return totals
 
 
-def sums(tally: Tally) -> list[int]:
-    """What a tally counts."""
-    return [*tally.overflows[0], *tally.overflows[1], *tally.differing, tally.alien, tally.open]
+def sums(totals: SweepTotals) -> list[int]:
+    """What totals count."""
+    return [*totals.overflows[0], *totals.overflows[1], *totals.bits_differ, totals.mismatches, totals.open]
 
 
-def close(tally: Tally) -> list[int]:
+def close(totals: SweepTotals) -> list[int]:
     """What it counts that may be close: a tie, two results as far, two values but for a rounding."""
-    return [*tally.misrounded[0], *tally.misrounded[1], *tally.further, *tally.falls]
+    return [
+        *totals.misrounded[0],
+        *totals.misrounded[1],
+        *totals.worse_than_eager,
+        *totals.monotonicity_breaks,
+    ]
 
 
-def errors(tally: Tally) -> list[float]:
+def errors(totals: SweepTotals) -> list[float]:
     """The largest error of each column."""
-    bits = [max(tally.worst[k][who]) >> 32 for k in (0, 1) for who in (0, 1)]
+    bits = [max(totals.worst[k][who]) >> 32 for k in (0, 1) for who in (0, 1)]
     return torch.tensor(bits, dtype=torch.int32).view(torch.float32).tolist()
 
 
-def ends(tally: Tally) -> list[float]:
+def ends(totals: SweepTotals) -> list[float]:
     """The ends of the function's values and of the results."""
-    return [*tally.lowest, *tally.highest, *tally.lowest_given, *tally.highest_given]
+    return [*totals.lowest, *totals.highest, *totals.lowest_given, *totals.highest_given]
 
 
 def judged(
@@ -598,7 +607,7 @@ def judged(
     """The evidence of a function on one run."""
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([start]))
     subject = subject_of("planted", unary(term), given, **more)
-    return Judge(subject, Screen(subject.program, {}), "cpu").evidence("float32", 2**24)
+    return Evaluator(subject, IntervalFilter(subject.program, {}), "cpu").evidence("float32", 2**24)
 
 
 def test_what_the_screen_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -622,9 +631,9 @@ def test_what_the_screen_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyP
 def test_an_error_counts_where_a_part_of_the_formula_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     given = planted(lambda x: torch.full_like(x, 1e-3), torch.zeros_like)
     subject = subject_of("planted", unary(1 / (1 + call("exp", -X))), given)
-    _, found = swept(monkeypatch, subject, Screen(subject.program, {}), 0xC4480000)  # from -800 on
-    seen = max(found.tally.worst[0][0]) >> 32 > 0x3F800000  # more than a unit
-    assert seen or found.tally.open == RUN
+    _, found = swept(monkeypatch, subject, IntervalFilter(subject.program, {}), 0xC4480000)  # from -800 on
+    seen = max(found.totals.worst[0][0]) >> 32 > 0x3F800000  # more than a unit
+    assert seen or found.totals.open == RUN
 
 
 def test_another_function_is_told_by_its_first_and_its_worst_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -655,10 +664,10 @@ def test_the_worst_results_are_those_of_whole_vectors() -> None:
 
     eager = planted(value, torch.ones_like)
     subject = subject_of("planted", unary(X + 1), planted(lambda x: x + 1, torch.ones_like), eager=eager)
-    judge = Judge(subject, Screen(subject.program, {}), "cpu")
+    evaluator = Evaluator(subject, IntervalFilter(subject.program, {}), "cpu")
     for count in (1, 63, 64, 100):
         x = torch.linspace(-1, 1, count)
-        given, beside = judge.in_vectors((x,))
+        given, beside = evaluator.in_vectors((x,))
         assert torch.equal(given[0], x + 1)
         assert torch.equal(beside[0], x + 1)
 
@@ -679,12 +688,12 @@ def test_a_special_value_is_held_against_what_eager_gives_either_way(
         planted(lambda x: torch.where(x.isnan(), given_at_nan, x), torch.ones_like),
         eager=planted(eager, torch.ones_like),
     )
-    found = specials.found(Judge(subject, Screen(subject.program, {}), "cpu"), torch.float32)[0]
+    found = specials.found(Evaluator(subject, IntervalFilter(subject.program, {}), "cpu"), torch.float32)[0]
     told = {(special.given, special.eager) for special in found if special.input == "nan"}
     assert told == {(repr(given_at_nan), repr(beside))}
 
 
 def test_a_sigmoid_that_is_as_good_as_one_is_decided() -> None:
-    found = Screen(unary(X * call("sigmoid", Number(Fraction(17, 10)) * X)), {})
+    found = IntervalFilter(unary(X * call("sigmoid", Number(Fraction(17, 10)) * X)), {})
     intervals = found.enclose(doubles(20.0, 1e6, 1e30))[0]
     assert bool((intervals[:, 1] - intervals[:, 0] <= DECIDED / 4 * intervals[:, 0] * 2**-23).all())

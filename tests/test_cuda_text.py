@@ -16,7 +16,7 @@ from conftest import ROOT
 from kernels import LIBRARY, NAMES, by_module, generated
 
 from fusegen import budget, build
-from fusegen.certify.screen import CUDA_FLAGS, Screen
+from fusegen.certify.interval_filter import CUDA_FLAGS, IntervalFilter
 from fusegen.certify.subject import of_spec
 from fusegen.ir import Device
 from fusegen.runtime import flags, tools
@@ -253,7 +253,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", by_module(["gelu", "relu6", "silu", "snake", "tanh_exp"]))
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(build.compiled_file(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
-    text = Screen(subject.stable, subject.params).text
+    text = IntervalFilter(subject.stable, subject.params).text
     told = nvcc(tmp_path, name, text, *CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c")
     assert name in SLOW_SINE or set(FRAME.findall(told)) == {("0", "0", "0")}
 

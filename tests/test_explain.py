@@ -13,7 +13,7 @@ from kernels import NAMES, by_module, with_runtime
 from kernels import extensions as extensions
 
 from fusegen.build import compiled_file, module, sources
-from fusegen.certify import portrait
+from fusegen.certify import error_plot
 from fusegen.errors import NoPicture, Span
 from fusegen.explain import FORMATS, Explanation, explained, written
 from fusegen.explain.writing import EXPECTED, OF_DOUBLE
@@ -287,7 +287,7 @@ def test_an_eager_spec_shows_its_roundings(workshop: Workshop) -> None:
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> portrait.Portrait:
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> error_plot.ErrorPlot:
     """Of a formula of two inputs that eager computes badly for small ones: its terms cancel."""
     folder = tmp_path_factory.mktemp("drawn")
     (folder / "gate.yaml").write_text(
@@ -297,10 +297,10 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> portrait.Portrait:
     )
     compiled = compiled_file(folder / "gate.yaml")
     (with_runtime(folder) / "gate.py").write_text(module(compiled), encoding="utf-8")
-    return portrait.portrait(compiled, folder)
+    return error_plot.error_plot(compiled, folder)
 
 
-def test_a_portrait_is_of_real_numbers_and_errors(drawn: portrait.Portrait) -> None:
+def test_a_plot_is_of_real_numbers_and_errors(drawn: error_plot.ErrorPlot) -> None:
     assert drawn.outputs == ("value", "gradient of a", "gradient of b")
     x = drawn.x.double()
     for found, real in zip(drawn.values, (x - x.tanh(), x.tanh() ** 2, x - x.tanh()), strict=True):
@@ -311,8 +311,10 @@ def test_a_portrait_is_of_real_numbers_and_errors(drawn: portrait.Portrait) -> N
     assert all(len(errors) == len(x) for errors in (*drawn.ours, *drawn.eager))
 
 
-def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(drawn: portrait.Portrait) -> None:
-    above, *below = portrait.draw(drawn).axes
+def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(
+    drawn: error_plot.ErrorPlot,
+) -> None:
+    above, *below = error_plot.draw(drawn).axes
     assert [line.get_label() for line in above.lines] == list(drawn.outputs)
     assert [axes.get_ylabel() for axes in below] == list(drawn.outputs)
     for axes in below:
@@ -322,17 +324,17 @@ def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(drawn:
 
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_a_picture_has_the_same_bytes_each_time(
-    drawn: portrait.Portrait, kind: str, tmp_path: Path
+    drawn: error_plot.ErrorPlot, kind: str, tmp_path: Path
 ) -> None:
     paths = [tmp_path / f"{name}.{kind}" for name in ("a", "b")]
     for path in paths:
-        portrait.save(drawn, path)
+        error_plot.save(drawn, path)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_what_cannot_be_drawn_is_told(drawn: portrait.Portrait, workshop: Workshop) -> None:
+def test_what_cannot_be_drawn_is_told(drawn: error_plot.ErrorPlot, workshop: Workshop) -> None:
     with pytest.raises(NoPicture) as told:
-        portrait.save(drawn, Path("gate.jpeg"))
+        error_plot.save(drawn, Path("gate.jpeg"))
     hint = "  hint: name a spec with float32 and a file.svg or file.png"
     assert str(told.value) == f"gate.jpeg: there is no picture of this: a picture is .svg or .png\n{hint}"
     workshop.spec("gate", "formula: x / 2\ndtypes: [float64]")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from fusegen import build, standalone
-from fusegen.bench.contest import Case, Contest
+from fusegen.bench.competitors import Case, Competitors
 from fusegen.certify import inputs as judged
 from fusegen.certify.specials import judged as judged_specials
 from fusegen.certify.subject import of_spec
@@ -309,7 +309,7 @@ def test_a_bench_gives_masks_of_bool_and_counts_their_bytes(
     what: str, modules: dict[str, ModuleType]
 ) -> None:
     case = Case("choice", what, "float32", (64,), "cpu")
-    found = Contest(spec(CHOICE), modules["choice"], case)
+    found = Competitors(spec(CHOICE), modules["choice"], case)
     x, m = found.inputs
     assert (x.dtype, m.dtype) == (torch.float32, torch.bool)
     assert found.moved == 64 * (4 + 1 + 4 + 4 * (what == "backward"))

@@ -81,7 +81,9 @@ def test_an_installed_compiler_writes_the_committed_modules(installed: Path, tmp
 
 def test_an_installed_compiler_writes_a_screen(installed: Path, tmp_path: Path) -> None:
     """The headers that lie inside the package stand in its text."""
-    text = "from fusegen.certify.screen_text import source; from fusegen.term import Name, Program; "
+    text = (
+        "from fusegen.certify.interval_filter_text import source; from fusegen.term import Name, Program; "
+    )
     text += "print(source(Program(('x',), (), (), (Name('x'),)), {}, {}))"
     more = {"PYTHONPATH": str(installed)}
     assert "struct Series {" in run(sys.executable, "-c", text, folder=tmp_path, **more)

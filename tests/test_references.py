@@ -12,7 +12,7 @@ from conftest import ROOT, Workshop
 from fusegen.agreement import check_references
 from fusegen.aten import ATEN
 from fusegen.certify import allowed
-from fusegen.certify.judge import Judge
+from fusegen.certify.evaluator import Evaluator
 from fusegen.errors import NotAReference, SpecErrors
 from fusegen.library import Library, load
 from fusegen.parse import parse_spec
@@ -89,8 +89,8 @@ def test_a_verb_runs_nothing_that_is_no_reference(workshop: Workshop, verb: str)
 def test_a_verb_uses_no_reference_that_is_another_function(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    monkeypatch.setattr(Judge, "evidence", None)  # nothing is judged
-    monkeypatch.setattr(Judge, "results", None)
+    monkeypatch.setattr(Evaluator, "evidence", None)  # nothing is judged
+    monkeypatch.setattr(Evaluator, "results", None)
     workshop.spec("gate", "formula: x / (1 + 2 * abs(x))\nreference: torch.nn.functional.softsign")
     assert workshop.run("build").exit_code == 0
     before = workshop.files()

@@ -66,10 +66,10 @@ def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, S
         device: ``cpu`` or ``cuda``.
         seconds: how long all of this may take; there are `FEWEST` turns at least.
     """
-    return in_places(1, lambda _: runs, device, seconds)
+    return at_memory_offsets(1, lambda _: runs, device, seconds)
 
 
-def in_places(
+def at_memory_offsets(
     places: int, arranged: Callable[[int], Mapping[Name, Run]], device: str, seconds: float
 ) -> dict[Name, Spread]:
     """As `turns`, where the same runs find their tensors at several places in memory.

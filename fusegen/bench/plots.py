@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from fusegen.bench.contest import COMPILED, COPY, EAGER, OURS, Case
+from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
 from fusegen.looks import BLUE, GREEN, GREY, ORANGE, OTHERS, SAVED, STYLE, UNDATED
 

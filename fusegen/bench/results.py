@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fusegen.bench.clock import Spread
-from fusegen.bench.contest import COPY, EAGER, OURS, Case
+from fusegen.bench.competitors import COPY, EAGER, OURS, Case
 from fusegen.errors import NoMeasurements, Span
 
 FORMAT = 2

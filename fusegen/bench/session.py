@@ -16,7 +16,7 @@ import torch
 
 from fusegen.bench import clock
 from fusegen.bench.clock import Run
-from fusegen.bench.contest import FORWARD, Case, Contest, Function
+from fusegen.bench.competitors import FORWARD, Case, Competitors, Function
 from fusegen.bench.results import Row
 from fusegen.built import built
 from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
@@ -29,7 +29,7 @@ SECONDS = 2.0  # for the turns of a case
 
 
 @dataclass(frozen=True)
-class Order:
+class BenchOptions:
     """What is asked for.
 
     Attributes:
@@ -53,14 +53,16 @@ class Order:
     seconds: float = SECONDS
 
 
-class Watch(Protocol):
+class Progress(Protocol):
     """Who is told how far a run is."""
 
     def begin(self, title: str, cases: int) -> None:
         """A case is begun, of so many in all."""
 
 
-def measured(compilations: tuple[Compiled, ...], order: Order, watch: Watch) -> Iterator[tuple[Row, ...]]:
+def measured(
+    compilations: tuple[Compiled, ...], options: BenchOptions, progress: Progress
+) -> Iterator[tuple[Row, ...]]:
     """The rows of each case, as it is done.
 
     Raises:
@@ -70,25 +72,25 @@ def measured(compilations: tuple[Compiled, ...], order: Order, watch: Watch) -> 
         DoesNotFit: a shape is too large for the memory there is.
         NoSuchCompetitor: there is no such file or class.
     """
-    if order.device == "cuda" and not torch.cuda.is_available():
+    if options.device == "cuda" and not torch.cuda.is_available():
         raise NoDevice(Span("--device cuda"))
-    planned = [(compiled, case) for compiled in compilations for case in cases(compiled, order)]
+    planned = [(compiled, case) for compiled in compilations for case in cases(compiled, options)]
     if not planned:
         names = ", ".join(compiled.spec.name for compiled in compilations)
-        raise NothingToMeasure(Span("--dtype"), names=names, dtypes=", ".join(order.dtypes))
+        raise NothingToMeasure(Span("--dtype"), names=names, dtypes=", ".join(options.dtypes))
     for compiled, case in planned:
-        watch.begin(str(case), len(planned))
-        yield rows(compiled, case, order)
+        progress.begin(str(case), len(planned))
+        yield rows(compiled, case, options)
 
 
-def cases(compiled: Compiled, order: Order) -> Iterator[Case]:
+def cases(compiled: Compiled, options: BenchOptions) -> Iterator[Case]:
     """What is measured of one spec."""
     spec = compiled.spec
-    own = spec.inputs[0].shape if spec.layers else (DEFAULT[order.device],)
+    own = spec.inputs[0].shape if spec.layers else (DEFAULT[options.device],)
     default = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
-    dtypes = [dtype for dtype in order.dtypes or (default,) if dtype in spec.dtypes]
-    for what, dtype, shape in product(order.passes, dtypes, order.shapes or (own,)):
-        yield Case(spec.name, what, dtype, shape, order.device)
+    dtypes = [dtype for dtype in options.dtypes or (default,) if dtype in spec.dtypes]
+    for what, dtype, shape in product(options.passes, dtypes, options.shapes or (own,)):
+        yield Case(spec.name, what, dtype, shape, options.device)
 
 
 def sizes(device: str) -> tuple[tuple[int, ...], ...]:
@@ -98,26 +100,26 @@ def sizes(device: str) -> tuple[tuple[int, ...], ...]:
     return tuple((count,) for count in fits)
 
 
-def rows(compiled: Compiled, case: Case, order: Order) -> tuple[Row, ...]:
+def rows(compiled: Compiled, case: Case, options: BenchOptions) -> tuple[Row, ...]:
     """The competitors of one case: the copy, then those that are timed, then those that are not."""
     check_fit(case, len(compiled.spec.inputs))
     try:
         with torch.set_grad_enabled(case.what != FORWARD):
-            contest = Contest(compiled.spec, built(compiled, order.output), case)
-            return _rows(contest, order)
+            competitors = Competitors(compiled.spec, built(compiled, options.output), case)
+            return _rows(competitors, options)
     except torch.OutOfMemoryError:
         raise does_not_fit(case, len(compiled.spec.inputs)) from None
     finally:
         gc.collect()  # before the next case needs the memory
 
 
-def _rows(contest: Contest, order: Order) -> tuple[Row, ...]:
-    case, functions = contest.case, contest.functions(order.against, compiled=order.compiled)
-    said = {name: _wrong(contest, function) for name, function in functions.items()}
+def _rows(competitors: Competitors, options: BenchOptions) -> tuple[Row, ...]:
+    case, functions = competitors.case, competitors.functions(options.against, compiled=options.compiled)
+    said = {name: _wrong(competitors, function) for name, function in functions.items()}
     failed = {name: why for name, why in said.items() if why}
     right = {name: function for name, function in functions.items() if name not in failed}
-    times = clock.in_places(PLACES, partial(contest.runs, right), case.device, order.seconds)
-    runs = contest.runs(right, 0)
+    times = clock.at_memory_offsets(PLACES, partial(competitors.runs, right), case.device, options.seconds)
+    runs = competitors.runs(right, 0)
     small = case.numel <= SMALL
     calls = clock.calls(runs, case.device) if small else {}
     # a backward pass runs on the stream of its forward pass, which no graph records
@@ -126,21 +128,21 @@ def _rows(contest: Contest, order: Order) -> tuple[Row, ...]:
         Row(
             case,
             name,
-            contest.moved,
+            competitors.moved,
             times[name],
             calls.get(name),
             _in_graph(run) if graphs else None,
-            clock.peak(contest.whole(functions[name]) if name in functions else run, case.device),
+            clock.peak(competitors.whole(functions[name]) if name in functions else run, case.device),
         )
         for name, run in runs.items()
     ]
-    return (*found, *(Row(case, name, contest.moved, said=why) for name, why in failed.items()))
+    return (*found, *(Row(case, name, competitors.moved, said=why) for name, why in failed.items()))
 
 
-def _wrong(contest: Contest, function: Function) -> str:
+def _wrong(competitors: Competitors, function: Function) -> str:
     """Why a competitor is not timed; nothing, if it is right."""
     try:
-        return contest.wrong(contest.run(function))
+        return competitors.wrong(competitors.run(function))
     except torch.OutOfMemoryError:
         raise
     except Exception as error:

@@ -1,18 +1,18 @@
 """Certification: a function compared with exact values and with PyTorch's, on every input it has.
 
     inputs            which inputs
-    screen            a program in which little cancels, in intervals of doubles, for every float32
-    enclosures        the formula as declared, in ball arithmetic: for samples and what the screen leaves
-    guard             the screen's intervals compared with enclosures
+    interval_filter   a program in which little cancels, in intervals of doubles, for every float32
+    enclosures        the formula as declared, in ball arithmetic: for samples and what the filter leaves
+    guard             the filter's intervals compared with enclosures
     allowed           what a reference may be
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
     specials, layouts, scalars    NaN and infinities, other tensors, other parameters
-    judge             all of that, for one function on one device
+    evaluator         all of that, for one function on one device
     contract          the promises, and which of them are broken
     digest, certificate, recorded, state    the evidence on disk, and what it is worth
     host              what the kernels are built by and run on
-    campaign          many specs, one after the other
+    certification     many specs, one after the other
 
 `findings`, `contract`, `digest`, `certificate`, `recorded` and `state` need no torch; the others do.
 """

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from fusegen.certify.findings import Evidence, Output
 
-LIMIT, ROOM = 4.0, 1.0005  # in ulp; ROOM for what the screen leaves undecided of an error
+LIMIT, ROOM = 4.0, 1.0005  # in ulp; ROOM for what the filter leaves undecided of an error
 HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
 DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 

@@ -129,7 +129,7 @@ def joined(a: Accuracy, b: Accuracy) -> Accuracy:
     return Accuracy(distinct(rows), **{key: getattr(a, key) + getattr(b, key) for key in counts})
 
 
-def differing(a: Tensor, b: Tensor) -> Tensor:
+def bits_differ(a: Tensor, b: Tensor) -> Tensor:
     """Where the bits of two tensors differ; a NaN equals every other."""
     integer = INTEGERS[a.dtype]
     return (a.contiguous().view(integer) != b.contiguous().view(integer)) & ~(a.isnan() & b.isnan())

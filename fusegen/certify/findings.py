@@ -178,7 +178,7 @@ class Evidence:
         dtype: its name in torch.
         inputs: how many were judged.
         every: whether those are all there are.
-        undecided: how many inputs were open after the screen and not looked at.
+        undecided: how many inputs were open after the filter and not looked at.
         layouts: how many results changed with the length or the place of the tensor.
         outputs: the value first, then the gradients.
         mismatch: where the reference is not the formula.

@@ -1,4 +1,4 @@
-"""The comparison of the screen's program with the formula as declared, before it judges anything."""
+"""The comparison of the filter's program with the formula as declared, before it judges anything."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from fusegen.certify import inputs
 from fusegen.certify.enclosures import Enclosure
 from fusegen.certify.enclosures.doubles import Real
 from fusegen.certify.findings import Subject
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 
 AT_KINKS, ELSEWHERE = 100, 100
 
 
 class WrongScreen(AssertionError):
-    """An interval of the screen does not contain the exact value: an error in fusegen."""
+    """An interval of the filter does not contain the exact value: an error in fusegen."""
 
 
-def check(subject: Subject, screen: Screen) -> None:
-    """Compare the screen's intervals of value and derivative with enclosures at some 200 inputs.
+def check(subject: Subject, interval_filter: IntervalFilter) -> None:
+    """Compare the filter's intervals of value and derivative with enclosures at some 200 inputs.
 
     Raises:
         WrongScreen: an interval does not contain the exact value.
     """
     points = _points(subject)
     formula = Enclosure(subject.program, subject.params)
-    found = screen.enclose(points)
+    found = interval_filter.enclose(points)
     for i, x in enumerate(points.tolist()):
         for name, real, (low, high) in zip(
             ("value", "derivative"), formula(x), found[:, i].tolist(), strict=True

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusegen import build
-from fusegen.certify.campaign import Order, campaign
+from fusegen.certify.certification import CertifyOptions, certify_all
 from fusegen.certify.findings import Evidence
 from fusegen.outputs import Outputs
 from fusegen.write import apply
@@ -53,8 +53,8 @@ def certified(seed: int, folder: Path, device: str, sample: int) -> tuple[list[s
     spec.write_text(f"name: chain{seed}\nsummary: A random chain.\nchain: {json.dumps(chain)}\n")
     compiled = build.compiled_file(spec)
     (folder / f"chain{seed}.py").write_text(build.module(compiled))
-    order = Order(folder, (device,), DTYPES, sample)
-    return chain, [verdict.evidence for verdict in campaign((compiled,), order, Unwatched())]
+    options = CertifyOptions(folder, (device,), DTYPES, sample)
+    return chain, [verdict.evidence for verdict in certify_all((compiled,), options, Unwatched())]
 
 
 def row(seed: int, chain: list[str], evidence: list[Evidence]) -> str:

@@ -15,7 +15,7 @@ from fusegen.certify.enclosures import Enclosure
 from fusegen.certify.findings import Subject
 
 if TYPE_CHECKING:
-    from fusegen.certify.judge import Judge
+    from fusegen.certify.evaluator import Evaluator
 
 VALUES = (
     Fraction(0),
@@ -35,17 +35,19 @@ def combinations(params: dict[str, Fraction]) -> list[dict[str, Fraction]]:
     return [values for values in found if values != params]
 
 
-def samples(judge: Judge, dtype: torch.dtype) -> Iterator[tuple[Judge, tuple[Tensor, ...], Chosen]]:
-    """A judge, its points and the values, for each combination at which the formula is a function.
+def samples(
+    evaluator: Evaluator, dtype: torch.dtype
+) -> Iterator[tuple[Evaluator, tuple[Tensor, ...], Chosen]]:
+    """An evaluator, its points and the values, for each combination at which the formula is a function.
 
     Eager may refuse a combination, and a formula may be undefined at most points: these are left out.
     """
-    if judge.subject.with_params is None:
+    if evaluator.subject.with_params is None:
         return
-    for values in combinations(judge.subject.params):
-        subject = judge.subject.with_params(values)
+    for values in combinations(evaluator.subject.params):
+        subject = evaluator.subject.with_params(values)
         points = _points(subject, dtype)
-        other = replace(judge, subject=subject)
+        other = replace(evaluator, subject=subject)
         if _is_function(subject, points) and _eager_takes(subject, other.device, points):
             yield other, points, tuple((name, float(value)) for name, value in values.items())
 

@@ -16,16 +16,16 @@ from fusegen.certify.findings import Special, Subject
 from fusegen.term import Program
 
 if TYPE_CHECKING:
-    from fusegen.certify.judge import Judge
+    from fusegen.certify.evaluator import Evaluator
 
 REST = 1  # what the other inputs are
 INFINITIES = (math.inf, -math.inf)
 
 
-def found(judge: Judge, dtype: torch.dtype) -> list[tuple[Special, ...]]:
+def found(evaluator: Evaluator, dtype: torch.dtype) -> list[tuple[Special, ...]]:
     """The special inputs of each output; of several tensors one is special at a time."""
-    names = judge.subject.program.inputs
-    rows = [_of_one(judge, dtype, k) for k in range(len(names))]
+    names = evaluator.subject.program.inputs
+    rows = [_of_one(evaluator, dtype, k) for k in range(len(names))]
     return [tuple(special for row in rows for special in row[k]) for k in range(1 + len(names))]
 
 
@@ -38,18 +38,18 @@ def judged(subject: Subject, name: str, dtype: torch.dtype) -> Tensor:
     return values[values.isnan() | ((values >= low) & (values <= high))]
 
 
-def _of_one(judge: Judge, dtype: torch.dtype, moving: int) -> list[tuple[Special, ...]]:
+def _of_one(evaluator: Evaluator, dtype: torch.dtype, moving: int) -> list[tuple[Special, ...]]:
     """The results where one input is special."""
-    names = judge.subject.program.inputs
-    values = judged(judge.subject, names[moving], dtype)
+    names = evaluator.subject.program.inputs
+    values = judged(evaluator.subject, names[moving], dtype)
     points = tuple(values if k == moving else torch.full_like(values, REST) for k in range(len(names)))
-    given, eager = judge.results(points)
+    given, eager = evaluator.results(points)
     if eager:  # which may give one thing in whole vectors and another in the few elements after them
-        vectors = judge.results(tuple(t.repeat(64) for t in points))[1]
-        same = [~exact.differing(a, b[: len(values)]) for a, b in zip(given, vectors, strict=True)]
+        vectors = evaluator.results(tuple(t.repeat(64) for t in points))[1]
+        same = [~exact.bits_differ(a, b[: len(values)]) for a, b in zip(given, vectors, strict=True)]
         eager = [torch.where(s, g, e) for s, g, e in zip(same, given, eager, strict=True)]
-    host = replace(judge, device="cpu").results(tuple(t.double() for t in points))[1]
-    limits = {v: _limits(judge.subject, moving, v) for v in INFINITIES}
+    host = replace(evaluator, device="cpu").results(tuple(t.double() for t in points))[1]
+    limits = {v: _limits(evaluator.subject, moving, v) for v in INFINITIES}
     of = names[moving] if len(names) > 1 else ""
     rows: list[tuple[Special, ...]] = []
     for k in range(1 + len(names)):

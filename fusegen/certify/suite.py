@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Evidence, Output, Subject
 from fusegen.certify.host import machine
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.stages import real, screened
@@ -117,10 +117,10 @@ def page(names: tuple[str, ...], sample: int, devices: tuple[str, ...]) -> Itera
 def _rows(name: str, sample: int, device: str) -> Iterator[str]:
     """The rows of one function, eager and compiled, in each dtype."""
     function, formula = FUNCTIONS[name]
-    screen = None
+    interval_filter = None
     for who, dtype in itertools.product((name, f"{name}, compiled"), DTYPES):
         torch.compiler.reset()
         one = subject(who, function if who == name else torch.compile(function), formula)
-        screen = screen or Screen(one.stable, one.params)
-        evidence = Judge(one, screen, device).evidence(dtype, sample)
+        interval_filter = interval_filter or IntervalFilter(one.stable, one.params)
+        evidence = Evaluator(one, interval_filter, device).evidence(dtype, sample)
         yield "| " + " | ".join((who, dtype, *cells(evidence))) + " |"

@@ -1,6 +1,6 @@
-"""A function of one float32 on all 2**32 inputs: kernels compute in chunks, the screen judges each.
+"""A function of one float32 on all 2**32 inputs: kernels compute in chunks, the filter judges each.
 
-Memory is bounded by the chunk. What the screen leaves open, up to `MOST_OPEN` inputs, and the largest
+Memory is bounded by the chunk. What the filter leaves open, up to `MOST_OPEN` inputs, and the largest
 errors it saw, go to `enclosures` in the end.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fusegen.certify.findings import Function, ReferenceMismatch, Subject
 from fusegen.certify.inputs import runs
-from fusegen.certify.screen import BUCKETS, ROOM, Screen, Tally, Task
+from fusegen.certify.interval_filter import BUCKETS, ROOM, IntervalFilter, SweepTotals, Task
 
 EVERY = 2**32
 RUNS = 256  # of a sample, at least
@@ -34,14 +34,14 @@ class Swept:
     """What a sweep found.
 
     Attributes:
-        tally: the sums and the extremes.
+        totals: the sums and the extremes.
         inputs: how many bit patterns were tried.
-        open: inputs that the screen did not decide, as float32; no more than `MOST_OPEN`, evenly spread.
+        open: inputs that the filter did not decide, as float32; no more than `MOST_OPEN`, evenly spread.
         lost: how many more of them there were.
         worst: inputs of the largest errors, as float32.
     """
 
-    tally: Tally
+    totals: SweepTotals
     inputs: int
     open: Tensor
     lost: int
@@ -50,7 +50,7 @@ class Swept:
 
 @dataclass
 class OpenInputs:
-    """Inputs that the screen did not decide: all, or every second, fourth, ... of more than `MOST_OPEN`.
+    """Inputs that the filter did not decide: all, or every second, fourth, ... of more than `MOST_OPEN`.
 
     Attributes:
         kept: bit patterns, in the order in which they came.
@@ -108,23 +108,25 @@ def value_and_slopes(function: Function, inputs: tuple[Tensor, ...]) -> tuple[Te
     )
 
 
-def sweep(subject: Subject, screen: Screen, device: str, count: int, progress: Progress) -> Swept:
-    """Judge a function of one float32 on `count` bit patterns; all of them if there are no more.
+def sweep(
+    subject: Subject, interval_filter: IntervalFilter, device: str, count: int, progress: Progress
+) -> Swept:
+    """Evaluate a function of one float32 on `count` bit patterns; all of them if there are no more.
 
     Args:
         subject: what is judged; it has one input.
-        screen: of its formula.
-        device: ``cpu`` or ``cuda``; where the subject computes. The screen prefers a GPU.
+        interval_filter: of its formula.
+        device: ``cpu`` or ``cuda``; where the subject computes. The filter prefers a GPU.
         count: of inputs; fewer than 2**32 are spread over all of them.
         progress: is told of inputs as they are done.
     """
     chunk = CHUNK[device] if count >= EVERY else run_of(count)
     starts = runs(min(count, EVERY), chunk)
     chunks = ((start, _columns(subject, start, chunk, device)) for start in starts)
-    judge = _on_cuda if screen.place(device) == "cuda" else _on_cpu
-    tally, opened, done = judge(screen, chunks, chunk, progress)
+    evaluator = _on_cuda if interval_filter.place(device) == "cuda" else _on_cpu
+    totals, opened, done = evaluator(interval_filter, chunks, chunk, progress)
     listed = opened.ordered()
-    return Swept(tally, done, listed.view(torch.float32), int(tally.open) - len(listed), _worst(tally))
+    return Swept(totals, done, listed.view(torch.float32), int(totals.open) - len(listed), _worst(totals))
 
 
 def run_of(count: int) -> int:
@@ -132,62 +134,62 @@ def run_of(count: int) -> int:
     return 1 << max(0, min(16, (count // RUNS).bit_length() - 1))
 
 
-def mismatch(tally: Tally, at: Callable[[float], tuple[str, str]]) -> ReferenceMismatch | None:
+def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> ReferenceMismatch | None:
     """Where the reference is another function, if it is.
 
     Args:
-        tally: of the sweep.
+        totals: of the sweep.
         at: from an input, the formula's value and the reference's, as hexadecimal floats.
     """
-    if tally.alien == 0:
+    if totals.mismatches == 0:
         return None
-    order = tally.first_alien
+    order = totals.first_mismatch
     first = _float(order & 0x7FFFFFFF if order >> 31 else ~order & 0xFFFFFFFF)
-    worst = _float(tally.worst_alien & 0xFFFFFFFF)
-    return ReferenceMismatch(tally.alien, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
+    worst = _float(totals.worst_mismatch & 0xFFFFFFFF)
+    return ReferenceMismatch(totals.mismatches, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
 
 
 def _on_cuda(
-    screen: Screen, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
-) -> tuple[Tally, OpenInputs, int]:
-    empty = torch.frombuffer(bytearray(Tally.empty()), dtype=torch.uint8)
-    tally = empty.cuda()
+    interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
+) -> tuple[SweepTotals, OpenInputs, int]:
+    empty = torch.frombuffer(bytearray(SweepTotals.empty()), dtype=torch.uint8)
+    totals = empty.cuda()
     opened = torch.empty(ROOM, dtype=torch.int32, device="cuda")
     done = 0
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     for start, computed in chunks:
         columns = [[t.cuda() for t in column] for column in computed]
         task = _task(columns, 0, chunk, start, opened)
-        error = screen.cuda.sweep(ctypes.byref(task), ctypes.c_void_p(tally.data_ptr()), stream)
+        error = interval_filter.cuda.sweep(ctypes.byref(task), ctypes.c_void_p(totals.data_ptr()), stream)
         if error:
-            raise RuntimeError(f"the screen could not be launched: CUDA error {error}")
+            raise RuntimeError(f"the filter could not be launched: CUDA error {error}")
         done += chunk
         torch.cuda.synchronize()
         progress(chunk)
-    found = Tally.from_buffer_copy(bytes(tally.cpu().numpy()))
+    found = SweepTotals.from_buffer_copy(bytes(totals.cpu().numpy()))
     listed = OpenInputs()
     listed.add(opened[: min(found.open, ROOM)].cpu())
     return found, listed, done
 
 
 def _on_cpu(
-    screen: Screen, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
-) -> tuple[Tally, OpenInputs, int]:
-    whole, opened = Tally.empty(), OpenInputs()
+    interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
+) -> tuple[SweepTotals, OpenInputs, int]:
+    whole, opened = SweepTotals.empty(), OpenInputs()
     done = 0
-    library = screen.cpu
+    library = interval_filter.cpu
 
-    def judge(columns: Columns, first: int, start: int) -> tuple[Tally, Tensor]:
-        tally, room = Tally.empty(), torch.empty(SHARE, dtype=torch.int32)
+    def evaluator(columns: Columns, first: int, start: int) -> tuple[SweepTotals, Tensor]:
+        totals, room = SweepTotals.empty(), torch.empty(SHARE, dtype=torch.int32)
         task = _task(columns, first, min(SHARE, chunk - first), start + first, room)
-        library.sweep(ctypes.byref(task), ctypes.byref(tally), None)
-        return tally, room[: tally.open]
+        library.sweep(ctypes.byref(task), ctypes.byref(totals), None)
+        return totals, room[: totals.open]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start, columns in chunks:
-            shares = [pool.submit(judge, columns, first, start) for first in range(0, chunk, SHARE)]
+            shares = [pool.submit(evaluator, columns, first, start) for first in range(0, chunk, SHARE)]
             found = [share.result() for share in shares]
-            whole = _merged([whole, *(tally for tally, _ in found)])
+            whole = _merged([whole, *(totals for totals, _ in found)])
             for _, some in found:
                 opened.add(some)
             done += chunk
@@ -210,34 +212,34 @@ def _task(columns: Columns, first: int, count: int, start: int, opened: Tensor) 
     return Task(given, eager, count, start, opened.data_ptr(), opened.numel())
 
 
-def _merged(tallies: list[Tally]) -> Tally:
-    whole = Tally.empty()
-    for tally in tallies:
+def _merged(several: list[SweepTotals]) -> SweepTotals:
+    whole = SweepTotals.empty()
+    for totals in several:
         for k in range(2):
             for who in range(2):
-                ours, other = whole.worst[k][who], tally.worst[k][who]
+                ours, other = whole.worst[k][who], totals.worst[k][who]
                 ours[:] = [max(pair) for pair in zip(ours, other, strict=True)]
-                whole.misrounded[k][who] += tally.misrounded[k][who]
-                whole.overflows[k][who] += tally.overflows[k][who]
-            whole.differing[k] += tally.differing[k]
-            whole.further[k] += tally.further[k]
+                whole.misrounded[k][who] += totals.misrounded[k][who]
+                whole.overflows[k][who] += totals.overflows[k][who]
+            whole.bits_differ[k] += totals.bits_differ[k]
+            whole.worse_than_eager[k] += totals.worse_than_eager[k]
             for name in ("lowest", "highest", "lowest_given", "highest_given"):
-                getattr(whole, name)[k] = max(getattr(whole, name)[k], getattr(tally, name)[k])
+                getattr(whole, name)[k] = max(getattr(whole, name)[k], getattr(totals, name)[k])
         for who in range(2):
-            whole.falls[who] += tally.falls[who]
-        whole.alien += tally.alien
-        whole.first_alien = min(whole.first_alien, tally.first_alien)
-        whole.worst_alien = max(whole.worst_alien, tally.worst_alien)
-        whole.open += tally.open
+            whole.monotonicity_breaks[who] += totals.monotonicity_breaks[who]
+        whole.mismatches += totals.mismatches
+        whole.first_mismatch = min(whole.first_mismatch, totals.first_mismatch)
+        whole.worst_mismatch = max(whole.worst_mismatch, totals.worst_mismatch)
+        whole.open += totals.open
     return whole
 
 
-def _worst(tally: Tally) -> Tensor:
+def _worst(totals: SweepTotals) -> Tensor:
     """The inputs of the largest errors of each column, from different binades."""
     found = set()
     for k in range(2):
         for who in range(2):
-            bits = [tally.worst[k][who][bucket] for bucket in range(BUCKETS)]
+            bits = [totals.worst[k][who][bucket] for bucket in range(BUCKETS)]
             found |= {pair & 0xFFFFFFFF for pair in sorted(bits)[-6:] if pair >> 32}
     signed = [pattern - 2**32 if pattern >= 2**31 else pattern for pattern in sorted(found)]
     return torch.tensor(signed, dtype=torch.int32).view(torch.float32)

@@ -14,7 +14,7 @@ from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SPECS, WHERE, devices
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
-    from fusegen.certify.campaign import Verdict
+    from fusegen.certify.certification import Verdict
     from fusegen.certify.findings import Evidence, Output
 
 _SAMPLE = click.option(
@@ -56,28 +56,32 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
     """
     from fusegen import access, build, library
-    from fusegen.certify import campaign, certificate, random_chains
+    from fusegen.certify import certificate, certification, random_chains
 
-    options = CertifyOptions(**given)
-    where = devices(options.device)
-    if options.chains:
-        seeds = range(options.seed, options.seed + options.chains)
-        for line in random_chains.page(seeds, options.sample or random_chains.SAMPLE, where[-1]):
+    arguments = CertifyArguments(**given)
+    where = devices(arguments.device)
+    if arguments.chains:
+        seeds = range(arguments.seed, arguments.seed + arguments.chains)
+        for line in random_chains.page(seeds, arguments.sample or random_chains.SAMPLE, where[-1]):
             click.echo(line)
         return
     compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
-    order = campaign.Order(options.output, where, options.dtypes, options.sample, options.resume)
-    if options.at:
-        click.echo(campaign.looked_at(compiled, order, tuple(map(_hexadecimal, options.at))), nl=False)
+    options = certification.CertifyOptions(
+        arguments.output, where, arguments.dtypes, arguments.sample, arguments.resume
+    )
+    if arguments.at:
+        click.echo(
+            certification.looked_at(compiled, options, tuple(map(_hexadecimal, arguments.at))), nl=False
+        )
         return
-    if options.sample is None:
-        modules = (one.module(options.output) for one in compiled)
+    if arguments.sample is None:
+        modules = (one.module(arguments.output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))
     with _Bars() as bars:
-        verdicts = list(bars.shown(campaign.campaign(compiled, order, bars)))
+        verdicts = list(bars.shown(certification.certify_all(compiled, options, bars)))
     broken = [verdict for verdict in verdicts if verdict.evidence.broken]
     for verdict in broken:
-        for line in campaign.told(verdict):
+        for line in certification.told(verdict):
             click.echo(line, err=True)
     if broken:
         click.echo(f"{counted(len(broken), 'promise')} broken, of {len(verdicts)}", err=True)
@@ -85,8 +89,8 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
 
 
 @dataclass(frozen=True)
-class CertifyOptions:
-    """The options of `certify`, as its help describes them."""
+class CertifyArguments:
+    """The arguments of `certify`, as its help describes them."""
 
     output: Path
     device: str | None
@@ -112,28 +116,30 @@ def audit(function: str | None, **given: Any) -> None:
     CALLABLE is a dotted name below a module that can be imported here, and may fix arguments:
     "torch.nn.functional.gelu(approximate='tanh')".
     """
-    from fusegen.certify import campaign
+    from fusegen.certify import certification
 
-    options = AuditOptions(**given)
-    if options.suite:
+    arguments = AuditArguments(**given)
+    if arguments.suite:
         from fusegen.certify import suite as activations
         from fusegen.certify.sweep import EVERY
 
         chosen = (function,) if function else tuple(activations.FUNCTIONS)
-        for line in activations.page(chosen, options.sample or EVERY, devices(options.device)):
+        for line in activations.page(chosen, arguments.sample or EVERY, devices(arguments.device)):
             click.echo(line)
         return
-    if function is None or options.formula is None:
+    if function is None or arguments.formula is None:
         raise click.UsageError("audit takes a CALLABLE and its --formula, or --suite torch")
-    names = tuple(name.strip() for name in options.inputs.split(","))
-    order = campaign.Order(Path(), devices(options.device), options.dtypes or DTYPES, options.sample)
+    names = tuple(name.strip() for name in arguments.inputs.split(","))
+    options = certification.CertifyOptions(
+        Path(), devices(arguments.device), arguments.dtypes or DTYPES, arguments.sample
+    )
     with _Bars() as bars:
-        list(bars.shown(campaign.audit(function, options.formula, names, SPECS, order, bars)))
+        list(bars.shown(certification.audit(function, arguments.formula, names, SPECS, options, bars)))
 
 
 @dataclass(frozen=True)
-class AuditOptions:
-    """The options of `audit`, as its help describes them."""
+class AuditArguments:
+    """The arguments of `audit`, as its help describes them."""
 
     formula: str | None
     inputs: str

@@ -172,9 +172,9 @@ def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
     found = explain.explained(compiled, evidence, state.states(module, state.claim(compiled.spec)))
     click.echo(explain.written(found, form), nl=False)
     if picture:
-        from fusegen.certify import portrait
+        from fusegen.certify import error_plot
 
-        portrait.save(portrait.portrait(compiled, output), picture)
+        error_plot.save(error_plot.error_plot(compiled, output), picture)
 
 
 @click.command()

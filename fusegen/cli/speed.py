@@ -14,7 +14,7 @@ from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
     from fusegen.bench.results import Report, Row
-    from fusegen.bench.session import Order
+    from fusegen.bench.session import BenchOptions
     from fusegen.pipeline import Compiled
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -51,15 +51,15 @@ def bench(specs: tuple[str, ...], **given: Any) -> None:
     from fusegen import access, build, library
     from fusegen.bench import results, session
 
-    options = BenchOptions(**given)
-    access.require_writable(*options.files())
-    old = results.from_json_lines(options.before) if options.before else None
-    order = _order(options)
+    arguments = BenchArguments(**given)
+    access.require_writable(*arguments.files())
+    old = results.from_json_lines(arguments.before) if arguments.before else None
+    options = _options(arguments)
     compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
-    rows = _watched(compiled, order)
-    report = results.Report(session.machine(order.device), rows)
+    rows = _watched(compiled, options)
+    report = results.Report(session.machine(options.device), rows)
     _print(report)
-    _write(report, options)
+    _write(report, arguments)
     for sentence in results.noisy(report):
         click.echo(sentence, err=True)
     wrong = [row for row in report.rows if row.ours and row.said]
@@ -71,8 +71,8 @@ def bench(specs: tuple[str, ...], **given: Any) -> None:
 
 
 @dataclass(frozen=True)
-class BenchOptions:
-    """The options of `bench`, as its help describes them."""
+class BenchArguments:
+    """The arguments of `bench`, as its help describes them."""
 
     output: Path
     device: str | None
@@ -99,41 +99,41 @@ class BenchOptions:
         return [path for path in every if path]
 
 
-def _order(options: BenchOptions) -> Order:
-    """The cases that the options ask for."""
+def _options(arguments: BenchArguments) -> BenchOptions:
+    """The options of the session."""
     from fusegen.bench import session
 
-    device = devices(options.device)[-1]
-    backward = options.backward or options.suite
-    return session.Order(
-        options.output,
+    device = devices(arguments.device)[-1]
+    backward = arguments.backward or arguments.suite
+    return session.BenchOptions(
+        arguments.output,
         device,
-        DTYPES if options.suite and not options.dtypes else options.dtypes,
-        session.sizes(device) if options.sweep else tuple(map(_shape, options.shapes)),
-        ("forward", *["backward"] * backward, *["training"] * options.training),
-        not options.no_compile,
-        options.against,
-        options.seconds,
+        DTYPES if arguments.suite and not arguments.dtypes else arguments.dtypes,
+        session.sizes(device) if arguments.sweep else tuple(map(_shape, arguments.shapes)),
+        ("forward", *["backward"] * backward, *["training"] * arguments.training),
+        not arguments.no_compile,
+        arguments.against,
+        arguments.seconds,
     )
 
 
-def _write(report: Report, options: BenchOptions) -> None:
-    """Write the files that the options name."""
+def _write(report: Report, arguments: BenchArguments) -> None:
+    """Write the files that the arguments name."""
     from fusegen.bench import results
 
     texts = (
-        (options.as_json, results.as_json_lines, "w"),
-        (options.as_csv, results.as_csv, "w"),
-        (options.as_markdown, results.as_markdown, "w"),
-        (options.history, results.as_line, "a"),
+        (arguments.as_json, results.as_json_lines, "w"),
+        (arguments.as_csv, results.as_csv, "w"),
+        (arguments.as_markdown, results.as_markdown, "w"),
+        (arguments.history, results.as_line, "a"),
     )
     for path, text, mode in texts:
         if path:
             save(path, text(report), mode)
-    if options.folder:
+    if arguments.folder:
         from fusegen.bench import plots
 
-        for path in plots.save(report, options.folder):
+        for path in plots.save(report, arguments.folder):
             click.echo(path)
 
 
@@ -151,7 +151,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _watched(compiled: tuple[Compiled, ...], order: Order) -> tuple[Row, ...]:
+def _watched(compiled: tuple[Compiled, ...], options: BenchOptions) -> tuple[Row, ...]:
     """What is measured, with the time left on a terminal."""
     from fusegen.bench import session
     from fusegen.cli.progress import bar
@@ -159,12 +159,12 @@ def _watched(compiled: tuple[Compiled, ...], order: Order) -> tuple[Row, ...]:
     with bar() as progress:
         task = progress.add_task("building", total=None)
 
-        class Watch:
+        class Progress:
             def begin(self, title: str, cases: int) -> None:
                 progress.update(task, description=title, total=cases)
 
         rows: list[Row] = []
-        for some in session.measured(compiled, order, Watch()):
+        for some in session.measured(compiled, options, Progress()):
             rows += some
             progress.advance(task)
     return tuple(rows)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusegen import build, library
-from fusegen.bench.contest import COPY, EAGER, OURS, Case
+from fusegen.bench.competitors import COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
 from fusegen.cost import BUDGETS, waits
 from fusegen.elements import ELEMENTS

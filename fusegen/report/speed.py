@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.bench.contest import COMPILED, COPY, EAGER, OURS, Case
+from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
 
 PANELS = [(dtype, what) for dtype in ("float32", "bfloat16") for what in ("forward", "backward")]

@@ -1,7 +1,7 @@
 #pragma once
 // What a run of neighbouring inputs gives, and floats as their bits.
 #include "interval.h"
-#include "tally.h"
+#include "totals.h"
 
 namespace {
 
@@ -9,8 +9,8 @@ constexpr int RUN = 16;
 
 // What one run of neighbouring inputs gives.
 struct Found {
-  uint64_t worst[2][WHO], misrounded[2][WHO], overflows[2][WHO], differing[2], further[2], falls[WHO];
-  uint64_t alien, first_alien, worst_alien;
+  uint64_t worst[2][WHO], misrounded[2][WHO], overflows[2][WHO], bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO];
+  uint64_t mismatches, first_mismatch, worst_mismatch;
   double lowest[2], highest[2], lowest_given[2], highest_given[2];
 };
 

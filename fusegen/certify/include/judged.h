@@ -9,7 +9,7 @@ namespace {
 template <class Open>
 ANYWHERE Found judged(const Task& task, int64_t begin, Open open) {
   Found found{};
-  found.first_alien = ~0ull;
+  found.first_mismatch = ~0ull;
   for (int k = 0; k < 2; ++k) {
     found.lowest[k] = found.lowest_given[k] = INF;
     found.highest[k] = found.highest_given[k] = -INF;
@@ -58,19 +58,19 @@ ANYWHERE Found judged(const Task& task, int64_t begin, Open open) {
           const double away = fabs(place - v), size = most(most(fabs(v), fabs(x)), 0x1p-126);
           if (away > 0x1p-12 * size) {
             const double gap = away / size;
-            found.alien += 1;
+            found.mismatches += 1;
             const uint64_t order = uint64_t(ordered(bits));
-            found.first_alien = found.first_alien < order ? found.first_alien : order;
-            found.worst_alien = larger(found.worst_alien, packed(gap, bits));
+            found.first_mismatch = found.first_mismatch < order ? found.first_mismatch : order;
+            found.worst_mismatch = larger(found.worst_mismatch, packed(gap, bits));
           }
         }
       }
       if (task.given[k] && task.eager[k]) {
         const float a = task.given[k][i], b = task.eager[k][i];
         const bool differs = bits_of(a) != bits_of(b) && (a == a || b == b);
-        found.differing[k] += differs;
+        found.bits_differ[k] += differs;
         if (decided && differs)
-          found.further[k] += !(fabs(on_scale(double(a)) - v) <= fabs(on_scale(double(b)) - v) * (1 + 0x1p-12));
+          found.worse_than_eager[k] += !(fabs(on_scale(double(a)) - v) <= fabs(on_scale(double(b)) - v) * (1 + 0x1p-12));
       }
     }
     // x moves away from zero, so that along negative inputs a rising function falls
@@ -81,7 +81,7 @@ ANYWHERE Found judged(const Task& task, int64_t begin, Open open) {
       const float* values = who ? task.eager[0] : task.given[0];
       if (!values) continue;
       const double step = way * (double(values[i]) - double(given_before[who]));
-      found.falls[who] += (rises && step < 0) || (falls && step > 0);
+      found.monotonicity_breaks[who] += (rises && step < 0) || (falls && step > 0);
       given_before[who] = values[i];
     }
     before = y.v;

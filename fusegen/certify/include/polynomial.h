@@ -1,7 +1,7 @@
 #pragma once
 // Polynomials for the inputs of one binade.
 #include "interval.h"
-#include "tally.h"
+#include "totals.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 
 namespace {
 
-void share(const Task& task, int64_t begin, int64_t count, Tally* tally) {
-  for (int64_t at = begin; at < begin + count; at += RUN) few(task, at, tally);
+void share(const Task& task, int64_t begin, int64_t count, SweepTotals* totals) {
+  for (int64_t at = begin; at < begin + count; at += RUN) few(task, at, totals);
 }
 
 }  // namespace

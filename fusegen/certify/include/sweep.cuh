@@ -13,13 +13,13 @@ __device__ void raise(double* at, double v) {
   }
 }
 
-__global__ void __launch_bounds__(128) sweep_kernel(Task task, Tally* tally) {
+__global__ void __launch_bounds__(128) sweep_kernel(Task task, SweepTotals* totals) {
   using word = unsigned long long;
   const int64_t begin = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * RUN;
   __shared__ Found all;
   if (threadIdx.x == 0) {
     all = Found{};
-    all.first_alien = ~0ull;
+    all.first_mismatch = ~0ull;
     for (int k = 0; k < 2; ++k) {
       all.lowest[k] = all.lowest_given[k] = all.highest[k] = all.highest_given[k] = -INF;
     }
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(128) sweep_kernel(Task task, Tally* tally) {
   __syncthreads();
   if (begin < task.count) {
     const Found found = judged(task, begin, [&](uint32_t bits) {
-      const word at = atomicAdd(reinterpret_cast<word*>(&tally->open), 1ull);
+      const word at = atomicAdd(reinterpret_cast<word*>(&totals->open), 1ull);
       if (at < task.room) task.open[at] = bits;
     });
     const auto add = [](uint64_t& to, uint64_t v) { if (v) atomicAdd(reinterpret_cast<word*>(&to), word(v)); };
@@ -38,17 +38,17 @@ __global__ void __launch_bounds__(128) sweep_kernel(Task task, Tally* tally) {
         add(all.misrounded[k][who], found.misrounded[k][who]);
         add(all.overflows[k][who], found.overflows[k][who]);
       }
-      add(all.differing[k], found.differing[k]);
-      add(all.further[k], found.further[k]);
+      add(all.bits_differ[k], found.bits_differ[k]);
+      add(all.worse_than_eager[k], found.worse_than_eager[k]);
       raise(&all.lowest[k], -found.lowest[k]);
       raise(&all.highest[k], found.highest[k]);
       raise(&all.lowest_given[k], -found.lowest_given[k]);
       raise(&all.highest_given[k], found.highest_given[k]);
     }
-    for (int who = 0; who < WHO; ++who) add(all.falls[who], found.falls[who]);
-    add(all.alien, found.alien);
-    atomicMin(reinterpret_cast<word*>(&all.first_alien), word(found.first_alien));
-    max(all.worst_alien, found.worst_alien);
+    for (int who = 0; who < WHO; ++who) add(all.monotonicity_breaks[who], found.monotonicity_breaks[who]);
+    add(all.mismatches, found.mismatches);
+    atomicMin(reinterpret_cast<word*>(&all.first_mismatch), word(found.first_mismatch));
+    max(all.worst_mismatch, found.worst_mismatch);
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -57,28 +57,28 @@ __global__ void __launch_bounds__(128) sweep_kernel(Task task, Tally* tally) {
   const int bucket = int((task.start + uint32_t(begin)) >> 23);  // a block stays within one
   for (int k = 0; k < 2; ++k) {
     for (int who = 0; who < WHO; ++who) {
-      max(tally->worst[k][who][bucket], all.worst[k][who]);
-      add(tally->misrounded[k][who], all.misrounded[k][who]);
-      add(tally->overflows[k][who], all.overflows[k][who]);
+      max(totals->worst[k][who][bucket], all.worst[k][who]);
+      add(totals->misrounded[k][who], all.misrounded[k][who]);
+      add(totals->overflows[k][who], all.overflows[k][who]);
     }
-    add(tally->differing[k], all.differing[k]);
-    add(tally->further[k], all.further[k]);
-    raise(&tally->lowest[k], all.lowest[k]);
-    raise(&tally->highest[k], all.highest[k]);
-    raise(&tally->lowest_given[k], all.lowest_given[k]);
-    raise(&tally->highest_given[k], all.highest_given[k]);
+    add(totals->bits_differ[k], all.bits_differ[k]);
+    add(totals->worse_than_eager[k], all.worse_than_eager[k]);
+    raise(&totals->lowest[k], all.lowest[k]);
+    raise(&totals->highest[k], all.highest[k]);
+    raise(&totals->lowest_given[k], all.lowest_given[k]);
+    raise(&totals->highest_given[k], all.highest_given[k]);
   }
-  for (int who = 0; who < WHO; ++who) add(tally->falls[who], all.falls[who]);
-  add(tally->alien, all.alien);
-  if (all.alien) atomicMin(reinterpret_cast<word*>(&tally->first_alien), word(all.first_alien));
-  max(tally->worst_alien, all.worst_alien);
+  for (int who = 0; who < WHO; ++who) add(totals->monotonicity_breaks[who], all.monotonicity_breaks[who]);
+  add(totals->mismatches, all.mismatches);
+  if (all.mismatches) atomicMin(reinterpret_cast<word*>(&totals->first_mismatch), word(all.first_mismatch));
+  max(totals->worst_mismatch, all.worst_mismatch);
 }
 
 }  // namespace
 
 // Holds the task's values, on the current device, against the formula; says what CUDA reports.
-extern "C" int sweep(const Task* task, Tally* tally, void* stream) {
+extern "C" int sweep(const Task* task, SweepTotals* totals, void* stream) {
   const int64_t block = 128 * RUN, blocks = (task->count + block - 1) / block;
-  if (blocks > 0) sweep_kernel<<<unsigned(blocks), 128, 0, static_cast<cudaStream_t>(stream)>>>(*task, tally);
+  if (blocks > 0) sweep_kernel<<<unsigned(blocks), 128, 0, static_cast<cudaStream_t>(stream)>>>(*task, totals);
   return int(cudaGetLastError());
 }

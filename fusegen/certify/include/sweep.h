@@ -2,8 +2,8 @@
 // The sweep on a CPU, which a `share_` header before this one shares out, and the intervals at points.
 #include "judged.h"
 
-extern "C" int sweep(const Task* task, Tally* tally, void*) {
-  share(*task, 0, task->count, tally);
+extern "C" int sweep(const Task* task, SweepTotals* totals, void*) {
+  share(*task, 0, task->count, totals);
   return 0;
 }
 

@@ -10,7 +10,7 @@ namespace {
 __attribute__((noinline)) Series series_of(const Series& x) { return formula(&x); }
 
 // Judges inputs of one binade, MANY at most, where polynomials can; says whether they could.
-inline bool together(const Task& task, int64_t begin, int64_t count, Tally* tally) {
+inline bool together(const Task& task, int64_t begin, int64_t count, SweepTotals* totals) {
   const uint32_t first = task.start + uint32_t(begin);
   const double from = float_of(first), to = float_of(first + uint32_t(count - 1));
   if (!(fabs(to) < INF) || least(from, to) < LOW || most(from, to) > HIGH) return false;
@@ -30,21 +30,21 @@ inline bool together(const Task& task, int64_t begin, int64_t count, Tally* tall
 
   for (int k = 0; k < 2; ++k) {
     const double *real = run.real[k], off = run.p[k].off;
-    tally->lowest[k] = most(tally->lowest[k], maximum_of(count, [=](int64_t i) { return -real[i]; }) - off);
-    tally->highest[k] = most(tally->highest[k], maximum_of(count, [=](int64_t i) { return real[i]; }) - off);
+    totals->lowest[k] = most(totals->lowest[k], maximum_of(count, [=](int64_t i) { return -real[i]; }) - off);
+    totals->highest[k] = most(totals->highest[k], maximum_of(count, [=](int64_t i) { return real[i]; }) - off);
     const float *ours = run.values(k, 0), *theirs = run.values(k, 1);
-    if (ours) count_column(run, k, 0, tally);
-    if (theirs) count_column(run, k, 1, tally);
+    if (ours) count_column(run, k, 0, totals);
+    if (theirs) count_column(run, k, 1, totals);
     if (!ours || !theirs) continue;
     const auto differ = [=](int64_t i) { return bits_of(ours[i]) != bits_of(theirs[i]); };
-    tally->differing[k] += number_of(count, differ);
-    tally->further[k] += number_of(count, [=](int64_t i) {
+    totals->bits_differ[k] += number_of(count, differ);
+    totals->worse_than_eager[k] += number_of(count, [=](int64_t i) {
       const double a = fabs(double(ours[i]) - real[i]), b = fabs(double(theirs[i]) - real[i]);
       return differ(i) & !(a <= b * (1 + 0x1p-12));
     });
   }
   for (int who = 0; who < WHO; ++who)
-    if (run.values(0, who)) count_falls(run, who, tally);
+    if (run.values(0, who)) count_falls(run, who, totals);
   return true;
 }
 

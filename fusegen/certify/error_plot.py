@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fusegen.certify import exact, reference
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.evaluator import Evaluator
+from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.subject import of_spec
 from fusegen.errors import NoPicture, Span
 from fusegen.looks import BLUE, GREY, ORANGE, SAVED, STYLE, UNDATED
@@ -24,7 +24,7 @@ LEAST = 2.0**-10  # ulp: the lowest error that is shown
 
 
 @dataclass(frozen=True)
-class Portrait:
+class ErrorPlot:
     """A function over its first input, in float32 on the CPU; the others are 1.
 
     Attributes:
@@ -43,8 +43,8 @@ class Portrait:
     eager: tuple[Tensor, ...]
 
 
-def portrait(compiled: Compiled, output: Path) -> Portrait:
-    """The portrait of a module.
+def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
+    """The errors of a module, to be drawn.
 
     Args:
         compiled: the spec.
@@ -59,12 +59,12 @@ def portrait(compiled: Compiled, output: Path) -> Portrait:
         raise NoPicture(Span(compiled.spec.name), why="it is not made for float32")
     subject = of_spec(compiled, output)
     reference.require(compiled.spec, subject, "cpu")
-    judge = Judge(subject, Screen(subject.stable, subject.params), "cpu")
+    evaluator = Evaluator(subject, IntervalFilter(subject.stable, subject.params), "cpu")
     x = torch.linspace(LOW, HIGH, POINTS)
     points = (x, *(torch.full_like(x, REST) for _ in subject.program.inputs[1:]))
-    given, eager = judge.results(points)
-    real = judge.reals(points)
-    return Portrait(
+    given, eager = evaluator.results(points)
+    real = evaluator.reals(points)
+    return ErrorPlot(
         compiled.spec.name,
         ("value", *(f"gradient of {name}" for name in subject.program.inputs)),
         x,
@@ -74,7 +74,7 @@ def portrait(compiled: Compiled, output: Path) -> Portrait:
     )
 
 
-def draw(found: Portrait) -> Figure:
+def draw(found: ErrorPlot) -> Figure:
     """The picture: above, value and gradients; below, a panel of errors for each."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7, 2.4 + 1.5 * len(found.outputs)), layout="constrained")
@@ -96,8 +96,8 @@ def draw(found: Portrait) -> Figure:
     return figure
 
 
-def save(found: Portrait, path: Path) -> None:
-    """Write a portrait, as SVG or PNG by the name of the file.
+def save(found: ErrorPlot, path: Path) -> None:
+    """Write an error plot, as SVG or PNG by the name of the file.
 
     Raises:
         NoPicture: the name ends in neither.

@@ -16,9 +16,9 @@ from fusegen import build
 from fusegen.certify import certificate, contract, guard, host, reference, state, subject
 from fusegen.certify.certificate import Kernel
 from fusegen.certify.digest import kernel_digest
+from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Evidence
-from fusegen.certify.judge import Judge
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.sweep import EVERY, value_and_slopes
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors
 from fusegen.library import Library
@@ -30,7 +30,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Order:
+class CertifyOptions:
     """The options of a certification.
 
     Attributes:
@@ -48,7 +48,7 @@ class Order:
     resume: bool = False
 
 
-class Watch(Protocol):
+class Progress(Protocol):
     """Receives the progress of a run."""
 
     def begin(self, title: str, inputs: int) -> None:
@@ -67,7 +67,9 @@ class Verdict:
     evidence: Evidence
 
 
-def campaign(compilations: tuple[Compiled, ...], order: Order, watch: Watch) -> Iterator[Verdict]:
+def certify_all(
+    compilations: tuple[Compiled, ...], options: CertifyOptions, progress: Progress
+) -> Iterator[Verdict]:
     """Certify specs on devices; a certificate is written as soon as a dtype is done.
 
     Raises:
@@ -76,34 +78,34 @@ def campaign(compilations: tuple[Compiled, ...], order: Order, watch: Watch) -> 
         SpecErrors: at the end, for all specs that could not be certified: their functions misbehave, or
             their references are not their formulas.
     """
-    check_devices(order.devices)
-    jobs = [(compiled, device) for compiled in compilations for device in order.devices]
-    subjects = {c.place: subject.of_spec(c, order.output) for c in compilations}
-    screens = {place: Screen(s.stable, s.params, s.assume) for place, s in subjects.items()}
-    judges = [Judge(subjects[c.place], screens[c.place], device) for c, device in jobs]
+    check_devices(options.devices)
+    jobs = [(compiled, device) for compiled in compilations for device in options.devices]
+    subjects = {c.place: subject.of_spec(c, options.output) for c in compilations}
+    filters = {place: IntervalFilter(s.stable, s.params, s.assume) for place, s in subjects.items()}
+    evaluators = [Evaluator(subjects[c.place], filters[c.place], device) for c, device in jobs]
     errors: list[FusegenError] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         ready = [
-            pool.submit(prepared, judge, order.dtypes or compiled.spec.dtypes)
-            for (compiled, _), judge in zip(jobs, judges, strict=True)
+            pool.submit(prepared, evaluator, options.dtypes or compiled.spec.dtypes)
+            for (compiled, _), evaluator in zip(jobs, evaluators, strict=True)
         ]
-        for (compiled, device), judge, done in zip(jobs, judges, ready, strict=True):
+        for (compiled, device), evaluator, done in zip(jobs, evaluators, ready, strict=True):
             try:
-                _sound(judge, done.result)
-                yield from _certified(compiled, device, judge, order, watch)
+                _sound(evaluator, done.result)
+                yield from _certified(compiled, device, evaluator, options, progress)
             except FusegenError as error:
                 errors.append(error)
     if errors:
         raise SpecErrors(errors)
 
 
-def prepared(judge: Judge, dtypes: tuple[str, ...]) -> None:
+def prepared(evaluator: Evaluator, dtypes: tuple[str, ...]) -> None:
     """Build the libraries that a judge calls for some dtypes; compilers run in parallel."""
-    if judge.unary and "float32" in dtypes:  # only a sweep needs the screen
-        judge.screen.library(judge.screen.place(judge.device))
-        judge.screen.library("cpu")  # for the guard
-    tiny = [torch.zeros(1, device=judge.device) for _ in judge.subject.program.inputs]
-    value_and_slopes(judge.subject.given, tuple(tiny))
+    if evaluator.unary and "float32" in dtypes:  # only a sweep needs the filter
+        evaluator.interval_filter.library(evaluator.interval_filter.place(evaluator.device))
+        evaluator.interval_filter.library("cpu")  # for the guard
+    tiny = [torch.zeros(1, device=evaluator.device) for _ in evaluator.subject.program.inputs]
+    value_and_slopes(evaluator.subject.given, tuple(tiny))
 
 
 def check_devices(devices: tuple[str, ...]) -> None:
@@ -116,20 +118,27 @@ def check_devices(devices: tuple[str, ...]) -> None:
         raise NoDevice(Span("--device cuda"))
 
 
-def judged(judge: Judge, dtype: str, count: int, watch: Watch) -> Evidence:
+def judged(evaluator: Evaluator, dtype: str, count: int, progress: Progress) -> Evidence:
     """The evidence of one dtype, with what it breaks.
 
     Raises:
         Misbehaves: the function does not do as a function of tensors should.
     """
-    wide = dtype == "float32" and judge.unary
-    watch.begin(f"{judge.subject.name} {judge.device} {dtype}", min(count, EVERY) if wide else 2**16)
-    evidence = _sound(judge, lambda: judge.evidence(dtype, count, watch.advance))
-    return contract.judged(evidence, judge.subject.promise, judge.device)
+    wide = dtype == "float32" and evaluator.unary
+    progress.begin(
+        f"{evaluator.subject.name} {evaluator.device} {dtype}", min(count, EVERY) if wide else 2**16
+    )
+    evidence = _sound(evaluator, lambda: evaluator.evidence(dtype, count, progress.advance))
+    return contract.judged(evidence, evaluator.subject.promise, evaluator.device)
 
 
 def audit(
-    function: str, formula: str, inputs: tuple[str, ...], specs: Path, order: Order, watch: Watch
+    function: str,
+    formula: str,
+    inputs: tuple[str, ...],
+    specs: Path,
+    options: CertifyOptions,
+    progress: Progress,
 ) -> Iterator[Verdict]:
     """Compare a callable with a formula; nothing is written.
 
@@ -138,15 +147,15 @@ def audit(
         formula: as a spec has it.
         inputs: the names of the tensors in it.
         specs: the folder of the specs that the formula may call.
-        order: on what devices and dtypes.
-        watch: is told how far this is.
+        options: on what devices and dtypes.
+        progress: is told how far this is.
 
     Raises:
         NoSuchCallable: the name leads to nothing that can be called.
         SpecErrors: the formula is none.
-        NoDevice, Misbehaves: as of `campaign`.
+        NoDevice, Misbehaves: as of `certify_all`.
     """
-    check_devices(order.devices)
+    check_devices(options.devices)
     said = {
         "name": "formula",
         "summary": function,
@@ -155,26 +164,28 @@ def audit(
     }
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
     looked_at = subject.of_callable(function, parse_spec(text, "formula"), Library(specs))
-    screen = Screen(looked_at.stable, looked_at.params, looked_at.assume)
-    for device in order.devices:
-        for dtype in order.dtypes:
-            judge = Judge(looked_at, screen, device)
-            yield Verdict(function, device, judged(judge, dtype, order.sample or EVERY, watch))
+    interval_filter = IntervalFilter(looked_at.stable, looked_at.params, looked_at.assume)
+    for device in options.devices:
+        for dtype in options.dtypes:
+            evaluator = Evaluator(looked_at, interval_filter, device)
+            yield Verdict(function, device, judged(evaluator, dtype, options.sample or EVERY, progress))
 
 
-def looked_at(compilations: tuple[Compiled, ...], order: Order, inputs: tuple[float, ...]) -> str:
+def looked_at(
+    compilations: tuple[Compiled, ...], options: CertifyOptions, inputs: tuple[float, ...]
+) -> str:
     """The results of specs at one input, eager's and the exact values, as lines of text."""
-    check_devices(order.devices)
+    check_devices(options.devices)
     lines = []
     for compiled in compilations:
-        one = subject.of_spec(compiled, order.output)
+        one = subject.of_spec(compiled, options.output)
         if len(inputs) != len(one.program.inputs):
             continue
         reference.require(compiled.spec, one, "cpu")
-        for device in order.devices:
-            for dtype in order.dtypes or compiled.spec.dtypes:
-                judge = Judge(one, Screen(one.stable, one.params, one.assume), device)
-                for name, given, eager, real, ulp in judge.at(inputs, dtype):
+        for device in options.devices:
+            for dtype in options.dtypes or compiled.spec.dtypes:
+                evaluator = Evaluator(one, IntervalFilter(one.stable, one.params, one.assume), device)
+                for name, given, eager, real, ulp in evaluator.at(inputs, dtype):
                     found = f"{given}, eager {eager}, exact {real}, {ulp:.4g} ulp"
                     lines.append(f"{one.name} {device} {dtype} {name}: {found}")
     return "".join(f"{line}\n" for line in lines)
@@ -199,7 +210,7 @@ def told(verdict: Verdict) -> Iterator[str]:
                     yield f"  with {values}: {output.name} {worst.ulp:.4g} ulp at {at}"
 
 
-def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
+def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
     """The findings, unless the judged function misbehaves.
 
     Raises:
@@ -211,27 +222,27 @@ def _sound(judge: Judge, found: Callable[[], Found]) -> Found:
         raise
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Misbehaves(Span(judge.subject.name), name=judge.subject.name, why=why) from error
+        raise Misbehaves(Span(evaluator.subject.name), name=evaluator.subject.name, why=why) from error
 
 
 def _certified(
-    compiled: Compiled, device: str, judge: Judge, order: Order, watch: Watch
+    compiled: Compiled, device: str, evaluator: Evaluator, options: CertifyOptions, progress: Progress
 ) -> Iterator[Verdict]:
     """One spec on one device, dtype after dtype."""
     name = compiled.place.as_posix()
-    path = certificate.path_of(compiled.module(order.output))
+    path = certificate.path_of(compiled.module(options.output))
     kernel = Kernel(device, kernel_digest(build.module(compiled), device), host.machine(device))
-    reference.require(compiled.spec, judge.subject, device)
+    reference.require(compiled.spec, evaluator.subject, device)
     for dtype in compiled.spec.dtypes:
-        if order.dtypes and dtype not in order.dtypes:
+        if options.dtypes and dtype not in options.dtypes:
             continue
         known = state.read(path)
-        if order.resume and certificate.holds(known, kernel, dtype):
+        if options.resume and certificate.holds(known, kernel, dtype):
             continue
-        evidence = judged(judge, dtype, order.sample or EVERY, watch)
+        evidence = judged(evaluator, dtype, options.sample or EVERY, progress)
         if evidence.mismatch is not None:
             raise reference.other(compiled.spec, dtype, evidence.mismatch)
-        if order.sample is None:
+        if options.sample is None:
             after = certificate.with_evidence(known, state.claim(compiled.spec), kernel, evidence)
             for change in changes({path: certificate.text(after)}):
                 apply(change)

@@ -1,4 +1,4 @@
-"""The headers of the screen: each compiles before a formula's own lines are known, and each is in use."""
+"""The headers of the filter: each compiles before a formula's own lines are known, and each is in use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from conftest import ROOT
 
 from fusegen import render
-from fusegen.certify.screen import Screen
-from fusegen.certify.screen_text import INCLUDE, TEMPLATE, header
+from fusegen.certify.interval_filter import IntervalFilter
+from fusegen.certify.interval_filter_text import INCLUDE, TEMPLATE, header
 from fusegen.headers import reached
 from fusegen.term import Name, Program
 
@@ -63,16 +63,16 @@ def test_the_template_holds_what_is_filled_in_and_decides_nothing() -> None:
 
 def test_a_text_is_whole_and_holds_each_header_once() -> None:
     for program in (ONE, TWO):
-        text = Screen(program, {}).text
+        text = IntervalFilter(program, {}).text
         assert '#include "' not in text
         assert "#pragma once" not in text
-        assert text.count("struct Real {") == text.count("struct Tally {") == 1
+        assert text.count("struct Real {") == text.count("struct SweepTotals {") == 1
 
 
 @pytest.mark.parametrize(("program", "together"), [(ONE, 1), (TWO, 0)], ids=["one", "two"])
 def test_neighbours_are_judged_together_where_a_function_is_of_one_input(
     program: Program, together: int
 ) -> None:
-    text = Screen(program, {}).text
+    text = IntervalFilter(program, {}).text
     assert text.count("bool together(") == text.count("struct Series {") == together
     assert text.count("void share(") == 1

@@ -15,7 +15,7 @@ from fusegen.certify import exact, guard, inputs, layouts, scalars, specials
 from fusegen.certify.enclosures import values
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Accuracy, Evidence, Output, Sample, Subject
-from fusegen.certify.screen import Screen
+from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep, value_and_slopes
 
 Progress = Callable[[int], None]
@@ -26,17 +26,17 @@ MOST_BEYOND, BLOCK = 2**13, 2**20
 
 
 @dataclass(frozen=True)
-class Judge:
-    """A subject, its screen and a device: all that judging takes.
+class Evaluator:
+    """A subject, its filter and a device: all that judging takes.
 
     Attributes:
         subject: what is judged.
-        screen: of its stable program.
+        interval_filter: of its stable program.
         device: ``cpu`` or ``cuda``.
     """
 
     subject: Subject
-    screen: Screen
+    interval_filter: IntervalFilter
     device: str
 
     @property
@@ -110,8 +110,8 @@ class Judge:
 
     def swept(self, count: int, progress: Progress) -> Evidence:
         """The evidence of all float32 inputs."""
-        guard.check(self.subject, self.screen)
-        found = sweep(self.subject, self.screen, self.device, count, progress)
+        guard.check(self.subject, self.interval_filter)
+        found = sweep(self.subject, self.interval_filter, self.device, count, progress)
         special = specials.judged(self.subject, self.subject.program.inputs[0], torch.float32)
         opened = found.open
         some = (torch.cat([found.worst, special[special == 0], opened[:: len(opened) // 4096 + 1]]),)
@@ -119,7 +119,7 @@ class Judge:
         blocks = [(opened[start : start + BLOCK],) for start in range(0, len(opened), BLOCK)]
         left = [self.compared(block, self.in_vectors(block))[1] for block in blocks]
         joined = (_whole(o, [part[k] for part in left], found, k) for k, o in enumerate(outputs))
-        foreign = mismatch(found.tally, self.beside) if self.subject.reference else None
+        foreign = mismatch(found.totals, self.beside) if self.subject.reference else None
         ranges = inputs.judged_ranges(self.subject.program, self.subject.assume)
         evidence = Evidence(
             "float32", found.inputs, found.inputs >= EVERY, found.lost, 0, tuple(joined), foreign, ranges
@@ -129,8 +129,8 @@ class Judge:
     def at_scalars(self, dtype: torch.dtype) -> list[Sample]:
         """The errors on a small sample at other values of the parameters."""
         found = []
-        for judge, points, chosen in scalars.samples(self, dtype):
-            _, outputs = judge.compared(points)
+        for evaluator, points, chosen in scalars.samples(self, dtype):
+            _, outputs = evaluator.compared(points)
             found.append(_brief(len(points[0]), outputs, chosen))
         return found
 
@@ -162,7 +162,7 @@ class Judge:
         ours = exact.accuracy(points, given, real)
         if eager is None:
             return Output(self.names[k], ours)
-        differ = exact.differing(given, eager)
+        differ = exact.bits_differ(given, eager)
         worse = differ & (exact.errors(given, real) > exact.errors(eager, real) * (1 + 2**-12))
         theirs = exact.accuracy(points, eager, real)
         return Output(self.names[k], ours, theirs, int(differ.sum()), int(worse.sum()))
@@ -210,30 +210,30 @@ def _whole(output: Output, left: list[Output], found: Swept, k: int) -> Output:
 
     Args:
         output: at the worst inputs, by enclosures.
-        left: at the inputs that the screen left open, by enclosures; these are counted.
-        found: the counts at all other inputs, by the screen.
+        left: at the inputs that the filter left open, by enclosures; these are counted.
+        found: the counts at all other inputs, by the filter.
         k: the place of the output.
     """
-    tally = found.tally
+    totals = found.totals
 
     def counted(worst: Accuracy, parts: list[Accuracy], who: int) -> Accuracy:
         sums = Accuracy(
-            misrounded=tally.misrounded[k][who],
-            overflows=tally.overflows[k][who],
-            monotonicity_breaks=tally.falls[who] if k == 0 else 0,
+            misrounded=totals.misrounded[k][who],
+            overflows=totals.overflows[k][who],
+            monotonicity_breaks=totals.monotonicity_breaks[who] if k == 0 else 0,
         )
         whole = reduce(exact.joined, parts, sums)
         rows = exact.joined(whole, Accuracy(worst.worst)).worst
-        return replace(whole, worst=rows, beyond_neighbour=0)  # the screen does not count it
+        return replace(whole, worst=rows, beyond_neighbour=0)  # the filter does not count it
 
-    ends = (-tally.lowest_given[k], tally.highest_given[k], -tally.lowest[k], tally.highest[k])
+    ends = (-totals.lowest_given[k], totals.highest_given[k], -totals.lowest[k], totals.highest[k])
     inside = torch.tensor(ends[2:], dtype=torch.float64).to(torch.float32).tolist()
     eager = [part.eager for part in left if part.eager]
     return replace(
         output,
         given=counted(output.given, [part.given for part in left], 0),
         eager=output.eager and counted(output.eager, eager, 1),
-        bits_differ=tally.differing[k],
-        worse_than_eager=tally.further[k] + sum(part.worse_than_eager for part in left),
+        bits_differ=totals.bits_differ[k],
+        worse_than_eager=totals.worse_than_eager[k] + sum(part.worse_than_eager for part in left),
         range=(ends[0], ends[1], inside[0], inside[1]) if k == 0 else None,
     )

@@ -13,14 +13,14 @@ from fusegen.certify.findings import Ranges
 from fusegen.headers import inlined
 from fusegen.term import Apply, Name, Number, Program, Term
 
-TEMPLATE = "screen.cpp.j2"
+TEMPLATE = "interval_filter.cpp.j2"
 INCLUDE = Path(__file__).parent / "include"
 TOGETHER, SINGLY = "share_together.h", "share_singly.h"  # how a CPU shares out inputs
 WHOLE_LINE = (-math.inf, math.inf)
 
 
 def source(program: Program, params: Mapping[str, Fraction], assume: Ranges) -> str:
-    """The C++ and CUDA of a screen, which includes no header but the standard's.
+    """The C++ and CUDA of a filter, which includes no header but the standard's.
 
     Args:
         program: in which little cancels.

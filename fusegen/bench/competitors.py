@@ -63,7 +63,7 @@ class Case:
         return f"{self.name} {self.what}, {self.dtype}, {shape}, {self.device}"
 
 
-class Contest:
+class Competitors:
     """A case with its inputs and competitors."""
 
     def __init__(self, spec: Spec, module: ModuleType, case: Case) -> None:

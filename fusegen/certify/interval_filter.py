@@ -1,4 +1,4 @@
-"""The screen: a formula and its derivatives in compiled double interval arithmetic, for every float32.
+"""The interval filter: a formula and its derivatives in double interval arithmetic, for every float32.
 
 An interval is certain to contain its value: sums, products and quotients are widened where an exact test
 finds them inexact, and results of the math libraries by more than their documented errors. An
@@ -33,7 +33,7 @@ from torch import Tensor
 
 from fusegen.certify.findings import Ranges
 from fusegen.certify.host import compiler
-from fusegen.certify.screen_text import source
+from fusegen.certify.interval_filter_text import source
 from fusegen.term import Program
 
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
@@ -43,19 +43,19 @@ BUCKETS, ROOM = 512, 2**25
 Pairs = ctypes.c_uint64 * 2
 
 
-class Tally(ctypes.Structure):
-    """What a sweep has found so far, as `include/tally.h` declares it; of pairs, ours is the first."""
+class SweepTotals(ctypes.Structure):
+    """What a sweep has found so far, as `include/totals.h` declares it; of pairs, ours is the first."""
 
     _fields_ = [
         ("worst", ctypes.c_uint64 * BUCKETS * 2 * 2),
         ("misrounded", Pairs * 2),
         ("overflows", Pairs * 2),
-        ("differing", Pairs),
-        ("further", Pairs),
-        ("falls", Pairs),
-        ("alien", ctypes.c_uint64),
-        ("first_alien", ctypes.c_uint64),
-        ("worst_alien", ctypes.c_uint64),
+        ("bits_differ", Pairs),
+        ("worse_than_eager", Pairs),
+        ("monotonicity_breaks", Pairs),
+        ("mismatches", ctypes.c_uint64),
+        ("first_mismatch", ctypes.c_uint64),
+        ("worst_mismatch", ctypes.c_uint64),
         ("lowest", ctypes.c_double * 2),
         ("highest", ctypes.c_double * 2),
         ("lowest_given", ctypes.c_double * 2),
@@ -64,13 +64,13 @@ class Tally(ctypes.Structure):
     ]
 
     @classmethod
-    def empty(cls) -> Tally:
-        """A tally of nothing; ends of ranges are kept as maxima, the lower ones negated."""
-        tally = cls()
-        tally.first_alien = 2**64 - 1
-        for ends in (tally.lowest, tally.highest, tally.lowest_given, tally.highest_given):
+    def empty(cls) -> SweepTotals:
+        """The totals of nothing; ends of ranges are kept as maxima, the lower ones negated."""
+        totals = cls()
+        totals.first_mismatch = 2**64 - 1
+        for ends in (totals.lowest, totals.highest, totals.lowest_given, totals.highest_given):
             ends[:] = [-math.inf, -math.inf]
-        return tally
+        return totals
 
 
 class Task(ctypes.Structure):
@@ -86,7 +86,7 @@ class Task(ctypes.Structure):
     ]
 
 
-class Screen:
+class IntervalFilter:
     """One formula with its parameters fixed; its libraries are built when first needed, and kept."""
 
     def __init__(
@@ -179,14 +179,14 @@ def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> cty
     if not _is_own(folder):
         raise RuntimeError(f"other users can write {folder}, whose libraries are loaded; chmod 755 it")
     digest = hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]
-    library = folder / f"screen_{target}_{digest}.so"
+    library = folder / f"interval_filter_{target}_{digest}.so"
     if not (library.exists() and _is_own(library)):
         with tempfile.TemporaryDirectory(dir=folder) as build:
-            source, made = Path(build) / f"screen{suffix}", Path(build) / "screen.so"
+            source, made = Path(build) / f"interval_filter{suffix}", Path(build) / "interval_filter.so"
             source.write_text(text, encoding="utf-8")
             done = subprocess.run([*command, str(source), "-o", str(made)], capture_output=True, text=True)
             if done.returncode:
-                raise RuntimeError(f"the screen did not compile for {target}: {done.stderr[:2000]}")
+                raise RuntimeError(f"the filter did not compile for {target}: {done.stderr[:2000]}")
             os.replace(made, library)
     return ctypes.CDLL(str(library))
 
