@@ -1,6 +1,6 @@
 """The house: who may import whom, and which file is the door to which library.
 
-    cli > lift > certify, bench, modules > built, show > build > emit > pipeline > measure, forms
+    cli > lift, report > certify, bench, modules > built, show > build > emit > pipeline > measure, forms
         > stages, candidates > library, expected > rooms > ground > errors
 
 A module imports only from floors below its own. Rooms never import each other; the files of one room may.
@@ -36,7 +36,7 @@ FLOORS = {
     "build": BUILD,
     **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules", "standalone", "generated"), RUNS),
-    "lift": LIFT,
+    **dict.fromkeys(("lift", "report"), LIFT),
     **dict.fromkeys(("backend", "cli", "dropin"), CLI),
 }
 DOORS = {
@@ -47,10 +47,13 @@ DOORS = {
         "cli",
         *(
             f"cli.{name}"
-            for name in ("building", "evidence", "lifting", "modules", "options", "progress", "speed")
+            for name in (
+                *("building", "evidence", "lifting", "modules", "options", "progress", "reporting"),
+                *("speed", "tuning"),
+            )
         ),
     },
-    "rich": {f"cli.{name}" for name in ("modules", "evidence", "progress", "speed")},
+    "rich": {f"cli.{name}" for name in ("modules", "evidence", "progress", "speed", "tuning")},
     "torch": {
         *(
             f"certify.{name}"
@@ -67,7 +70,7 @@ DOORS = {
                     "layouts",
                     "portrait",
                 ),
-                *("reference", "scalars", "screen", "specials", "sweep"),
+                *("reference", "scalars", "screen", "specials", "suite", "sweep"),
             )
         ),
         *(f"bench.{name}" for name in ("arguments", "clock", "contest", "rows", "session", "tuning")),
@@ -94,7 +97,7 @@ DOORS = {
             )
         ),
         *("dropin.pairs", "dropin.replace", "dropin.table"),
-        *("backend", "cli.options"),
+        *("backend", "cli.options", "report.eager"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},
