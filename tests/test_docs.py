@@ -158,6 +158,7 @@ def test_a_decision_says_what_was_asked_decided_and_measured(page: str) -> None:
     heads = re.findall(r"^\| (\w+) \| \S", text_of(page), re.MULTILINE)
     assert heads[:5] == ["Question", "Decision", "Code", "Command", "Date"]
     assert re.search(r"^\| Date \| 2026-\d\d-\d\d", text_of(page), re.MULTILINE)
+    assert PAGES[page].resolve() in links_of(DOCS / "decisions" / "README.md")
 
 
 @dataclass(frozen=True)
