@@ -74,6 +74,12 @@ def test_the_functions_are_the_languages() -> None:
     assert table[2:] == [f"| `{signature}` | {value} |" for signature, value in rows]
 
 
+def test_the_library_is_listed() -> None:
+    rows = [row.strip("| ").split(" | ") for row in table_in("docs/language.md", "| | specs |")[2:]]
+    listed = [name for _, names in rows for name in names.split(", ")]
+    assert sorted(listed) == sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
+
+
 def test_the_spec_with_parameters_is_one() -> None:
     text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
     [body] = re.findall(r"```yaml\n(init: .+?)```", text, re.DOTALL)
