@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import subprocess
@@ -293,21 +294,45 @@ def test_the_example_of_readme_runs() -> None:
     assert done.returncode == 0, done.stderr
 
 
-POLICY = 'assert gelu.KERNELS.compile_policy == "decompose"\n'
-MODEL = "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())\n"
-PATCHED = "assert '-> gelu' in str(report)\nassert type(model[1]) is torch.nn.GELU\n"
+TORCH = "import fusegen, torch\nfrom torch import nn\n"
+MODEL = f"{TORCH}model = nn.Sequential(nn.Linear(4, 4), nn.GELU())\n"
+IMAGES = f"{TORCH}model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Softsign())\n"
+REGISTER = (  # as the entry point of an installed package does
+    "from fusegen.backend import fusegen as backend\n"
+    "from torch._dynamo.backends.registry import register_backend\n"
+    'register_backend(backend, "fusegen")\n'
+)
 SNIPPETS = {  # by page and place: the text before and behind a block of Python
-    ("docs/compile.md", 0): ("", POLICY),
-    ("docs/patch.md", 0): (MODEL, PATCHED),
+    ("docs/compile.md", 0): ("", 'assert gelu.KERNELS.compile_policy == "decompose"\n'),
+    ("docs/compile.md", 1): (f"{MODEL}{REGISTER}", "assert callable(model)\n"),
+    ("docs/patch.md", 0): (MODEL, "assert '-> gelu' in str(report)\nassert type(model[1]) is nn.GELU\n"),
+    ("docs/lift.md", 2): (IMAGES, 'assert "softsign" in network.code\n'),
 }
 
 
 @pytest.mark.parametrize(("page", "place"), SNIPPETS)
-def test_a_snippet_runs(page: str, place: int) -> None:
+def test_a_snippet_runs(page: str, place: int, tmp_path: Path) -> None:
     before, behind = SNIPPETS[page, place]
     text = before + blocks(page, "python")[place] + behind
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True)
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, env=settings, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_model_of_lift_becomes_the_spec_that_the_page_shows(workshop: Workshop) -> None:
+    model, inputs = (
+        blocks("docs/lift.md", "python")[0],
+        "def get_inputs():\n    return [torch.rand(512, 1024)]\n",
+    )
+    init = "def get_init_inputs():\n    return [1024, 2048, 1.5]\n"
+    workshop.file(
+        "block.py", f"{TORCH}{model}{inputs}{init}".replace("import fusegen, torch", "import torch")
+    )
+    assert workshop.run("lift", "block.py:Model").exit_code == 0
+    spec = Path("specs/block.yaml").read_text(encoding="utf-8")
+    assert spec.endswith(blocks("docs/lift.md", "yaml")[0])
 
 
 @pytest.mark.parametrize("page", PAGES)
