@@ -126,7 +126,7 @@ class Outputs:
         return (*changes(texts), *gone)
 
     @cached_property
-    def _runtime(self) -> dict[str, str]:
+    def _runtime(self) -> Mapping[str, str]:
         """The files that the runtime has to have, by name."""
         return runtime_text.files(self.binding)
 

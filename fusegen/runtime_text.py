@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 FOLDER = "_runtime"  # in a folder of modules
 HEAD = """\
@@ -20,18 +21,19 @@ INCLUDE = SOURCE / "include"
 FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that becomes flavour.py, by binding
 
 
-def files(binding: str) -> dict[str, str]:
+@cache
+def files(binding: str) -> MappingProxyType[str, str]:
     """The files of the runtime for a binding, by path; sorted."""
-    source = SOURCE
-    stems = sorted(path.stem for path in source.glob("*.py"))
-    chosen = {stem: source / f"{stem}.py" for stem in stems if stem not in FLAVOURS.values()}
-    chosen["flavour"] = source / f"{FLAVOURS[binding]}.py"
+    stems = sorted(path.stem for path in SOURCE.glob("*.py"))
+    chosen = {stem: SOURCE / f"{stem}.py" for stem in stems if stem not in FLAVOURS.values()}
+    chosen["flavour"] = SOURCE / f"{FLAVOURS[binding]}.py"
     chosen["headers"] = SOURCE.parent / "headers.py"
     python = {f"{stem}.py": HEAD + path.read_text(encoding="utf-8") for stem, path in chosen.items()}
     headers = {f"include/{name}": HEAD_OF_HEADER + header(name) for name in header_names()}
-    return dict(sorted((python | headers).items()))
+    return MappingProxyType(dict(sorted((python | headers).items())))
 
 
+@cache
 def header_names() -> tuple[str, ...]:
     """The headers, by their path below the folder that includes are looked up in; sorted."""
     found = (path for path in INCLUDE.rglob("*") if path.suffix in (".h", ".cuh"))

@@ -146,6 +146,18 @@ def test_a_module_imports_only_from_floors_below(module: str) -> None:
         assert lower or both_ground, f"fusegen.{module} imports fusegen.{other}"
 
 
+def test_the_page_shows_the_floors_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## Imports\n")
+    lines = [
+        line.partition("   ")[0].replace("|", " ").split() for line in section.split("```")[1].splitlines()
+    ]
+    shown = [[FLOORS[name] for name in line] for line in lines if line]
+    assert sorted(name for line in lines for name in line) == sorted(FLOORS)
+    assert all(len(set(line)) == 1 for line in shown)
+    assert [line[0] for line in shown] == sorted((line[0] for line in shown), reverse=True)
+
+
 def test_every_module_has_a_floor() -> None:
     assert {module.split(".")[0] for module in MODULES} - {"fusegen", "__init__", "__main__"} == set(FLOORS)
 

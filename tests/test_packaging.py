@@ -95,8 +95,8 @@ def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_pa
     (tmp_path / "specs" / "doubled.yaml").write_text(spec, encoding="utf-8")
     run(sys.executable, "-m", "fusegen", "build", folder=tmp_path, PYTHONPATH=str(installed))
     text = (tmp_path / "generated" / "doubled.py").read_text(encoding="utf-8")
-    taken = 'x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None'
-    assert f"\ndef doubled(\n    {taken},\n" in text
+    taken = 'x: "Tensor | None" = None, inplace: bool = False, *, out: "Tensor | None" = None, '
+    assert f"\ndef doubled(\n    {taken}" in text
 
 
 MODELS = """

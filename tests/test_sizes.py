@@ -58,7 +58,7 @@ def line_counts(paths: Iterable[Path], folder: Path) -> Iterator[tuple[str, int]
 
 
 def texts() -> list[Path]:
-    """The templates, and the headers of kernels and of the screen."""
+    """The templates, and the headers of kernels and of the filter."""
     beside = [folder for folder in PACKAGE.rglob("include") if folder.is_dir()]
     return [path for folder in (TEMPLATES, *beside) for path in folder.rglob("*") if path.is_file()]
 

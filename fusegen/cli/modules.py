@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,8 +108,19 @@ def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
 
 @click.command("list")
 @WHERE
-def list_(output: Path) -> None:
+@click.option("--functions", is_flag=True, help="Show the functions of formulas instead.")
+def list_(output: Path, functions: bool) -> None:
     """Show every spec: its formula, dtypes, and what its module and its certificate are worth."""
+    from fusegen.printers import notation
+
+    if functions:
+        _table(("function", "value"), ((row, None) for row in notation.functions()))
+    else:
+        _table(("spec", "formula", "dtypes", "module", "certificate"), tuple(_specs(output)))
+
+
+def _specs(output: Path) -> Iterator[tuple[tuple[str, ...], str | None]]:
+    """A row for each spec, and its style: yellow if its module is not current."""
     from fusegen import library, manifest, modules, write
     from fusegen.certify import state
     from fusegen.printers.notation import notation
@@ -119,22 +130,31 @@ def list_(output: Path) -> None:
     built = modules.built(specs, output, Binding(manifest.read(output).binding))
     texts = {path: found.text for path, found in built.items()}
     states = {change.path: OUTDATED[change.kind] for change in write.changes(texts)}
-    rows = []
     for path, of in zip(texts, specs, strict=True):
         spec, name = library.load(of), library.place(of).as_posix()
         worth = ", ".join(map(" ".join, state.states(path, state.claim(spec)).items())) or "none"
-        told = (name, notation(spec), ", ".join(spec.dtypes), states.get(path, "current"), worth)
-        rows.append(told)
+        found = states.get(path, "current")
+        row = (name, notation(spec), ", ".join(spec.dtypes), found, worth)
+        yield row, None if found == "current" else "yellow"
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], str | None]]) -> None:
+    """Print rows: as a table in a terminal, else separated by tabs and without heads.
+
+    Args:
+        heads: of the columns.
+        rows: each with its style.
+    """
     if not sys.stdout.isatty():
-        for row in rows:
+        for row, _ in rows:
             click.echo("\t".join(row))
         return
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("spec", "formula", "dtypes", "module", "certificate", box=None)
-    for row in rows:
-        table.add_row(*row, style=None if row[3] == "current" else "yellow")
+    table = Table(*heads, box=None)
+    for row, style in rows:
+        table.add_row(*row, style=style)
     Console(markup=False).print(table)
 
 

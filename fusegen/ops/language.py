@@ -34,6 +34,11 @@ def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args:
     return Op(name, args or ("a", "b"), real, range_, infix, strength, written=False, **more)
 
 
+def definition(op: Op) -> str:
+    """The real function of an operation in the names of its arguments, as sympy writes it."""
+    return str(op.real(*map(sympy.Symbol, op.args)))
+
+
 # fmt: off
 LANGUAGE = (
     # symbols: name, C++ symbol, strength, real function, range

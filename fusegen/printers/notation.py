@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fusegen.ops import OPS
+from collections.abc import Iterator
+
+from fusegen.ops import FUNCTIONS, OPS
+from fusegen.ops.language import definition
 from fusegen.ops.row import ATOM, PRODUCT, SELECT, SUM, UNARY
 from fusegen.spec import Spec, Step
 from fusegen.term import Apply, Name, Number, SpecCall, Term, infinite, substitute
@@ -30,6 +33,13 @@ def _named(step: Step, text: str, running: str) -> str:
     if step.label is None:
         return f"{running} = {text}"
     return f"{step.label.name} = {text}" if text == running else f"{running} = {step.label.name} = {text}"
+
+
+def functions() -> Iterator[tuple[str, str]]:
+    """The functions that a formula may call: how a call is written, and its value."""
+    for op in FUNCTIONS.values():
+        text = term(Apply(op.name, tuple(map(Name, op.args))))
+        yield op.signature, definition(op) if text == op.signature else text
 
 
 def term(formula: Term, place: int = SELECT) -> str:

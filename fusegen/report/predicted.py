@@ -1,6 +1,6 @@
 """The speed that `cost.py` predicts for each kernel, beside what `fusegen bench --json` measured.
 
-Both are fractions of the speed of a copy of what a formula reads and writes. A kernel is predicted to be as
+Both are fractions of copy bandwidth, of a copy of the same bytes. A kernel is predicted to be as
 fast as a copy unless its instructions take longer, stalls of the special-function units included, or unless
 a bitmask saves bytes.
 """
@@ -21,10 +21,10 @@ from fusegen.method import Pass, Variant
 HEAD = """\
 # Predicted and measured speeds
 
-Fractions of a copy's speed, of 2^28 elements: what `fusegen/cost.py` predicts for three chips from the
-instructions of an element (`python -m benchmarks.instructions`), and what was measured on an {device},
-{torch}, {date}. What registers, the L1 cache and shared memory cost is not
-predicted. Where nothing stands under eager, its error was larger than `fusegen bench` lets pass.
+Fractions of copy bandwidth at 2^28 elements: `fusegen/cost.py` predicts them for three chips from the
+instructions of an element (`python -m benchmarks.instructions`); the last two columns were measured on an
+{device}, {torch}, {date}. The costs of registers, the L1 cache and shared memory are not
+predicted. An empty cell under eager: its error was larger than `fusegen bench` accepts.
 
 | kernel | dtype | class | instructions | A100 | H200 | B200 | measured | eager |
 |---|---|---|---|---|---|---|---|---|"""

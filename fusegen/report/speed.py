@@ -1,4 +1,4 @@
-"""Tables of speeds, from what `fusegen bench --json` wrote: as fractions of a copy's, or with the times."""
+"""Tables of speeds, from what `fusegen bench --json` wrote: fractions of copy bandwidth, or times."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fusegen.bench.results import Report
 
 PANELS = [(dtype, what) for dtype in ("float32", "bfloat16") for what in ("forward", "backward")]
 RIVALS = (OURS, EAGER, COMPILED)
+TIMES = "| | ms | fraction of copy bandwidth | speed-up over eager | eager, ms | `torch.compile`, ms |"
 
 
 def table(report: Report) -> list[str]:
@@ -16,7 +17,7 @@ def table(report: Report) -> list[str]:
 
 
 def fractions(report: Report) -> list[str]:
-    """Speeds of each competitor as fractions of a copy's: a line a spec."""
+    """The fraction of copy bandwidth of each competitor: a line a spec."""
     lines = [f"| | {' | '.join(f'{dtype} {what}' for dtype, what in PANELS)} |", "|---|---|---|---|---|"]
     cases = {(row.case.name, row.case.dtype, row.case.what): row.case for row in report.rows}
     for name in dict.fromkeys(name for name, *_ in cases):
@@ -27,8 +28,8 @@ def fractions(report: Report) -> list[str]:
 
 
 def times(report: Report) -> list[str]:
-    """Times in milliseconds, and ours as a fraction of a copy's and of eager's speed: a line a case."""
-    lines = ["| | ms | of a copy | of eager | eager ms | `torch.compile` ms |", "|---|---|---|---|---|---|"]
+    """Times in milliseconds, the fraction of copy bandwidth and the speed-up over eager: a line a case."""
+    lines = [TIMES, "|---|---|---|---|---|---|"]
     for case in dict.fromkeys(row.case for row in report.rows):
         ours, eager, compiled = (report.of(who, case) for who in RIVALS)
         assert ours
@@ -39,7 +40,7 @@ def times(report: Report) -> list[str]:
 
 
 def _fraction(report: Report, who: str, case: Case) -> str:
-    """A competitor's speed as a fraction of a copy's."""
+    """The fraction of copy bandwidth of a competitor."""
     row = report.of(who, case)
     found = row and report.share(row, COPY)
     return f"{found:.2f}" if found else "-"

@@ -9,7 +9,8 @@ constexpr int RUN = 16;
 
 // What one run of neighbouring inputs gives.
 struct Found {
-  uint64_t worst[2][WHO], misrounded[2][WHO], overflows[2][WHO], bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO];
+  uint64_t worst[2][WHO], misrounded[2][WHO], overflows[2][WHO];
+  uint64_t bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO];
   uint64_t mismatches, first_mismatch, worst_mismatch;
   double lowest[2], highest[2], lowest_given[2], highest_given[2];
 };

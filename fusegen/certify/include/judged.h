@@ -69,8 +69,10 @@ ANYWHERE Found judged(const Task& task, int64_t begin, Open open) {
         const float a = task.given[k][i], b = task.eager[k][i];
         const bool differs = bits_of(a) != bits_of(b) && (a == a || b == b);
         found.bits_differ[k] += differs;
-        if (decided && differs)
-          found.worse_than_eager[k] += !(fabs(on_scale(double(a)) - v) <= fabs(on_scale(double(b)) - v) * (1 + 0x1p-12));
+        if (decided && differs) {
+          const double ours = fabs(on_scale(double(a)) - v), theirs = fabs(on_scale(double(b)) - v);
+          found.worse_than_eager[k] += !(ours <= theirs * (1 + 0x1p-12));
+        }
       }
     }
     // x moves away from zero, so that along negative inputs a rising function falls

@@ -13,7 +13,8 @@ extern "C" {
 // What a sweep found, of the value and of the derivative; WHO is ours, then eager.
 struct SweepTotals {
   uint64_t worst[2][WHO][BUCKETS];  // error in ulp, as the bits of a float, above the input's bits
-  uint64_t misrounded[2][WHO], overflows[2][WHO], bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO], mismatches;
+  uint64_t misrounded[2][WHO], overflows[2][WHO];
+  uint64_t bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO], mismatches;
   uint64_t first_mismatch, worst_mismatch;  // the order of the input; the gap's bits above the input's
   double lowest[2], highest[2], lowest_given[2], highest_given[2];
   uint64_t open;  // inputs that intervals do not decide
