@@ -7,6 +7,7 @@ Every chain is built from its spec and checked against float64, gradients of all
 ours, eager, torch.compile and a copy take turns, forward and backward, in NCHW and channels_last. A cell of
 "of eager" and "of compile" is their time divided by ours. "of copy" is the time that a copy of as many
 bytes as are read and written takes, divided by ours. OMP_NUM_THREADS says how many threads the CPU has.
+With --clock processor the time is that of all threads on the CPU, which other processes disturb less.
 """
 
 from __future__ import annotations
@@ -156,9 +157,9 @@ def runs(
 
 
 def rows(
-    made: dict[str, ModuleType], shape: tuple[int, ...], like: Tensor, seconds: float
+    made: dict[str, ModuleType], shape: tuple[int, ...], like: Tensor, timing: tuple[str, float]
 ) -> Iterator[list[Any]]:
-    """The rows of the table, as they are measured."""
+    """The rows of the table, as they are measured; by a clock, in so many seconds a row."""
     for name, layout in ((name, layout) for name in made for layout in LAYOUTS):
         torch.compiler.reset()
         chain, own = CHAINS[name], getattr(made[name], name)
@@ -169,10 +170,7 @@ def rows(
         for way, timed, moved in runs(functions, given):
             copy = {"copy": lambda target=target, source=source: target.copy_(source.detach())}
             with torch.no_grad() if way == "forward" else torch.enable_grad():
-                times = {
-                    who: found.median
-                    for who, found in clock.turns(timed | copy, like.device.type, seconds).items()
-                }
+                times = {who: found.median for who, found in clock.turns(timed | copy, *timing).items()}
             ours = times["ours"]
             of_copy = times["copy"] * moved / (2 * source.nbytes) / ours
             yield [name, layout, way, ours, of_copy, times["eager"] / ours, times["compile"] / ours]
@@ -185,15 +183,18 @@ def rows(
 @click.option("--side", default=64, help="Of the images, in pixels.")
 @click.option("--elements", default=2**22, help="Of the input, about.")
 @click.option("--seconds", default=1.0, help="For the turns of one row.")
-def main(device: str, dtype: str, channels: int, side: int, elements: int, seconds: float) -> None:
+@click.option("--clock", "clocked", default="wall", type=click.Choice(["wall", "processor"]))
+def main(device: str, dtype: str, elements: int, **options: Any) -> None:
     """Time every chain, and print a Markdown table."""
+    channels, side = options["channels"], options["side"]
     shape = (max(1, elements // (channels * side * side)), channels, side, side)
+    timing = (device if options["clocked"] == "wall" else options["clocked"], options["seconds"])
     like = torch.empty(0, dtype=getattr(torch, dtype), device=device)
     click.echo(f"{device}, {dtype}, {shape}, torch {torch.__version__}\n")
     click.echo(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        for row in rows(modules(Path(folder)), shape, like, seconds):
+        for row in rows(modules(Path(folder)), shape, like, timing):
             found.append(row)
             click.echo(f"| {' | '.join(x if isinstance(x, str) else f'{x:.3g}' for x in row)} |")
     for way in dict.fromkeys(row[2] for row in found):

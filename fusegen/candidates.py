@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fusegen.elements import maths
 from fusegen.ir import Device, Kernel, Math
-from fusegen.lower import lower
+from fusegen.lower import Form, lower
 from fusegen.method import Both, Pass, Variant
 from fusegen.spec import Spec
 from fusegen.term import Program
@@ -34,15 +34,20 @@ def candidates(spec: Spec, programs: Both[Program], *, double_word: bool) -> Ker
                 kernel = lower(name, program, device, kind, double_word, incoming)
                 found[which, device, Variant(kind)] = _verified(kernel, spec)
             if Math.FLOAT in kinds:
-                short = lower(name, program, device, Math.FLOAT, double_word, incoming, settled=True)
+                short = lower(name, program, device, Math.FLOAT, double_word, incoming, Form.VERIFIED)
                 named = replace(short, name=f"{name}_short")
                 found[which, device, Variant.SHORT_FLOAT] = _verified(named, spec)
     return found
 
 
-def in_single_words(spec: Spec, which: Pass, program: Program) -> Kernel:
-    """The kernel of a pass in float on CUDA, in single words."""
-    return _verified(lower(f"{spec.name}_{which.value}", program, Device.CUDA, Math.FLOAT), spec)
+def in_single_words(spec: Spec, which: Pass, program: Program, device: Device) -> Kernel:
+    """The kernel of a pass in float, in single words; on the CPU arguments may have two."""
+    name = f"{spec.name}_{which.value}"
+    if device is Device.CUDA:
+        return _verified(lower(name, program, device, Math.FLOAT), spec)
+    incoming = program.inputs[0] if which is Pass.BACKWARD else None
+    found = lower(name, program, device, Math.FLOAT, precise=True, incoming=incoming, form=Form.ARGUMENTS)
+    return _verified(replace(found, name=f"{name}_in_float"), spec)
 
 
 def _verified(kernel: Kernel, spec: Spec) -> Kernel:

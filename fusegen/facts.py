@@ -67,6 +67,7 @@ class Facts:
         piecewise_pays: whether a piecewise cubic computes float32 results in less time on CUDA.
         approximates_on_cpu: whether 16-bit results on the CPU come from functions that are not exact.
         shorter_on_cpu: whether a shorter kernel is enough there where the rounding is verified.
+        in_single_words: whether float32 results there have a kernel in single words.
         estimates: of the errors, by device; empty where PyTorch's own operations are computed.
         grid: where the pieces of a piecewise cubic lie, if it pays.
         bitmask: the kernels of the bit that decides the gradient and of the gradient by that bit, one pair
@@ -86,6 +87,7 @@ class Facts:
     piecewise_pays: bool
     approximates_on_cpu: bool
     shorter_on_cpu: bool
+    in_single_words: bool
     estimates: Mapping[Device, Estimate]
     grid: Centres | None
     bitmask: tuple[tuple[Kernel, Kernel], ...]

@@ -93,6 +93,7 @@ class _Pass:
             estimates=estimates,
             grid=grid,
             bitmask=self.bitmask(),
+            in_single_words=(self.which, Device.CPU, Variant.IN_FLOAT) in self.of.kernels,
             **self.in_16_bits(in_16_bits),
         )
 
@@ -116,6 +117,7 @@ class _Pass:
     def estimate(self, device: Device, given: Callable[[Point], bool]) -> Estimate:
         """The estimated errors on a device, but for points that a piece of a cubic gives."""
         formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
+        kernel = self.of.kernels.get((self.which, device, Variant.IN_FLOAT), kernel)
         sample = formula.sample(kernel)
         single = roundoff(kernel, sample, self.params, given=given)
         if single.ulp <= budget.FLOAT_ENOUGH[device]:

@@ -61,6 +61,7 @@ class Variant(Enum):
 
     FLOAT = Math.FLOAT
     SHORT_FLOAT = "short"  # float, for results whose rounding is verified
+    IN_FLOAT = "in float"  # float in single words, but for arguments; on the CPU, where it is enough
     DOUBLE = Math.DOUBLE
 
     @property
@@ -75,6 +76,7 @@ class Arithmetic(Enum):
     FLOAT = "float"  # double-word where the formula needs it
     FAST_FLOAT = "fast float"  # the special-function unit's exp2 and reciprocal, for 16-bit results
     SHORT_FLOAT = "single-word float"  # for 16-bit results whose rounding is verified
+    IN_FLOAT = "float in single words"  # for float32 results on the CPU
     DOUBLE = "double"  # double-word where the formula needs it
     PLAIN_DOUBLE = "single-word double"  # for results of fewer bits than a double's
 
@@ -88,6 +90,7 @@ VARIANTS = {
     Arithmetic.FLOAT: Variant.FLOAT,
     Arithmetic.FAST_FLOAT: Variant.FLOAT,
     Arithmetic.SHORT_FLOAT: Variant.SHORT_FLOAT,
+    Arithmetic.IN_FLOAT: Variant.IN_FLOAT,
     Arithmetic.DOUBLE: Variant.DOUBLE,
     Arithmetic.PLAIN_DOUBLE: Variant.DOUBLE,
 }
@@ -137,7 +140,7 @@ class AtDefaults:
 
 
 Method = Formula | Table | Piecewise | Verified | AtDefaults
-FLOAT, FAST, SHORT, DOUBLE, PLAIN = map(Formula, Arithmetic)
+FLOAT, FAST, SHORT, SINGLE, DOUBLE, PLAIN = map(Formula, Arithmetic)
 
 
 def parts(method: Method) -> Iterator[Method]:

@@ -27,6 +27,7 @@ ARITHMETICS = {
     Arithmetic.FLOAT: "the formula in float",
     Arithmetic.FAST_FLOAT: "the formula in float, by faster functions",
     Arithmetic.SHORT_FLOAT: "the formula in float, by single-word functions",
+    Arithmetic.IN_FLOAT: "the formula in single-word float, but for arguments",
     Arithmetic.DOUBLE: "the formula in double",
     Arithmetic.PLAIN_DOUBLE: "the formula in single-word double",
 }

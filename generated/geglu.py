@@ -73,21 +73,37 @@ FUSEGEN_BROADCASTING_KERNELS(geglu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE float geglu_forward_in_float(float gate, float up) {
+  const float finite_gate = finite_below(gate);
+  return times_ndtr<IN_FLOAT>(finite_gate) * up;
+}
+
+ANYWHERE void geglu_backward_in_float(float grad, float gate, float up, float* out) {
+  const float finite_gate = finite_below(gate);
+  const float finite_gate_2 = finite_above(finite_gate);
+  out[0] = grad * up * times_ndtr_slope<IN_FLOAT>(finite_gate_2);
+  out[1] = grad * times_ndtr<IN_FLOAT>(finite_gate);
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = geglu_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = geglu_forward_in_float(in[0], in[1]);
+                  else out[0] = geglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(geglu_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) geglu_backward_in_float(in[0], in[1], in[2], out);
+                  else geglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(geglu)

@@ -76,20 +76,33 @@ FUSEGEN_BROADCASTING_KERNELS(glu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE float glu_forward_in_float(float a, float b) {
+  return x_sigmoid<IN_FLOAT>(a, b);
+}
+
+ANYWHERE void glu_backward_in_float(float grad, float a, float b, float* out) {
+  out[0] = grad * sigmoid<IN_FLOAT>(b);
+  out[1] = grad * a * sigmoid_slope<IN_FLOAT>(prescaled(b)) * unscale(b);
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = glu_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = glu_forward_in_float(in[0], in[1]);
+                  else out[0] = glu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(glu_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) glu_backward_in_float(in[0], in[1], in[2], out);
+                  else glu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(glu)

@@ -92,21 +92,39 @@ FUSEGEN_BROADCASTING_KERNELS(swiglu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE float swiglu_forward_in_float(float gate, float up) {
+  const float finite_gate = finite_below(gate);
+  return finite_gate * sigmoid<IN_FLOAT>(prescaled(finite_gate)) * up * unscale(finite_gate);
+}
+
+ANYWHERE void swiglu_backward_in_float(float grad, float gate, float up, float* out) {
+  const float finite_gate = finite_below(gate);
+  const float finite_gate_2 = finite_above(finite_gate);
+  const float t_lifted = sigmoid<IN_FLOAT>(prescaled(finite_gate));
+  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope<IN_FLOAT>(prescaled(finite_gate)), t_lifted) *
+      unscale(finite_gate);
+  out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = swiglu_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swiglu_forward_in_float(in[0], in[1]);
+                  else out[0] = swiglu_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
+                  else swiglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(swiglu)

@@ -88,20 +88,42 @@ FUSEGEN_BROADCASTING_KERNELS(swish)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE float swish_forward_in_float(float x, float beta) {
+  const float finite_x = replace_infinity(x, 0x1p126f);
+  const Promoted<float> t = two_prod(beta, finite_x);
+  const float finite = x_sigmoid<IN_FLOAT>(finite_x, t);
+  return restore_infinity<float>(finite, x);
+}
+
+ANYWHERE void swish_backward_in_float(float grad, float x, float beta, float* out) {
+  const float finite_beta = replace_infinity(beta, 0x1p126f);
+  const float finite_x = replace_infinity(x, 0x1p100f);
+  const Promoted<float> finite_t = two_prod(finite_beta, finite_x);
+  const float finite_grad_t_lifted = grad * finite_x * sigmoid_slope<IN_FLOAT>(prescaled(finite_t));
+  const float finite = finite_grad_t_lifted * finite_x * unscale(finite_t);
+  out[0] = fma(finite_grad_t_lifted, finite_beta, grad * sigmoid<IN_FLOAT>(prescaled(finite_t))) *
+      unscale(finite_t);
+  out[1] = restore_infinity<float>(finite, x);
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = swish_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swish_forward_in_float(in[0], in[1]);
+                  else out[0] = swish_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(swish_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
+                  else swish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(swish)

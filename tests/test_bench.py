@@ -87,6 +87,13 @@ def test_the_median_is_of_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name: spread.median for name, spread in found.items()} == {"fast": 1.0, "slow": 3.0}
 
 
+def test_the_time_of_processors_is_counted_without_that_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(10**6))
+    monkeypatch.setattr(time, "process_time", lambda: next(ticks) * 2e-3)
+    found = clock.turns({"a": lambda: None}, "processor", 0.0)
+    assert found["a"].median == pytest.approx(2.0)
+
+
 def test_calls_are_counted_in_microseconds_each(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(10**6))
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * 1e-3)

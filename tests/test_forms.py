@@ -1,4 +1,4 @@
-"""The words of chains with operands on CUDA: single where these are enough and take less time."""
+"""The words of chains with operands: single where these are enough and take less time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from fusegen import budget, cost
+from fusegen import budget, cost, forms
 from fusegen.ir import Device, Word, calls
 from fusegen.library import Library, load
-from fusegen.method import Arithmetic, Pass, Variant
+from fusegen.method import SINGLE, Arithmetic, Pass, Variant
 from fusegen.pipeline import Compiled, compiled
 
 SPECS = ROOT / "specs"
@@ -46,6 +46,42 @@ def test_double_word_arguments_stay_where_they_hide_behind_the_memory() -> None:
 
 def test_a_function_of_one_tensor_keeps_its_words() -> None:
     assert has_two_words(made("softplus_tanh_mish_silu_hardtanh"), Pass.FORWARD, Variant.FLOAT)
+
+
+LOG_COSH = "inputs: {x: {}}\nformula: log((exp(x) + exp(-x)) / 2)\n"
+SOFT_CAP = "inputs: {x: {}}\nformula: 30 * tanh(x / 30)\n"
+CANCELS = "inputs: {x: {}, b: {}, u: {}}\nformula: softplus(x + b) + u\n"
+ON_THE_CPU = [  # the passes of a formula that single words compute in float32
+    (CHAIN, {Pass.FORWARD, Pass.BACKWARD}),
+    (CANCELS, {Pass.BACKWARD}),  # forward they would lose more digits than eager
+    (LOG_COSH, {Pass.FORWARD, Pass.BACKWARD}),
+    (SOFT_CAP, set()),
+    ("inputs: {x: {}, s: {}}\nformula: x * s\n", set()),  # nothing has two words
+    ("dtypes: [float64]\n" + CHAIN, set()),
+]
+
+
+@pytest.mark.parametrize(("body", "passes"), ON_THE_CPU)
+def test_the_passes_in_single_words_on_the_cpu(body: str, passes: set[Pass], tmp_path: Path) -> None:
+    path = tmp_path / "tried.yaml"
+    path.write_text(f"name: tried\nsummary: A test.\n{body}", encoding="utf-8")
+    of = compiled(load(path), Library(tmp_path))
+    assert {which for which in Pass if (which, Device.CPU, Variant.IN_FLOAT) in of.kernels} == passes
+    for which in passes:
+        kernel = of.kernels[which, Device.CPU, Variant.IN_FLOAT]
+        assert forms.in_two_words(kernel) < forms.in_two_words(of.kernels[which, Device.CPU, Variant.FLOAT])
+        error, formula = of.facts[which].estimates[Device.CPU].single.ulp, of.declared.formula
+        assert error <= max(budget.FLOAT_ENOUGH[Device.CPU], formula.enough(Device.CPU, which))
+        assert of.plan[which, Device.CPU, "float32"] == SINGLE
+
+
+LONG = ("silu_scale_silu", "softplus_tanh_mish_silu_hardtanh", "tanh_gelu_mish_silu_sigmoid", "selu")
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_longest_functions_of_one_tensor_in_the_library_keep_their_words(name: str) -> None:
+    of = made(name)
+    assert not [which for which in Pass if (which, Device.CPU, Variant.IN_FLOAT) in of.kernels]
 
 
 def test_inputs_are_of_full_size_and_what_layers_hold_is_small(tmp_path: Path) -> None:

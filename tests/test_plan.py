@@ -22,6 +22,7 @@ from fusegen.method import (
     FLOAT,
     PLAIN,
     SHORT,
+    SINGLE,
     Arithmetic,
     AtDefaults,
     Both,
@@ -43,7 +44,7 @@ PLAIN_FACTS = Facts(
     unary=True, reads_params=False, has_params=False, float_ok=EVERYWHERE, float_ok_in_16_bits=False,
     plain_double_ok=False, fast=False, fast_errs=False, verification_hides=False,
     compute_bound_in_16_bits=False, piecewise_pays=False, approximates_on_cpu=False, shorter_on_cpu=False,
-    estimates={}, grid=None, bitmask=(),
+    in_single_words=False, estimates={}, grid=None, bitmask=(),
 )  # fmt: skip
 Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
 LOST: Known = {"float_ok": NOWHERE}
@@ -83,10 +84,18 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CPU, 64, LOST, DOUBLE),
     (CPU, 32, {}, FLOAT),
     (CPU, 32, {"piecewise_pays": True}, FLOAT),
+    (CPU, 32, {"in_single_words": True}, SINGLE),
+    (CPU, 32, LOST | {"in_single_words": True}, FINE),
     (CPU, 32, LOST, FINE),
     (CPU, 32, LOST | PARAMS, DOUBLE),
     (CPU, 32, LOST | MANY, DOUBLE),
     (CPU, 16, {}, FLOAT),
+    (CPU, 16, {"in_single_words": True}, FLOAT),
+    (CPU, 16, {"in_single_words": True, "approximates_on_cpu": True}, Verified(FLOAT, DOUBLE)),
+    (
+        CPU, 16, {"in_single_words": True, "approximates_on_cpu": True, "shorter_on_cpu": True},
+        Verified(SHORT, DOUBLE),
+    ),
     (CPU, 16, {"approximates_on_cpu": True}, Verified(FLOAT, DOUBLE)),
     (CPU, 16, {"approximates_on_cpu": True, "shorter_on_cpu": True}, Verified(SHORT, DOUBLE)),
     (CPU, 16, LOST, Verified(FINE, DOUBLE)),
@@ -116,7 +125,7 @@ some_facts = st.builds(
         (
             "unary", "reads_params", "has_params", "float_ok_in_16_bits", "plain_double_ok", "fast",
             "fast_errs", "verification_hides", "compute_bound_in_16_bits", "piecewise_pays",
-            "approximates_on_cpu", "shorter_on_cpu",
+            "approximates_on_cpu", "shorter_on_cpu", "in_single_words",
         ),
         truth,
     ),
@@ -148,6 +157,9 @@ PROPERTIES: tuple[Property, ...] = (
     ),
     lambda f, device, bits, method: (
         Arithmetic.SHORT_FLOAT not in arithmetics(method) or method == Verified(SHORT, DOUBLE)
+    ),
+    lambda f, device, bits, method: (
+        Arithmetic.IN_FLOAT not in arithmetics(method) or (device, bits, method) == (CPU, 32, SINGLE)
     ),
     lambda f, device, bits, method: (
         not any(isinstance(part, Piecewise) for part in parts(method)) or f.unary or f.piecewise_pays
@@ -199,6 +211,8 @@ EXAMPLES = {
     ("mish_mish", Pass.BACKWARD, CUDA, "float32"): Piecewise(Grid.UNIFORM, FLOAT),
     ("relu", Pass.FORWARD, CUDA, "float16"): FLOAT,
     ("gelu", Pass.BACKWARD, CPU, "float64"): DOUBLE,
+    ("swiglu", Pass.BACKWARD, CPU, "float32"): SINGLE,
+    ("swiglu", Pass.BACKWARD, CPU, "bfloat16"): Verified(FLOAT, DOUBLE),
 }
 
 

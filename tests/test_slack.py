@@ -16,7 +16,7 @@ from test_words import TENTH, shown
 from torch import Tensor
 
 from fusegen.ir import Body, Device, Kernel, Math
-from fusegen.lower import lower
+from fusegen.lower import Form, lower
 from fusegen.lower.slack import FROM, LEAST, MAGNIFIED, MAGNIFIED_ANYWHERE, SHORT, exact, scaled
 from fusegen.ops import ROWS, TRANSCENDENTAL
 from fusegen.runtime_text import INCLUDE
@@ -136,7 +136,8 @@ def form(
     settled: bool = False,
 ) -> str:
     program = Program(("x", "y"), (), lets, (result,))
-    made: Kernel = lower("f", program, device, math, True, settled=settled)
+    use = Form.VERIFIED if settled else Form.ROUNDED
+    made: Kernel = lower("f", program, device, math, True, form=use)
     return "; ".join(
         (*(f"{let.name} = {shown(let.value)}" for let in made.lets), *map(shown, made.results))
     )

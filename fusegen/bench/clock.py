@@ -2,7 +2,7 @@
 
 On a GPU a run is timed by CUDA events; what is in the L2 cache is overwritten before, which takes long
 enough for the run to be waiting when it ends, so that no time to launch is counted. On the CPU it is wall
-clock.
+clock, or the time of the processors: what other processes take of these does not count in it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, S
 
     Args:
         runs: under their names, whatever these are.
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu`` or ``cuda``, or ``processor`` for the time that all threads take of the CPU.
         seconds: how long all of this may take; there are `FEWEST` turns at least.
     """
     return at_memory_offsets(1, lambda _: runs, device, seconds)
@@ -83,7 +83,7 @@ def at_memory_offsets(
         device: ``cpu`` or ``cuda``.
         seconds: how long all of this may take; there are `FEWEST` turns at least.
     """
-    once = _timed_on_gpu() if device == "cuda" else _timed
+    once = CLOCKS[device]()
     taken: dict[Name, list[float]] = defaultdict(list)
     for place in range(places):
         runs = arranged(place)
@@ -110,7 +110,7 @@ def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spre
         device: ``cpu`` or ``cuda``.
         count: how many turns each has, two at least.
     """
-    once = _timed_on_gpu() if device == "cuda" else _timed
+    once = CLOCKS[device]()
     taken: dict[Name, list[float]] = {name: [] for name in runs}
     for _ in range(WARM_UPS):
         for run in runs.values():
@@ -179,6 +179,12 @@ def _timed(run: Run) -> float:
     return (time.perf_counter() - begin) * 1e3
 
 
+def _timed_of_processors(run: Run) -> float:
+    begin = time.process_time()
+    run()
+    return (time.process_time() - begin) * 1e3
+
+
 def _timed_on_gpu() -> Callable[[Run], float]:
     free, _ = torch.cuda.mem_get_info()
     flush = torch.empty(min(FLUSH, free // 4), dtype=torch.uint8, device="cuda")
@@ -197,3 +203,10 @@ def _events(run: Run) -> float:
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end))
+
+
+CLOCKS: Mapping[str, Callable[[], Callable[[Run], float]]] = {
+    "cpu": lambda: _timed,
+    "processor": lambda: _timed_of_processors,
+    "cuda": _timed_on_gpu,
+}

@@ -93,7 +93,7 @@ def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
     kept = tuple(several)
     return (
         *(kernel for each in kept for kernel in each.kernels),
-        *(each.short for each in kept if each.short),
+        *(kernel for each in kept for kernel in each.named.values()),
     )
 
 

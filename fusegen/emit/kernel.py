@@ -34,7 +34,10 @@ from fusegen.printers.functions import Functions, definitions, functions
 from fusegen.render import Halves, KernelText, Share, Singles
 
 IF_FLOAT = "sizeof(M) == 4"
-IF_SHORT = f"sizeof(T) == 2 && {IF_FLOAT}"
+CONDITIONS = {
+    Variant.SHORT_FLOAT: f"sizeof(T) == 2 && {IF_FLOAT}",
+    Variant.IN_FLOAT: f"sizeof(T) == 4 && {IF_FLOAT}",
+}
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
 
@@ -107,7 +110,7 @@ def _kernel_text(
         notes=above.functions,
         remarks=above.kernels,
         shared=written.shared,
-        definitions={d: (*written.own[d], *_short(of, which, own)) for d, own in kernels.items()},
+        definitions={d: (*written.own[d], *_named(of, which, own)) for d, own in kernels.items()},
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
         others={device: _others(own, written.in_float[device]) for device, own in kernels.items()},
         shares=shares(of, which, launches),
@@ -151,14 +154,16 @@ def _opens(of: Compiled, which: Pass) -> list[Math]:
     return [kind for kind in Math if opens[kind]]
 
 
-def _short(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
-    """The function that 16-bit results take in float, if it has a name of its own."""
-    if kernels.short is None:
-        return ()
-    return definitions((kernels.short,), _opens(of, which) if kernels.short.device is Device.CUDA else ())
+def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
+    """The functions with names of their own."""
+    return tuple(
+        text
+        for own in kernels.named.values()
+        for text in definitions((own,), _opens(of, which) if own.device is Device.CUDA else ())
+    )
 
 
 def _others(kernels: Emitted, in_float: str) -> dict[str, str]:
     """The statements that call functions of other names, by the condition under which they do."""
-    short = {IF_SHORT: CppPrinter(kernels.short).element()} if kernels.short else {}
-    return short | ({IF_FLOAT: in_float} if in_float else {})
+    named = {CONDITIONS[variant]: CppPrinter(own).element() for variant, own in kernels.named.items()}
+    return named | ({IF_FLOAT: in_float} if in_float else {})

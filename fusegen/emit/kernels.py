@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fusegen.elements import maths
@@ -11,7 +11,9 @@ from fusegen.method import Arithmetic, Formula, Pass, Variant, arithmetics
 from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 
-IN_FLOAT = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT}
+IN_FLOAT = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT, Arithmetic.IN_FLOAT}
+
+NAMED = (Variant.SHORT_FLOAT, Variant.IN_FLOAT)  # whose kernels have names of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +22,16 @@ class Emitted:
 
     Attributes:
         kernels: one for each math type, that of the first dtype first.
-        short: the one that 16-bit results take in float, if theirs has a name of its own.
+        named: those with names of their own, which 16-bit or float32 results take in float.
     """
 
     kernels: tuple[Kernel, ...]
-    short: Kernel | None
+    named: Mapping[Variant, Kernel]
 
     def __iter__(self) -> Iterator[Kernel]:
-        """All of them, `short` last."""
+        """All of them, those with names of their own last."""
         yield from self.kernels
-        if self.short:
-            yield self.short
+        yield from self.named.values()
 
 
 def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
@@ -40,8 +41,7 @@ def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
         taken = taken - {Variant.FLOAT} | {Variant.SHORT_FLOAT}
     kinds = dict.fromkeys((*maths(of.spec.dtypes), Math.DOUBLE))
     kernels = tuple(of.kernels[which, device, Variant(kind)] for kind in kinds if Variant(kind) in taken)
-    has_short = Variant.SHORT_FLOAT in taken
-    return Emitted(kernels, of.kernels[which, device, Variant.SHORT_FLOAT] if has_short else None)
+    return Emitted(kernels, {own: of.kernels[which, device, own] for own in NAMED if own in taken})
 
 
 def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from fusegen.ir import Device, Expr, Kernel, Let, Math, Ref, parts
 from fusegen.lower.border import Border
 from fusegen.lower.tails import unlost
-from fusegen.lower.words import Precise
+from fusegen.lower.words import Form, Precise
 from fusegen.ops import on_host
 from fusegen.term import Apply, Number, Program, Term, names, walk
+
+__all__ = ["Form", "lower", "notes", "uniforms", "used"]
 
 
 def lower(
@@ -24,7 +26,7 @@ def lower(
     math: Math,
     precise: bool = False,
     incoming: str | None = None,
-    settled: bool = False,
+    form: Form = Form.ROUNDED,
 ) -> Kernel:
     """The kernel that computes a program on a device in a math type.
 
@@ -35,7 +37,7 @@ def lower(
         math: the type of its values.
         precise: whether what approximates is computed in two words.
         incoming: the input that is the incoming gradient, if there is one.
-        settled: whether double settles how the results are rounded, on the CPU.
+        form: the use of two words in float on the CPU.
     """
     program = unlost(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
@@ -44,7 +46,7 @@ def lower(
     border = Border(scalars, device, math)
     if precise:
         moving = Program(program.inputs, scalars, tuple(own), program.results)
-        border = Precise(moving, device, math, settled)
+        border = Precise(moving, device, math, form)
     lets = [border.let(let) for let in own]
     found = [border.result(result) for result in program.results]
     lets += [let for several, _ in found for let in several]

@@ -4,8 +4,9 @@ A function of the table that is `wide` gives a value in two words and takes its 
 to such a value, or multiplied with it, is of two words too, and so is the arithmetic in an argument. All
 else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
 longer than a copy, only arguments have them: functions give one (`ops.SINGLES`), and a product that is
-added rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. In
-float on the CPU functions of a chain are single-word where that is accurate enough (`slack`).
+added rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. The
+same form is there for float on the CPU (`Form.ARGUMENTS`), by functions with the body `IN_FLOAT`. Otherwise
+functions of a chain are single-word there where that is accurate enough (`slack`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import Enum
 from fractions import Fraction
 
 from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, held, parts
@@ -33,23 +35,41 @@ BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
 WHOLE, SHORT = 1, 1 / 2  # a number's first word, and one that is taken off a sum exactly
 
 
+class Form(Enum):
+    """The use of double-word values on the CPU, in float."""
+
+    ROUNDED = "for every result, which is rounded once"
+    VERIFIED = "where a result could not be rounded right otherwise, as double settles how it is"
+    ARGUMENTS = "for arguments only"
+
+
 class Precise(SingleWord):
     """Terms to expressions of single-word and double-word types."""
 
-    def __init__(self, program: Program, device: Device, kind: Math, settled: bool = False) -> None:
-        """Take what is computed for every element, and whether double settles how results are rounded."""
+    def __init__(self, program: Program, device: Device, kind: Math, form: Form = Form.ROUNDED) -> None:
+        """Take what is computed for every element, and the use of double-word values on the CPU."""
         super().__init__(program.params, device, kind)
         lets, results = program.lets, program.results
-        self.singles = (device, kind) == (Device.CUDA, Math.FLOAT)  # whether functions give one word
         self.on_cpu = device is Device.CPU
-        self.tangents = self.on_cpu and not settled  # whether results are these next to 0
+        self.in_float = self.on_cpu and form is Form.ARGUMENTS  # whether functions have that body
+        # whether functions give one word
+        self.singles = self.in_float or (device, kind) == (Device.CUDA, Math.FLOAT)
+        self.wide = self.on_cpu and not self.in_float  # whether every function may give two
+        self.tangents = self.wide and form is Form.ROUNDED  # whether results are these next to 0
         self.steps = {let.name: let.term for let in lets}
         self.taken = {*program.inputs, *program.params, *self.steps}
-        self.slack = Slack(lets, results, settled) if self.on_cpu and kind is Math.FLOAT else Slack((), ())
+        linked = self.wide and kind is Math.FLOAT
+        self.slack = Slack(lets, results, form is Form.VERIFIED) if linked else Slack((), ())
         self.wanted = names_wanted(lets, results) - self.slack.names
         self.types: dict[str, Word] = {}  # of the steps so far
         used = applied((*(let.term for let in lets), *results))
-        self.one_word = self.singles and not used.isdisjoint(ERRING)
+        self.one_word = self.in_float or (self.singles and not used.isdisjoint(ERRING))
+
+    def call(self, op: str, *args: Expr, body: Body | None = None) -> Call:
+        """A call of an operation, with its type."""
+        if self.in_float and body is None and Body.IN_FLOAT in ROWS[op].bodies:
+            return super().call(op, *args, body=Body.IN_FLOAT)
+        return super().call(op, *args, body=body)
 
     def let(self, let: Named) -> Let:
         """A named value, in two words where it is one or where an argument wants it so."""
@@ -68,7 +88,9 @@ class Precise(SingleWord):
             small = self.call("lt", self.call("abs", self.expr(x)), Const(LOST[self.math]))
             return self.chosen(small, self.scaled(x, slope), self.single(term))
         match term:
-            case Apply("where", (Apply(op, args), a, b)) if self.on_cpu and is_double(self.expr(term)):
+            case Apply("where", (Apply(op, args), a, b)) if self.on_cpu and (
+                self.in_float or is_double(self.expr(term))
+            ):
                 return self.chosen(self.call(op, *map(self.single, args)), self.single(a), self.single(b))
         return (), self.expr(term)
 
@@ -169,9 +191,9 @@ class Precise(SingleWord):
                 return self.call("gate", self.single(a), self.expr(t, True))
             case Apply("exp", (a,)):
                 return self.exponential(self.expr(a, True))
-            case Apply("expm1", (a,)) if self.on_cpu:
+            case Apply("expm1", (a,)) if self.wide:
                 return self.doubled("expm1", self.expr(a, True))
-            case Apply("erf" | "tanh" as op, (a,)) if self.on_cpu or wanted:
+            case Apply("erf" | "tanh" as op, (a,)) if self.wide or wanted:
                 return self.doubled(op, self.expr(a, True))
             case Apply(op, (a,)) if op == "lifted" or ROWS[op].words is Words.DOUBLE:
                 doubled = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
@@ -180,9 +202,9 @@ class Precise(SingleWord):
 
     def exponential(self, value: Expr) -> Expr:
         """An exponential, which is the math library's on CUDA only in double, of a single word."""
-        if self.on_cpu:
+        if self.wide:
             return self.doubled("exp", value)
-        own = self.singles and not is_double(value)
+        own = not self.in_float and self.singles and not is_double(value)
         return self.call("exp", value, body=Body.SINGLE_WORD if own else None)
 
     def doubled(self, op: str, *args: Expr) -> Expr:

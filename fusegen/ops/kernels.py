@@ -9,7 +9,7 @@ from typing import Any
 
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, between
-from fusegen.ops.row import CHAINED, Op, Words, always
+from fusegen.ops.row import CHAINED, IN_FLOAT, Op, Words, always
 
 
 def _word(name: str, *args: str, range_: Any, **more: Any) -> Op:
@@ -35,10 +35,11 @@ WORDS = {row.name: row for row in (
           words=Words.NARROWED),
     _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           header="logistic", cpp="x_sigmoid", transcendental=True, fast=True, single=True,
-          words=Words.AS_FIRST, bodies=CHAINED),
+          words=Words.AS_FIRST, bodies=(*CHAINED, *IN_FLOAT)),
     # in singles only
     _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
-          header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED),
+          header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED,
+          bodies=IN_FLOAT),
     # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
     # second word may be larger than a rounding in float, whose exponential takes it as it is.
     _word("linear", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(

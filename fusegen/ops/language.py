@@ -9,7 +9,7 @@ import sympy
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, Interval, between
 from fusegen.ir import Body
-from fusegen.ops.row import COMPARE, PRODUCT, SELECT, SUM, UNARY, WIDENED, Op, Words, X, always
+from fusegen.ops.row import COMPARE, IN_FLOAT, PRODUCT, SELECT, SUM, UNARY, WIDENED, Op, Words, X, always
 
 ZERO, SIX = between(0, 0), between(6, 6)
 
@@ -93,15 +93,16 @@ LANGUAGE = (
     Op("pow", ("x", "exponent"), sympy.Pow, lambda *_: REALS, libm="pow", transcendental=True),
     # the math library
     Op("exp", X, sympy.exp, always(0, INFINITY), libm="exp", header="exponential", transcendental=True,
-       fast=True, single=True, words=Words.AS_GIVEN, bodies=(Body.DOUBLE_WORD, Body.SINGLE_WORD)),
+       fast=True, single=True, words=Words.AS_GIVEN,
+       bodies=(Body.DOUBLE_WORD, Body.SINGLE_WORD, *IN_FLOAT)),
     Op("exp2", X, lambda x: 2**x, always(0, INFINITY), libm="exp2", transcendental=True),
     Op("expm1", X, lambda x: sympy.exp(x) - 1, always(-1, INFINITY), libm="expm1", header="exponential",
-       transcendental=True, fast=True, words=Words.AS_GIVEN, bodies=WIDENED),
+       transcendental=True, fast=True, words=Words.AS_GIVEN, bodies=(*WIDENED, *IN_FLOAT)),
     Op("log", X, sympy.log, always(-INFINITY, INFINITY), libm="log",
        header="logarithm", transcendental=True),
     Op("log2", X, lambda x: sympy.log(x, 2), always(-INFINITY, INFINITY), libm="log2", transcendental=True),
     Op("log1p", X, lambda x: sympy.log(1 + x), always(-INFINITY, INFINITY), libm="log1p",
-       header="logarithm", transcendental=True),
+       header="logarithm", transcendental=True, bodies=IN_FLOAT),
     Op("sin", X, sympy.sin, always(-2, 2), libm="sin", header="trigonometric", transcendental=True),
     Op("cos", X, sympy.cos, always(-2, 2), libm="cos", header="trigonometric", transcendental=True),
     Op("tanh", X, sympy.tanh, always(-1, 1), libm="tanh", header="hyperbolic", transcendental=True,
@@ -110,10 +111,11 @@ LANGUAGE = (
        words=Words.AS_GIVEN, bodies=WIDENED),
     Op("erfc", X, sympy.erfc, always(0, 2), libm="erfc", header="normal", transcendental=True, fast=True),
     Op("ndtr", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, always(0, 1), notation="Φ({0})",
-       words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True),
+       words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
     Op("sigmoid", X, lambda x: 1 / (1 + sympy.exp(-x)), always(0, 1), words=Words.DOUBLE,
-       header="logistic", transcendental=True, fast=True, single=True, bodies=(*WIDENED, Body.NEAR)),
+       header="logistic", transcendental=True, fast=True, single=True,
+       bodies=(*WIDENED, Body.NEAR, *IN_FLOAT)),
     Op("softplus", X, lambda x: sympy.log(1 + sympy.exp(x)), always(0, INFINITY), words=Words.DOUBLE,
-       header="logistic", transcendental=True, fast=True, single=True),
+       header="logistic", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
 )
 # fmt: on

@@ -12,7 +12,21 @@ from collections.abc import Iterable
 from functools import singledispatchmethod
 from textwrap import fill
 
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, calls, held, operations
+from fusegen.ir import (
+    Body,
+    Call,
+    Const,
+    Device,
+    Expr,
+    Kernel,
+    Let,
+    Math,
+    Ref,
+    Word,
+    calls,
+    held,
+    operations,
+)
 from fusegen.ops import ROWS
 from fusegen.ops.kernels import WORDS
 from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
@@ -24,6 +38,7 @@ GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
 ROUNDED = "rounded"  # eager's rounding between two operations
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
+BODIES: dict[Body | None, str] = {Body.IN_FLOAT: "in_float"}  # families of the functions with a body
 NARROW = "narrow"  # a double-word value rounded to one word
 SUFFIX = {Math.FLOAT: "f", Math.DOUBLE: ""}  # of literals
 DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
@@ -175,8 +190,13 @@ def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
 
     On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
     """
-    found = {ROWS[call.op].header for kernel in kernels for call in calls(kernel) if _is_ours(call, kernel)}
+    found = {_family(call) for kernel in kernels for call in calls(kernel) if _is_ours(call, kernel)}
     return tuple(sorted(found - {""}))
+
+
+def _family(call: Call) -> str:
+    """The family of headers that defines a function."""
+    return BODIES.get(call.body, ROWS[call.op].header)
 
 
 def _is_ours(call: Call, kernel: Kernel) -> bool:

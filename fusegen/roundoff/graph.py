@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fusegen.budget import FUNCTION, FUNCTIONS
+from fusegen.budget import FUNCTION, FUNCTIONS, IN_FLOAT
 from fusegen.ir import Body, Call, Const, Expr, Kernel, Ref, Word
 from fusegen.values import Column, column, value
 
@@ -108,6 +108,8 @@ class Graph:
 
     def usual(self, call: Call) -> float:
         """The usual error of a function; the tables say nothing of the bodies that chains have."""
+        if call.body is Body.IN_FLOAT:
+            return IN_FLOAT.get(call.op, FUNCTION)
         own = self.functions if call.body is None or call.op in UNITED else {}
         return own.get(call.op, FUNCTION)
 

@@ -77,6 +77,7 @@ FUSEGEN_TRANSPOSED(conv2d_mish_mish)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
@@ -89,18 +90,40 @@ ANYWHERE float conv2d_mish_mish_forward(float x, float conv_bias) {
   return times_tanh_softplus<NEAR>(finite_after_mish);
 }
 
+ANYWHERE float conv2d_mish_mish_forward_in_float(float x, float conv_bias) {
+  const float x_with_bias = x + conv_bias;
+  const float finite_x_with_bias = finite_below(x_with_bias);
+  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float finite_after_mish = finite_below(after_mish);
+  return times_tanh_softplus<IN_FLOAT>(finite_after_mish);
+}
+
+ANYWHERE void conv2d_mish_mish_backward_in_float(float grad, float x, float conv_bias, float* out) {
+  const float x_with_bias = x + conv_bias;
+  const float finite_x_with_bias = finite_below(x_with_bias);
+  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float finite_after_mish = finite_below(after_mish);
+  const float grad_x_with_bias = grad * times_tanh_softplus_slope<IN_FLOAT>(finite_after_mish) *
+      times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  out[0] = grad_x_with_bias;
+  out[1] = grad_x_with_bias;
+}
+
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv2d_mish_mish_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_mish_mish_forward_in_float(in[0], in[1]);
+                  else out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
 // Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv2d_mish_mish_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_in_float(in[0], in[1], in[2], out);
+                  else conv2d_mish_mish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_mish_mish)

@@ -116,21 +116,51 @@ FUSEGEN_TRANSPOSED(conv2d_scale_leaky_relu_gelu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_in_float(float x, float conv_bias, float multiplier) {
+  const float x_with_bias = x + conv_bias;
+  const float step1 = x_with_bias * multiplier;
+  const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
+  const float finite_after_leaky_relu = finite_below(after_leaky_relu);
+  return times_ndtr<IN_FLOAT>(finite_after_leaky_relu);
+}
+
+ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(float grad, float x, float conv_bias, float multiplier, float* out) {
+  const float x_with_bias = x + conv_bias;
+  const float finite_x_with_bias = replace_infinity(x_with_bias, 0x1p126f);
+  const float finite_multiplier = replace_infinity(multiplier, 0x1p126f);
+  const float step1 = finite_x_with_bias * finite_multiplier;
+  const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
+  const float finite_after_leaky_relu = finite_above(finite_below(after_leaky_relu));
+  const float grad_after_leaky_relu = grad * times_ndtr_slope<IN_FLOAT>(finite_after_leaky_relu);
+  const float grad_step1 = step1 > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
+      2.2351741e-10f);
+  const float grad_x_with_bias = grad_step1 * finite_multiplier;
+  const float finite = grad_step1 * finite_x_with_bias;
+  const float gradient = restore_infinity<float>(grad_x_with_bias, multiplier);
+  out[0] = gradient;
+  out[1] = gradient;
+  out[2] = restore_infinity<float>(finite, x_with_bias);
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<3, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
+                  else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Elementwise<4, 3> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+                  else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_scale_leaky_relu_gelu)

@@ -109,11 +109,27 @@ FUSEGEN_TRANSPOSED(conv3d_four_activations_shift)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE void conv3d_four_activations_shift_backward_in_float(float grad, float x, float conv_bias, float bias, float* out) {
+  const float x_with_bias = x + conv_bias;
+  const float after_relu = relu(x_with_bias);
+  const float finite_after_relu = finite_above(finite_below(after_relu));
+  const float after_gelu = times_ndtr<IN_FLOAT>(finite_after_relu);
+  const float grad_after_leaky_relu = grad * sigmoid_slope<IN_FLOAT>(after_gelu) *
+      times_ndtr_slope<IN_FLOAT>(finite_after_relu);
+  const float grad_after_relu = finite_after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu,
+      0.01f, 2.2351741e-10f);
+  const float gradient = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
+  out[0] = gradient;
+  out[1] = gradient;
+  out[2] = grad;
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<3, 1> {
@@ -121,10 +137,12 @@ struct Forward : Elementwise<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
+// float32: the formula in single-word float, but for arguments.
 struct Backward : Elementwise<4, 3> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
+                  else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_four_activations_shift)

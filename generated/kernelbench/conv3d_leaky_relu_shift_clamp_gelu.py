@@ -110,6 +110,7 @@ FUSEGEN_TRANSPOSED(conv3d_leaky_relu_shift_clamp_gelu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
@@ -130,6 +131,21 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bi
   out[2] = M(step2) < M(-1) ? M(0) : M(M(step2) > M(1) ? number<M>(0.0, 0.0) : grad_step3);
 }
 
+ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(float grad, float x, float conv_bias, float sum_tensor, float* out) {
+  const float x_with_bias = x + conv_bias;
+  const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
+      1.1920929e-08f);
+  const float step2 = after_leaky_relu + sum_tensor;
+  const float step3 = clamp(step2, -1.0f, 1.0f);
+  const float finite_step3 = finite_above(finite_below(step3));
+  const float grad_step3 = grad * times_ndtr_slope<IN_FLOAT>(finite_step3);
+  const float grad_x_with_bias = step2 < -1.0f ? 0.0f : step2 > 1.0f ? 0.0f : x_with_bias > 0.0f ? grad_step3 :
+      scaled(grad_step3, 0.19999999f, 1.1920929e-08f);
+  out[0] = grad_x_with_bias;
+  out[1] = grad_x_with_bias;
+  out[2] = step2 < -1.0f ? 0.0f : step2 > 1.0f ? 0.0f : grad_step3;
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<3, 1> {
@@ -137,10 +153,12 @@ struct Forward : Elementwise<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward(in[0], in[1], in[2]))
 };
+// float32: the formula in single-word float, but for arguments.
 struct Backward : Elementwise<4, 3> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+                  else conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_leaky_relu_shift_clamp_gelu)

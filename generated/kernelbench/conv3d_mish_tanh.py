@@ -96,6 +96,7 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
+#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
@@ -114,6 +115,16 @@ ANYWHERE double conv3d_mish_tanh_forward(double x, double conv_bias) {
   return tanh(after_mish);
 }
 
+ANYWHERE void conv3d_mish_tanh_backward_in_float(float grad, float x, float conv_bias, float* out) {
+  const float x_with_bias = x + conv_bias;
+  const float finite_x_with_bias = finite_below(x_with_bias);
+  const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
+  const float grad_x_with_bias = grad * tanh_slope<IN_FLOAT>(after_mish) *
+      times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  out[0] = grad_x_with_bias;
+  out[1] = grad_x_with_bias;
+}
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<2, 1> {
@@ -122,10 +133,12 @@ struct Forward : Elementwise<2, 1> {
   FUSEGEN_ELEMENT(out[0] = conv3d_mish_tanh_forward(in[0], in[1]))
 };
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
+                  else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_mish_tanh)

@@ -105,21 +105,46 @@ FUSEGEN_TRANSPOSED(conv_transpose2d_add_min_gelu_scale)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE float conv_transpose2d_add_min_gelu_scale_forward_in_float(float x, float conv_transpose_bias, float add_value, float multiply_value) {
+  const float x_with_bias = x + conv_transpose_bias;
+  const float step1 = x_with_bias + add_value;
+  const float step2 = minimum(step1, 0.0f);
+  const float finite_step2 = finite_below(step2);
+  const float after_gelu = times_ndtr<IN_FLOAT>(finite_step2);
+  return after_gelu * multiply_value;
+}
+
+ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward_in_float(float grad, float x, float conv_transpose_bias, float add_value, float multiply_value, float* out) {
+  const float x_with_bias = x + conv_transpose_bias;
+  const float step1 = x_with_bias + add_value;
+  const float step2 = minimum(step1, 0.0f);
+  const float finite_step2 = finite_above(finite_below(step2));
+  const float grad_step2 = grad * multiply_value * times_ndtr_slope<IN_FLOAT>(finite_step2);
+  const float grad_step1 = step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
+  const float gradient = step1 > 0.0f ? 0.0f : grad_step1;
+  out[0] = gradient;
+  out[1] = gradient;
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1, Scalars, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_add_min_gelu_scale_forward(in[0], in[1], p.add_value, p.multiply_value))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_add_min_gelu_scale_forward_in_float(in[0], in[1], p.add_value, p.multiply_value);
+                  else out[0] = conv_transpose2d_add_min_gelu_scale_forward(in[0], in[1], p.add_value, p.multiply_value))
 };
 struct Backward : Elementwise<3, 2, Scalars, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value, out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_in_float(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
+                  else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value, out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_add_min_gelu_scale)

@@ -89,10 +89,22 @@ FUSEGEN_TRANSPOSED(conv_transpose2d_mish_add_hardtanh_scale)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
+#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
+  const float x_with_bias = x + conv_transpose_bias;
+  const float finite_x_with_bias = finite_below(x_with_bias);
+  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float step2 = after_mish + add_value;
+  const float grad_x_with_bias = grad * scale * times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  const float gradient = step2 <= -1.0f ? 0.0f : step2 >= 1.0f ? 0.0f : grad_x_with_bias;
+  out[0] = gradient;
+  out[1] = gradient;
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<2, 1, Scalars, 2> {
@@ -100,10 +112,12 @@ struct Forward : Elementwise<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward(in[0], in[1], p.add_value, p.scale))
 };
+// float32: the formula in single-word float, but for arguments.
 struct Backward : Elementwise<3, 2, Scalars, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(in[0], in[1], in[2], p.add_value, p.scale, out);
+                  else conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_mish_add_hardtanh_scale)

@@ -88,6 +88,7 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
+#include "cpu/in_float.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
@@ -97,17 +98,35 @@ ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M 
   return tanh(step1);
 }
 
+ANYWHERE float conv_transpose2d_subtract_tanh_forward_in_float(float x, float conv_transpose_bias, float bias) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
+  const Promoted<float> step1 = x_with_bias - bias;
+  return tanh(float(step1));
+}
+
+ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(float grad, float x, float conv_transpose_bias, float bias, float* out) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
+  const Promoted<float> step1 = x_with_bias - bias;
+  const float grad_step1 = grad * tanh_slope<IN_FLOAT>(step1);
+  out[0] = grad_step1;
+  out[1] = grad_step1;
+  out[2] = -grad_step1;
+}
+
 // Double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<3, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_subtract_tanh_forward_in_float(in[0], in[1], in[2]);
+                  else out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
 struct Backward : Elementwise<4, 3> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
+                  else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_subtract_tanh)

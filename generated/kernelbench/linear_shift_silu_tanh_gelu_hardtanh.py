@@ -108,6 +108,7 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
+#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
@@ -132,6 +133,16 @@ ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double ad
   return after_gelu;
 }
 
+ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward_in_float(float x, float add_value) {
+  const float step1 = x + add_value;
+  const float finite_step1 = finite_below(step1);
+  const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_step1, finite_step1);
+  const float after_tanh = tanh(float(after_silu));
+  const float finite_after_tanh = finite_below(after_tanh);
+  const float after_gelu = times_ndtr<IN_FLOAT>(finite_after_tanh);
+  return after_gelu;
+}
+
 template <typename M>
 ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
@@ -146,18 +157,35 @@ ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_v
   out[1] = grad_step1;
 }
 
+ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(float grad, float x, float add_value, float* out) {
+  const float step1 = x + add_value;
+  const float finite_step1 = finite_above(finite_below(step1));
+  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<float> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const float after_tanh = tanh(float(after_silu));
+  const float finite_after_tanh = finite_above(finite_below(after_tanh));
+  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<IN_FLOAT>(finite_after_tanh)) *
+      tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<IN_FLOAT>(prescaled(finite_step1)),
+      float(t_lifted))) * unscale(finite_step1);
+  out[0] = grad_step1;
+  out[1] = grad_step1;
+}
+
+// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Elementwise<2, 1> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_in_float(in[0], in[1]);
+                  else out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
 // Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<3, 2> {
   static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
+                  else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(linear_shift_silu_tanh_gelu_hardtanh)

@@ -43,9 +43,12 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*task)(int64_
 
 constexpr int64_t TILE = 256, GRAIN = 32768;
 
+// A loop in which every call is inlined, however large it is: a call would keep the loop from being vectorised.
+#define INLINES_ALL __attribute__((flatten)) inline
+
 // n elements whose inputs and outputs are M already, each in a row of a tile.
 template <class F, typename T, typename M, int N>
-inline void tiled_loop(M (&m)[N][TILE], int64_t n, const ParamsOf<F, M>& p) {
+INLINES_ALL void tiled_loop(M (&m)[N][TILE], int64_t n, const ParamsOf<F, M>& p) {
 #pragma GCC ivdep
   for (int64_t j = 0; j < n; ++j) {
     M in[F::INPUTS], out[F::OUTPUTS];
@@ -57,7 +60,7 @@ inline void tiled_loop(M (&m)[N][TILE], int64_t n, const ParamsOf<F, M>& p) {
 
 // n elements that lie apart by the given steps, all one where ROW; an output may be an input.
 template <class F, bool ROW, typename T, typename M, int N>
-inline void strided_loop(T* const (&data)[N], const int64_t (&step)[N], int64_t n, const ParamsOf<F, M>& p) {
+INLINES_ALL void strided_loop(T* const (&data)[N], const int64_t (&step)[N], int64_t n, const ParamsOf<F, M>& p) {
 #pragma GCC ivdep
   for (int64_t j = 0; j < n; ++j) {
     M in[F::INPUTS], out[F::OUTPUTS];

@@ -56,6 +56,7 @@ class TiledInput {
     k = input;
     step = of.stride[k][of.rank - 1];
     flat = is_flat(of, k);
+    repeats = std::all_of(of.stride[k], of.stride[k] + of.rank - 1, [](int64_t other) { return other == 0; });
   }
   // n elements from element i on, side by side.
   T* tile(int64_t i, int64_t n) {
@@ -64,9 +65,12 @@ class TiledInput {
     const int64_t size = call->size[call->rank - 1], index = i % size;
     Row<N> row(*call, call->stride[k], i / size);
     if (index + n > size || (step != 0 && step != 1)) {
-      gather(data, row, index, n);
+      if (!repeats || index != first || n > gathered) gather(data, row, index, n);
+      first = index;
+      gathered = n;
       return copy;
     }
+    gathered = 0;
     if (step == 1) return data + row.begin + index;
     if (constant != row.begin) std::fill(copy, copy + SPREAD, data[row.begin]);
     constant = row.begin;
@@ -90,16 +94,18 @@ class TiledInput {
 
   const Tensors<N>* call;
   int k;
-  int64_t step, constant = NOTHING;  // constant: the place of the element that all of the copy is
-  bool flat;
+  int64_t step, constant = NOTHING;     // constant: the place of the element that all of the copy is
+  int64_t first = NOTHING, gathered = 0;  // where in a row the copy begins, and how many elements it has
+  bool flat, repeats;                     // repeats: whether every row is the same
   T copy[SPREAD];
 };
 
-// How many elements a tile has that begins at element i.
+// How many elements a tile has that begins at element i; of short rows whole ones, so that the next tile begins at the
+// same place in a row.
 template <int N>
 int64_t tile_length(const Tensors<N>& call, int64_t i, int64_t end) {
-  const int64_t size = call.size[call.rank - 1], most = std::min(SPREAD, end - i);
-  return size < LONG_ROW ? most : std::min(most, size - i % size);
+  const int64_t size = call.size[call.rank - 1], rows = SPREAD - SPREAD % size;
+  return std::min(size < LONG_ROW ? rows : std::min(SPREAD, size - i % size), end - i);
 }
 
 // n elements that lie side by side in every tensor.
