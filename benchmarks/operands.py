@@ -15,7 +15,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,8 +30,11 @@ from benchmarks.kernelbench.errors import Size, errors
 from fusegen import build, runtime_text
 from fusegen.bench import clock
 from fusegen.built import imported
+from fusegen.method import Segmented
+from fusegen.pipeline import Compiled
 
-COLUMNS = ("chain", "layout", "way", "ours, ms", "of copy", "of eager", "of compile")
+COLUMNS = ("chain", "layout", "way", "ours, ms", "of copy", "of eager", "of compile", "of formula")
+SHAPES = {True: [2, 64, 8, 8], False: [64, 1, 1]}  # that specs declare, by whether a tensor is of full size
 LAYOUTS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
 LIMITS = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2, "float64": 1e-12}  # of the largest size
 Functions = dict[str, Callable[..., Tensor]]
@@ -65,6 +68,17 @@ CHAINS = {
     ),
     "scaled_residual": Chain("x * s + r", {"s": False, "r": True}, lambda x, s, r: x * s + r),
     "silu_gate": Chain("silu(x) * u", {"u": True}, lambda x, u: F.silu(x) * u),
+    "scale_shift_sigmoid": Chain(
+        "sigmoid(x * s + b)", {"s": False, "b": False}, lambda x, s, b: torch.sigmoid(x * s + b)
+    ),
+    "bias_silu_half_residual": Chain(
+        "silu(x + b) * 0.5 + r", {"b": False, "r": True}, lambda x, b, r: F.silu(x + b) * 0.5 + r
+    ),
+    "bias_mish_scale_residual": Chain(
+        "mish(x + b) * s + r",
+        {"b": False, "s": False, "r": True},
+        lambda x, b, s, r: F.mish(x + b) * s + r,
+    ),
     "soft_cap": Chain("30 * tanh(x / 30)", {}, lambda x: 30 * torch.tanh(x / 30)),
     "log_cosh": Chain(
         "log((exp(x) + exp(-x)) / 2)", {}, lambda x: torch.log((torch.exp(x) + torch.exp(-x)) / 2)
@@ -72,22 +86,38 @@ CHAINS = {
 }
 
 
-def modules(folder: Path) -> dict[str, ModuleType]:
-    """A module of each chain."""
+def modules(folder: Path) -> dict[str, dict[str, ModuleType]]:
+    """The modules of each chain: ours, and the one without piecewise cubics, if that is another."""
     runtime = folder / runtime_text.FOLDER
     for name, text in runtime_text.files("stable").items():
         path = runtime / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    made = {}
+    made: dict[str, dict[str, ModuleType]] = {}
     for name, chain in CHAINS.items():
-        spec, path = folder / f"{name}.yaml", folder / f"{name}.py"
-        inputs = ", ".join(f"{tensor}: {{}}" for tensor in ("x", *chain.operands))
+        spec = folder / f"{name}.yaml"
+        full = {"x": True, **chain.operands}
+        inputs = ", ".join(f"{tensor}: {{shape: {SHAPES[whole]}}}" for tensor, whole in full.items())
         text = f"name: {name}\nsummary: A chain.\ninputs: {{{inputs}}}\nformula: {chain.formula}\n"
         spec.write_text(text, encoding="utf-8")
-        path.write_text(build.module(build.compiled_file(spec)), encoding="utf-8")
-        made[name] = imported(path)
+        ours = build.compiled_file(spec)
+        texts = {"ours": build.module(ours), "formula": build.module(by_formula(ours))}
+        made[name] = {}
+        for who, text in texts.items():
+            if who == "ours" or text != texts["ours"]:
+                path = folder / f"{name}_{who}.py"
+                path.write_text(text, encoding="utf-8")
+                made[name][who] = imported(path)
     return made
+
+
+def by_formula(of: Compiled) -> Compiled:
+    """A compiled spec whose plan has no piecewise cubics for functions of one value."""
+    methods = {
+        cell: method.otherwise if isinstance(method, Segmented) else method
+        for cell, method in of.plan.methods.items()
+    }
+    return replace(of, plan=replace(of.plan, methods=methods))
 
 
 def tensors(chain: Chain, shape: tuple[int, ...], layout: str, like: Tensor) -> list[Tensor]:
@@ -157,23 +187,27 @@ def runs(
 
 
 def rows(
-    made: dict[str, ModuleType], shape: tuple[int, ...], like: Tensor, timing: tuple[str, float]
+    made: dict[str, dict[str, ModuleType]], shape: tuple[int, ...], like: Tensor, timing: tuple[str, float]
 ) -> Iterator[list[Any]]:
     """The rows of the table, as they are measured; by a clock, in so many seconds a row."""
     for name, layout in ((name, layout) for name in made for layout in LAYOUTS):
         torch.compiler.reset()
-        chain, own = CHAINS[name], getattr(made[name], name)
+        chain, own = CHAINS[name], {who: getattr(module, name) for who, module in made[name].items()}
         given = tensors(chain, shape, layout, like)
-        check(name, own, given)
+        for function in own.values():
+            check(name, function, given)
         source, target = torch.empty_like(given[0]), torch.empty_like(given[0])
-        functions = {"ours": own, "eager": chain.eager, "compile": torch.compile(chain.eager)}
+        functions = {**own, "eager": chain.eager, "compile": torch.compile(chain.eager)}
         for way, timed, moved in runs(functions, given):
             copy = {"copy": lambda target=target, source=source: target.copy_(source.detach())}
             with torch.no_grad() if way == "forward" else torch.enable_grad():
                 times = {who: found.median for who, found in clock.turns(timed | copy, *timing).items()}
             ours = times["ours"]
             of_copy = times["copy"] * moved / (2 * source.nbytes) / ours
-            yield [name, layout, way, ours, of_copy, times["eager"] / ours, times["compile"] / ours]
+            others = (
+                times[who] / ours for who in ("eager", "compile", "formula" if "formula" in own else "ours")
+            )
+            yield [name, layout, way, ours, of_copy, *others]
 
 
 @click.command(help=__doc__)
@@ -198,7 +232,7 @@ def main(device: str, dtype: str, elements: int, **options: Any) -> None:
             found.append(row)
             click.echo(f"| {' | '.join(x if isinstance(x, str) else f'{x:.3g}' for x in row)} |")
     for way in dict.fromkeys(row[2] for row in found):
-        means = [statistics.geometric_mean(row[k] for row in found if row[2] == way) for k in (4, 5, 6)]
+        means = [statistics.geometric_mean(row[k] for row in found if row[2] == way) for k in range(4, 8)]
         click.echo(f"| geometric mean | | {way} | | {' | '.join(f'{x:.3g}' for x in means)} |")
 
 

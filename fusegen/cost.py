@@ -21,6 +21,7 @@ from fusegen.method import (
     Grid,
     Method,
     Piecewise,
+    Segmented,
     Table,
     Variant,
     Verified,
@@ -148,13 +149,16 @@ def waits(kernel: Kernel) -> int:
     return WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
 
 
-def cost_of(method: Method, bits: int, kernels: Mapping[Variant, Kernel]) -> Cost:
+def cost_of(
+    method: Method, bits: int, kernels: Mapping[Variant, Kernel], by_curves: Kernel | None = None
+) -> Cost:
     """What an element costs that a method gives.
 
     Args:
         method: how a result is obtained, on CUDA.
         bits: of an element in memory.
         kernels: of the pass, on CUDA.
+        by_curves: the one that calls its curves, if it has any.
     """
     reads = len(kernels[Variant.DOUBLE].inputs)
     match method:
@@ -165,6 +169,9 @@ def cost_of(method: Method, bits: int, kernels: Mapping[Variant, Kernel]) -> Cos
         case Verified(Formula(arithmetic)):
             each = slots(kernels[arithmetic.variant], arithmetic) + TEST
             return Cost(each, LaunchClass.TESTED)
+        case Segmented():
+            assert by_curves is not None
+            return Cost(slots(by_curves, Arithmetic.FLOAT), cost(by_curves, 4, Arithmetic.FLOAT))
         case Formula(Arithmetic.PLAIN_DOUBLE) if bits == 32:
             return Cost(slots_in_one_word(kernels[Variant.DOUBLE]), LaunchClass.ONE_WORD)
         case Formula(arithmetic):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel
 from fusegen.pieces import Centres
 from fusegen.sample import Point
@@ -49,6 +50,39 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """A unary segment of a pass, which a piecewise cubic gives.
+
+    Attributes:
+        kernel: of it, in double.
+        step: from each centre of its pieces to the next; a power of two.
+        low, high: the first and the last centre, in steps, from which on a line gives it, if one does.
+        within: the interval in which pieces give it, but for a few.
+    """
+
+    kernel: Kernel
+    step: float
+    low: int
+    high: int
+    within: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """A pass of several tensors by curves.
+
+    Attributes:
+        kernel: that calls them, in float on CUDA.
+        curves: in the order of their numbers.
+        saves: whether an element takes less time so than by the formula in float.
+    """
+
+    kernel: Kernel
+    curves: tuple[Curve, ...]
+    saves: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a pass.
 
@@ -70,6 +104,8 @@ class Facts:
         in_single_words: whether float32 results there have a kernel in single words.
         estimates: of the errors, by device; empty where PyTorch's own operations are computed.
         grid: where the pieces of a piecewise cubic lie, if it pays.
+        curves: the pass with piecewise cubics for its unary segments, if that is accurate enough; of
+            several tensors only.
         bitmask: the kernels of the bit that decides the gradient and of the gradient by that bit, one pair
             for each math type; empty where no bit decides it.
     """
@@ -90,4 +126,5 @@ class Facts:
     in_single_words: bool
     estimates: Mapping[Device, Estimate]
     grid: Centres | None
+    curves: Curves | None
     bitmask: tuple[tuple[Kernel, Kernel], ...]

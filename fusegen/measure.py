@@ -14,7 +14,7 @@ from fusegen import budget, cost
 from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
-from fusegen.facts import Estimate, Facts
+from fusegen.facts import Curves, Estimate, Facts
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
@@ -45,6 +45,7 @@ class Measured:
         formula: the formula as declared, which errors are estimated against.
         programs: the programs that are lowered.
         kernels: what they are lowered to.
+        curves: the passes by curves, where these are accurate enough.
         approximates: whether the kernels compute neither eager's operations nor PyTorch's exact bits.
     """
 
@@ -52,6 +53,7 @@ class Measured:
     formula: Formula
     programs: Both[Program]
     kernels: Kernels
+    curves: Both[Curves | None]
     approximates: bool
 
 
@@ -92,6 +94,7 @@ class _Pass:
             piecewise_pays=pays,
             estimates=estimates,
             grid=grid,
+            curves=self.of.curves[self.which],
             bitmask=self.bitmask(),
             in_single_words=(self.which, Device.CPU, Variant.IN_FLOAT) in self.of.kernels,
             **self.in_16_bits(in_16_bits),

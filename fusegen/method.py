@@ -1,6 +1,6 @@
 """How a result is obtained, as a value.
 
-    Method = Formula | Table | Piecewise | Verified | AtDefaults
+    Method = Formula | Table | Piecewise | Segmented | Verified | AtDefaults
 
 The plan (`plan.py`) maps each pass, device and dtype to a method. The module's C++, its comments,
 `explain`, the launch class and the tests match on the method; none of them decides again.
@@ -124,6 +124,16 @@ class Piecewise:
 
 
 @dataclass(frozen=True, slots=True)
+class Segmented:
+    """Piecewise cubics, fitted in double on first use, for the functions of one value; between them float.
+
+    `otherwise` where no piece fits, or a result is NaN.
+    """
+
+    otherwise: Formula
+
+
+@dataclass(frozen=True, slots=True)
 class Verified:
     """`fast`, and `exact` where the error bound of `fast` leaves the rounding undecided (Ziv's test)."""
 
@@ -139,7 +149,7 @@ class AtDefaults:
     otherwise: Formula | Verified
 
 
-Method = Formula | Table | Piecewise | Verified | AtDefaults
+Method = Formula | Table | Piecewise | Segmented | Verified | AtDefaults
 FLOAT, FAST, SHORT, SINGLE, DOUBLE, PLAIN = map(Formula, Arithmetic)
 
 
@@ -147,7 +157,7 @@ def parts(method: Method) -> Iterator[Method]:
     """Every method within a method, itself first."""
     yield method
     match method:
-        case Piecewise(_, otherwise):
+        case Piecewise(_, otherwise) | Segmented(otherwise):
             yield from parts(otherwise)
         case Verified(first, second) | AtDefaults(first, second):
             yield from parts(first)

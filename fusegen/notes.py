@@ -18,6 +18,7 @@ from fusegen.method import (
     Grid,
     Method,
     Piecewise,
+    Segmented,
     Table,
     Verified,
 )
@@ -37,6 +38,7 @@ GRIDS = {
     Grid.UNIFORM: "a piecewise cubic fitted in double, faster than the formula",
     Grid.OCTAVES: f"a piecewise cubic fitted in double, {LOST}",
 }
+SEGMENTED = "piecewise cubics fitted in double for the functions of one value, and float between them"
 VERIFIED = (
     "rounding is verified; where float's error bound leaves it undecided, the result is recomputed "
     "in double"
@@ -58,6 +60,8 @@ def sentence(method: Method) -> str:
             return TABLE
         case Piecewise(grid, otherwise):
             return f"{GRIDS[grid]}; where no piece fits, {sentence(otherwise)}"
+        case Segmented(otherwise):
+            return f"{SEGMENTED}; where no piece fits, {sentence(otherwise)}"
         case Verified(Formula() as fast):
             return VERIFIED_SHORT if fast == SHORT else VERIFIED
         case Verified(Piecewise() as fitted):

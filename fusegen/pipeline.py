@@ -8,6 +8,7 @@ limit      Programs                  Programs without NaN at infinity where ther
 hoist      Programs                  Programs in which scalars that parameters decide have names
 lower      Programs                  Kernels per device and variant, verified; no algebra below this line
 words      Kernels                   Kernels in single words on CUDA where these are enough and faster
+curves     Programs, Kernels         Curves: kernels on CUDA with piecewise cubics for their unary segments
 measure    Programs, Kernels         Facts: estimated errors, instruction counts
 choose     Facts                     Plan: the method of each pass, device and dtype
 
@@ -21,8 +22,9 @@ from pathlib import Path, PurePosixPath
 
 from fusegen import stages
 from fusegen.candidates import Kernels, candidates
+from fusegen.curves import curves
 from fusegen.derive import is_arithmetic
-from fusegen.facts import Facts
+from fusegen.facts import Curves, Facts
 from fusegen.forms import in_fewer_words
 from fusegen.library import Library, place
 from fusegen.measure import Measured, measure
@@ -88,6 +90,10 @@ def compiled(spec: Spec, library: Library) -> Compiled:
     if double_word:
         kernels = in_fewer_words(spec, programs, kernels, declared.formula)
     approximates = not (declared.is_eager or algebra.pytorch_bits)
-    facts = measure(Measured(spec, declared.formula, programs, kernels, approximates))
+    by_curves: Both[Curves | None] = Both(None, None)
+    if double_word and approximates:
+        simplified = algebra.derivations.map(lambda found: found.program)
+        by_curves = curves(spec, simplified, kernels, declared.formula)
+    facts = measure(Measured(spec, declared.formula, programs, kernels, by_curves, approximates))
     plan = choose(facts, spec.dtypes)
     return Compiled(spec, library, declared, algebra, limited, programs, kernels, facts, plan)

@@ -26,6 +26,7 @@ from fusegen.method import (
     Method,
     Pass,
     Piecewise,
+    Segmented,
     Table,
     Verified,
     parts,
@@ -42,9 +43,11 @@ def on_cuda_64(_: Facts) -> Method:
 def on_cuda_32(f: Facts) -> Method:
     """Float32 on CUDA: float if it is accurate enough, in the form that takes less time."""
     if f.float_ok[Device.CUDA]:
+        if f.curves and f.curves.saves:
+            return Segmented(FLOAT)
         return Piecewise(Grid.UNIFORM, FLOAT) if f.piecewise_pays else FLOAT
     if not f.unary:
-        return _exact(f)
+        return Segmented(_exact(f)) if f.curves else _exact(f)
     fitted = Piecewise(Grid.OCTAVES, _exact(f) if f.has_params else DOUBLE)
     return AtDefaults(fitted, _exact(f)) if f.reads_params else fitted
 

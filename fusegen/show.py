@@ -45,6 +45,8 @@ def _facts(of: Compiled) -> str:
             value = getattr(found, field.name)
             if field.name == "bitmask":
                 value = bool(value)
+            if field.name == "curves" and value:
+                value = len(value.curves)
             each = value.items() if isinstance(value, Mapping) else [("", value)]
             lines += [f"  {field.name}{_on(place)} = {_told(one)}" for place, one in each]
     return "\n".join(lines)

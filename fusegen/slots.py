@@ -26,7 +26,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "detach": (0, 0),
     "words": (2, 0), "narrow": (1, 0), "scaled": (2, 1),
     "product_plus": (5, 1), "linear": (8, 1),
-    "lifted": (2, 0), "lift_back": (3, 0),
+    "lifted": (2, 0), "lift_back": (3, 0), "curve": (14, 14),
 }  # fmt: skip
 
 # the same in float of what gives a double-word value (`typed.widened`)

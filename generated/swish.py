@@ -46,11 +46,25 @@ ANYWHERE void swish_backward(M grad, M x, M beta, M* out) {
 """
 CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/logistic.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double swish_curve0(double u) {
+  return sigmoid(u);
+}
+
+ANYWHERE double swish_curve1(double u) {
+  return sigmoid_slope(u);
+}
+
+template <typename CURVES>
+ANYWHERE float swish_forward_by_curves(float x, float beta, CURVES& curves) {
+  return x * curve<0>(curves, two_prod(beta, x));
+}
+
 template <typename M>
 ANYWHERE void swish_backward_in_float(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
@@ -62,23 +76,38 @@ ANYWHERE void swish_backward_in_float(M grad, M x, M beta, M* out) {
   out[1] = restore_infinity<M>(finite, x);
 }
 
+template <typename CURVES>
+ANYWHERE void swish_backward_by_curves(float grad, float x, float beta, CURVES& curves, float* out) {
+  const Promoted<float> t = two_prod(beta, x);
+  const float grad_t = grad * x * curve<1>(curves, t);
+  out[0] = fma(grad_t, beta, grad * curve<0>(curves, t));
+  out[1] = grad_t * x;
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+FUSEGEN_CURVE(Curve0, swish_curve0, 1 / 16.0f, -1025, 321)
+FUSEGEN_CURVE(Curve1, swish_curve1, 1 / 16.0f, -1025, 1025)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
 struct Forward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(out[0] = swish_forward_by_curves(in[0], in[1], curves));
   FUSEGEN_ELEMENT(out[0] = swish_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0, Curve1>;
+  FUSEGEN_BY_CURVES(swish_backward_by_curves(in[0], in[1], in[2], curves, out));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
                   else swish_backward(in[0], in[1], in[2], out))
 };

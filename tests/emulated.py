@@ -165,9 +165,7 @@ def emulated(
     assert (launches, staged) == (2 + more, in_shared_memory + sums)
     text = PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
     if not own:
-        ahead = f", {AHEAD}" * (PREFETCHES in text)
-        rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}{ahead}}}" for chip, by in CHIPS.items())
-        text, tables = TABLE.subn(rf"\1{{{rows}, {{}}}};", text)
+        text, tables = TABLE.subn(own_rows, text)
         assert tables
     counts = shapes(module)
     assert len(counts) == 2
@@ -199,6 +197,13 @@ def emulated(
         launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
     forward, backward = kernels
     return Emulated(forward, backward, found, _sums(loaded, name) if sums else ())
+
+
+def own_rows(table: re.Match[str]) -> str:
+    """A table of launches with the rows of `CHIPS`."""
+    ahead = f", {AHEAD}" * table[1].startswith(PREFETCHES)
+    rows = ", ".join(f"{{{chip}, ANY, {by[0]}, {by[1]}{ahead}}}" for chip, by in CHIPS.items())
+    return f"{table[1]}{{{rows}, {{}}}};"
 
 
 def _sums(library: ctypes.CDLL, name: str) -> tuple[Any, Any]:

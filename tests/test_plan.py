@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fusegen import build
 from fusegen.elements import ELEMENTS
-from fusegen.facts import Facts
+from fusegen.facts import Curves, Facts
 from fusegen.ir import Device, Kernel, Math, Ref
 from fusegen.method import (
     DOUBLE,
@@ -30,6 +30,7 @@ from fusegen.method import (
     Method,
     Pass,
     Piecewise,
+    Segmented,
     Table,
     Verified,
     arithmetics,
@@ -44,12 +45,13 @@ PLAIN_FACTS = Facts(
     unary=True, reads_params=False, has_params=False, float_ok=EVERYWHERE, float_ok_in_16_bits=False,
     plain_double_ok=False, fast=False, fast_errs=False, verification_hides=False,
     compute_bound_in_16_bits=False, piecewise_pays=False, approximates_on_cpu=False, shorter_on_cpu=False,
-    in_single_words=False, estimates={}, grid=None, bitmask=(),
+    in_single_words=False, estimates={}, grid=None, curves=None, bitmask=(),
 )  # fmt: skip
 Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
 LOST: Known = {"float_ok": NOWHERE}
 PARAMS: Known = {"has_params": True, "reads_params": True}
 MANY: Known = {"unary": False}
+BY_CURVES, SLOWER = ({"curves": Curves(BIT[0], (), saves=saves)} | MANY for saves in (True, False))
 FINE, FINE_PLAIN = Piecewise(Grid.OCTAVES, DOUBLE), Piecewise(Grid.OCTAVES, PLAIN)
 CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 64, {}, DOUBLE),
@@ -62,6 +64,13 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 32, LOST | {"has_params": True, "plain_double_ok": True}, FINE_PLAIN),
     (CUDA, 32, LOST | PARAMS, AtDefaults(FINE, DOUBLE)),
     (CUDA, 32, LOST | PARAMS | {"plain_double_ok": True}, AtDefaults(FINE_PLAIN, PLAIN)),
+    (CUDA, 32, BY_CURVES, Segmented(FLOAT)),
+    (CUDA, 32, SLOWER, FLOAT),
+    (CUDA, 32, LOST | BY_CURVES, Segmented(DOUBLE)),
+    (CUDA, 32, LOST | SLOWER | {"plain_double_ok": True}, Segmented(PLAIN)),
+    (CUDA, 16, BY_CURVES, FLOAT),
+    (CUDA, 64, BY_CURVES, DOUBLE),
+    (CPU, 32, BY_CURVES, FLOAT),
     (CUDA, 32, LOST | MANY, DOUBLE),
     (CUDA, 32, LOST | MANY | {"plain_double_ok": True}, PLAIN),
     (CUDA, 16, {}, FLOAT),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from emulated import Emulated, emulated, run, run_sums
+from emulated import Emulated, emulated, fill_table, run, run_sums
 from emulated import defined as defined
 from kernels import assert_same, compiled
 from kernels import extensions as extensions
@@ -17,9 +17,11 @@ from torch.nn.functional import gelu
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
-FORMULAS: dict[str, tuple[str, Any]] = {  # in 16 bits the rounding of some results is verified
-    "swish": ("x * sigmoid(b * x)", lambda x, b: x * torch.sigmoid(b * x)),
-    "bias_gelu": ("gelu(x + b)", lambda x, b: gelu(x + b)),
+ONE_SIZE, OF_CHANNELS = "{x: {}, b: {}}", "{x: {shape: [2, 8]}, b: {shape: [8]}}"  # by curves in float32
+FORMULAS: dict[str, tuple[str, str, Any]] = {  # in 16 bits the rounding of some results is verified
+    "swish": (ONE_SIZE, "x * sigmoid(b * x)", lambda x, b: x * torch.sigmoid(b * x)),
+    "bias_gelu": (ONE_SIZE, "gelu(x + b)", lambda x, b: gelu(x + b)),
+    "curve_gelu": (OF_CHANNELS, "gelu(x + b)", lambda x, b: gelu(x + b)),
 }
 DTYPES = (torch.float32, torch.bfloat16)
 Shape = tuple[int, ...]
@@ -51,10 +53,13 @@ SUMMED: dict[str, tuple[Shape, Shape]] = {  # few blocks, each of whose threads 
 def emulation(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Emulated, Any]:
-    formula, eager = FORMULAS[request.param]
+    inputs, formula, eager = FORMULAS[request.param]
     folder, name = tmp_path_factory.mktemp("sweeps"), f"sweep_{request.param}"
-    module: ModuleType = compiled(folder, name, f"inputs: {{x: {{}}, b: {{}}}}\nformula: {formula}\n")
-    return emulated(module, name, tmp_path_factory.mktemp("emulated")), eager
+    module: ModuleType = compiled(folder, name, f"inputs: {inputs}\nformula: {formula}\n")
+    found = emulated(module, name, tmp_path_factory.mktemp("emulated"))
+    for kernel in (found.forward, found.backward):
+        fill_table(kernel, torch.float32, 0)
+    return found, eager
 
 
 def tensors(shapes: tuple[Shape, ...], dtype: torch.dtype) -> list[Tensor]:

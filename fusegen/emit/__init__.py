@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from fusegen import budget, render
+from fusegen.emit import curves
 from fusegen.emit.kernel import kernel_texts, uses_plain_double
 from fusegen.emit.kernels import Emitted, emitted, fast
 from fusegen.hoist import bounds
@@ -46,6 +47,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     """What the printers write for a module."""
     kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
+    called[Device.CUDA] += curves.kernels(of)
     read = {name for kernel in called[Device.CUDA] for name in kernel.params}
     hosted = {let.name: let for program in of.programs for let in uniforms(program)}
     first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fusegen.cost import Cost, cost_of
 from fusegen.elements import ELEMENTS
 from fusegen.emit.comments import Comments, comments
+from fusegen.emit.curves import curves_text, taken
 from fusegen.emit.kernels import Emitted, emitted
 from fusegen.ir import Device, Kernel, Math
 from fusegen.launch import Table as Launches
@@ -22,6 +23,7 @@ from fusegen.method import (
     Grid,
     Pass,
     Piecewise,
+    Segmented,
     Table,
     Variant,
     Verified,
@@ -66,6 +68,8 @@ def singles(plan: Plan, which: Pass, device: Device) -> Singles:
             return Singles.CUBICS
         case AtDefaults(Piecewise()):
             return Singles.DECLARED
+        case Segmented():
+            return Singles.SEGMENTS
     return Singles.COMPUTED
 
 
@@ -102,6 +106,8 @@ def _kernel_text(
     kernels = {device: emitted(of, which, device) for device in Device}
     name, inputs = f"{of.spec.name}_{which.value}", of.algebra.derivations[which].program.inputs
     of_cuda = singles(of.plan, which, Device.CUDA)
+    by_curves = curves_text(of, which)
+    of_curves = {Device.CUDA: (by_curves.definition,) if by_curves else (), Device.CPU: ()}
     return KernelText(
         name=name,
         functor=FUNCTORS[which],
@@ -110,7 +116,9 @@ def _kernel_text(
         notes=above.functions,
         remarks=above.kernels,
         shared=written.shared,
-        definitions={d: (*written.own[d], *_named(of, which, own)) for d, own in kernels.items()},
+        definitions={
+            d: (*written.own[d], *_named(of, which, own), *of_curves[d]) for d, own in kernels.items()
+        },
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
         others={device: _others(own, written.in_float[device]) for device, own in kernels.items()},
         shares=shares(of, which, launches),
@@ -119,14 +127,16 @@ def _kernel_text(
         singles={device: singles(of.plan, which, device) for device in Device},
         centres=of.facts[which].grid if of_cuda is Singles.PIECES else None,
         ample=uses_plain_double(of.plan, which),
+        curves=by_curves,
     )
 
 
 def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
     """What an element of a CUDA kernel costs, by its width in bits."""
-    kernels = _candidates(of, which)
+    kernels, by_curves = _candidates(of, which), taken(of, which)
     methods = {ELEMENTS[dtype].bits: method for dtype, method in of.plan.of(which, Device.CUDA).items()}
-    return {bits: cost_of(method, bits, kernels) for bits, method in sorted(methods.items())}
+    kernel = by_curves.kernel if by_curves else None
+    return {bits: cost_of(method, bits, kernels, kernel) for bits, method in sorted(methods.items())}
 
 
 def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.elements import maths
 from fusegen.ir import Device, Kernel, Math
-from fusegen.method import Arithmetic, Formula, Pass, Variant, arithmetics
+from fusegen.method import Arithmetic, Formula, Pass, Segmented, Variant, arithmetics
 from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 
@@ -47,6 +47,7 @@ def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
 def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
     """Whether a device's 16-bit results are computed in float, and its float32 results in double."""
     single, half = (plan.in_bits(which, device, bits) for bits in (32, 16))
+    single = single.otherwise if isinstance(single, Segmented) else single
     if half is None or not isinstance(single, Formula) or single.arithmetic in IN_FLOAT:
         return False
     return not IN_FLOAT.isdisjoint(arithmetics(half))

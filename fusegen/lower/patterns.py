@@ -11,7 +11,7 @@ from fusegen.ops.row import Words
 from fusegen.term import Apply, Let, Name, Term, applied, call
 
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
-ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", *PRODUCTS)  # take two words
+ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", "curve", *PRODUCTS)  # take two words
 ERRING = SINGLES - {"exp"}  # in float on CUDA, by units in the last place
 LARGE = 2**60
 

@@ -189,6 +189,8 @@ class Precise(SingleWord):
                 return found
             case Apply("gate", (a, t)):
                 return self.call("gate", self.single(a), self.expr(t, True))
+            case Apply("curve", (a, k)):
+                return self.call("curve", self.expr(a, True), self.expr(k))
             case Apply("exp", (a,)):
                 return self.exponential(self.expr(a, True))
             case Apply("expm1", (a,)) if self.wide:

@@ -47,4 +47,7 @@ WORDS = {row.name: row for row in (
           words=Words.DOUBLE, header="double_word"),
     _word("ndtr_tail", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
           header="normal", transcendental=True),
+    # the k-th curve of a kernel, a function of one value that a piecewise cubic gives
+    _word("curve", "x", "k", range_=lambda x, k: REALS, words=Words.NARROWED, transcendental=True,
+          single=True),
 )}  # fmt: skip

@@ -37,6 +37,7 @@ from fusegen.typed import takes_double
 GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
 ROUNDED = "rounded"  # eager's rounding between two operations
+CURVE = "curve"  # which an object looks up that the kernel is given
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
 BODIES: dict[Body | None, str] = {Body.IN_FLOAT: "in_float"}  # families of the functions with a body
 NARROW = "narrow"  # a double-word value rounded to one word
@@ -92,6 +93,8 @@ class CppPrinter:
             case (condition, chosen, other) if op.strength == SELECT:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT
+            case (value, Const(place)) if expr.op == CURVE:
+                return f"curve<{int(place)}>(curves, {self.expr(value)})", ATOM
         arguments = ", ".join(map(self.expr, expr.args))
         body = f"<{expr.body.name}>" if expr.body and not op.infix else ""
         return f"{self.function(op)}{body}({arguments})", ATOM
@@ -131,6 +134,7 @@ class CppPrinter:
         """The whole function of a kernel: its lets as named lines, then its value, or values in `out`."""
         kernel, kind = self.kernel, self.kind
         arguments = [f"{kind} {self.variable(name)}" for name in (*kernel.inputs, *kernel.params)]
+        arguments += ["CURVES& curves"] if self.by_curves else []
         values = list(map(self.result, kernel.results))
         lines = [
             f"  const {self.type_of(let.word)} {name} = {self.expr(let.value)};"
@@ -144,6 +148,7 @@ class CppPrinter:
             lines += [f"  out[{k}] = {value};" for k, value in enumerate(values)]
         parameters = ["T"] if self.typed else []
         parameters += [GENERIC] if kind == GENERIC else []
+        parameters += ["CURVES"] if self.by_curves else []
         names = ", ".join(f"typename {parameter}" for parameter in parameters)
         head = f"template <{names}>\n" if parameters else ""
         head += f"ANYWHERE {returned} {kernel.name}({', '.join(arguments)}) {{"
@@ -159,6 +164,11 @@ class CppPrinter:
         """Whether the function has the element type for a parameter."""
         return not set(TYPED).isdisjoint(operations(self.kernel))
 
+    @property
+    def by_curves(self) -> bool:
+        """Whether the function takes what looks its curves up."""
+        return CURVE in operations(self.kernel)
+
     def element(self) -> str:
         """The statement that calls the function on the elements `in` and sets the elements `out`."""
         kernel = self.kernel
@@ -166,6 +176,7 @@ class CppPrinter:
         values = [
             *(f"in[{k}]" for k in range(len(kernel.inputs))),
             *(f"p.{name}" for name in kernel.params),
+            *(["curves"] if self.by_curves else []),
         ]
         if len(kernel.results) == 1:
             return f"out[0] = {kernel.name}{typed}({', '.join(values)})"

@@ -15,12 +15,24 @@ import jinja2
 import jinja2.meta
 
 from fusegen.render import cpp, includes, model, python
-from fusegen.render.texts import Binding, Halves, KernelText, MaskText, Share, Singles, Texts
+from fusegen.render.texts import (
+    Binding,
+    CurvesText,
+    CurveText,
+    Halves,
+    KernelText,
+    MaskText,
+    Share,
+    Singles,
+    Texts,
+)
 from fusegen.spec import Spec
 
 __all__ = [
     "FITTED",
     "Binding",
+    "CurveText",
+    "CurvesText",
     "Halves",
     "KernelText",
     "MaskText",

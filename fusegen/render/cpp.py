@@ -9,7 +9,7 @@ from typing import Any
 
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
-from fusegen.render import includes, launches, python
+from fusegen.render import curves, includes, launches, python
 from fusegen.render.texts import Halves, KernelText, Singles, Texts
 from fusegen.spec import Spec
 
@@ -38,6 +38,7 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
         for kernel in kernels
     }
     context = _kernels(spec, texts, Device.CUDA, members)
+    context["kernels"][:0] = curves.kernels(kernels)
     launchers = [_launchers(spec)]
     if texts.mask:
         of_output = "true" if texts.from_output else "false"
@@ -96,6 +97,7 @@ def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str
 def _of_32(kernel: KernelText, widened: str) -> str:
     return {
         Singles.COMPUTED: "Formula<float>",
+        Singles.SEGMENTS: curves.method(kernel),
         Singles.PIECES: "PiecewiseUniform",
         Singles.CUBICS: "PiecewiseOctaves",
         Singles.DECLARED: f"AtDefaults<PiecewiseOctaves, {widened}>",
@@ -112,7 +114,8 @@ def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
         sides = (kernel.centres.above, kernel.centres.below)
         grid = ", ".join(f"{{1 / {1 / side.step}f, {side.last}}}" for side in sides)
         lines += [f"static constexpr UniformGrid GRID = {{{grid}}}"]
-    return [*lines, f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CUDA))}>"]
+    lines += [f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CUDA))}>"]
+    return [*lines, *curves.members(kernel.curves)]
 
 
 def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:

@@ -16,6 +16,7 @@ HEADERS = {
         "Verified": "cuda/verified.cuh",
         "FastFloat": "cuda/fast_functions.cuh",
         "PiecewiseUniform": "cuda/piecewise_uniform.cuh",
+        "PiecewiseSegments": "cuda/piecewise_segments.cuh",
         "PiecewiseOctaves": "cuda/piecewise_octaves.cuh",
         "AtDefaults": "cuda/lazy_init.cuh",
         "Widened": "cuda/in_double.cuh",

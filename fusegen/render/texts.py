@@ -56,7 +56,42 @@ class Singles(Enum):
     PIECES = "pieces"  # cubic polynomials that take less time; where none fits, in float; on CUDA only
     CUBICS = "cubics"  # those of finer pieces, as float loses too much; where none fits, in double
     DECLARED = "declared"  # these with the spec's scalars, and double with others; on CUDA only
+    SEGMENTS = "segments"  # cubic polynomials for the functions of one value, float between; on CUDA only
     DOUBLE = "double"  # in double
+
+
+@dataclass(frozen=True, slots=True)
+class CurveText:
+    """What the printers wrote for one curve of a kernel.
+
+    Attributes:
+        functor: the C++ type that its pieces are fitted of.
+        function: the name of the function, in double.
+        definition: the function.
+        grid: the step of its centres, and the first and the last of them in steps.
+    """
+
+    functor: str
+    function: str
+    definition: str
+    grid: tuple[float, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvesText:
+    """What the printers wrote for a kernel by curves.
+
+    Attributes:
+        otherwise: the C++ type that computes what no piece gives.
+        definition: the function that calls the curves.
+        element: the statement that calls this function.
+        curves: in the order of their numbers.
+    """
+
+    otherwise: str
+    definition: str
+    element: str
+    curves: tuple[CurveText, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +114,7 @@ class KernelText:
         singles: per device, how float32 results come about.
         centres: where the polynomials are that give them on CUDA, if these are pieces.
         ample: whether one word of double computes, on CUDA, what float would lose; else two do.
+        curves: the kernel by curves, if they give float32 results on CUDA.
     """
 
     name: str
@@ -97,6 +133,7 @@ class KernelText:
     singles: dict[Device, Singles]
     centres: Centres | None
     ample: bool
+    curves: CurvesText | None
 
 
 @dataclass(frozen=True, slots=True)

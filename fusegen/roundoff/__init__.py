@@ -13,19 +13,22 @@ Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from fusegen import budget
 from fusegen.facts import Roundoff
+from fusegen.interval import Interval
 from fusegen.ir import Const, Expr, Kernel, Ref, held
 from fusegen.roundoff.graph import FLOAT, LARGEST, Graph, Node, Range
 from fusegen.roundoff.local import Run, local
 from fusegen.sample import Point, Sample
 from fusegen.values import Column, value
 
+NORMAL = 2.0**-126  # the least float that has all digits
 NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a little early
 
 
@@ -58,6 +61,7 @@ def roundoff(
     *,
     given: Callable[[Point], bool] = lambda point: False,
     within: Range = FLOAT,
+    fitted: Mapping[str, float] = MappingProxyType({}),
 ) -> Roundoff:
     """The largest estimated error of a kernel's results.
 
@@ -67,12 +71,19 @@ def roundoff(
         params: a value for each of the kernel's parameters.
         given: whether polynomials give the result at a point instead of the kernel.
         within: the range of values on the way, which have float's digits.
+        fitted: what steps err by that polynomials give, in ulp, by name; 0 of those on the way.
     """
-    found = errors(kernel, sample, params, within).descending()
+    found = errors(kernel, sample, params, within, fitted).descending()
     return next((error for error in found if not given(error.at)), Roundoff(0.0, {}, ""))
 
 
-def errors(kernel: Kernel, sample: Sample, params: Mapping[str, float], within: Range = FLOAT) -> Errors:
+def errors(
+    kernel: Kernel,
+    sample: Sample,
+    params: Mapping[str, float],
+    within: Range = FLOAT,
+    fitted: Mapping[str, float] = MappingProxyType({}),
+) -> Errors:
     """The estimated error of each result at each point of a sample.
 
     Args:
@@ -80,8 +91,9 @@ def errors(kernel: Kernel, sample: Sample, params: Mapping[str, float], within: 
         sample: points, and the exact results there.
         params: a value for each of the kernel's parameters, which the kernel has rounded to its type.
         within: the range of values on the way.
+        fitted: what steps err by that polynomials give, in ulp, by name; 0 of those on the way.
     """
-    graph, points = Graph(kernel), sample.points
+    graph, points = Graph(kernel, fitted), sample.points
     columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
     columns |= {name: np.full(len(points), held(params[name], kernel.math)) for name in kernel.params}
     with np.errstate(all="ignore"):
@@ -89,6 +101,29 @@ def errors(kernel: Kernel, sample: Sample, params: Mapping[str, float], within: 
         reals = (np.array(column) for column in zip(*sample.reals, strict=True))
         found = [_errors(end, run, real) for end, real in zip(graph.results, reals, strict=True)]
     return Errors(tuple(ulp for ulp, _ in found), tuple(by for _, by in found), points)
+
+
+def covered(
+    kernel: Kernel, points: Sequence[Point], within: Mapping[str, Interval], normal: Collection[str]
+) -> list[bool]:
+    """Whether some steps of a kernel have values of some kinds, at each point.
+
+    Args:
+        kernel: without parameters.
+        points: a value for each of its inputs.
+        within: the intervals of steps, by name.
+        normal: the steps that are not to be subnormal.
+    """
+    graph = Graph(kernel)
+    columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
+    with np.errstate(all="ignore"):
+        values = graph.values(columns, lambda x: x)
+    of = {let.name: values[graph.known[Ref(let.name, let.word)]] for let in kernel.lets}
+    ends = {name: (float(each.low), float(each.high)) for name, each in within.items()}
+    holds = [(low <= of[name]) & (of[name] <= high) for name, (low, high) in ends.items()]
+    holds += [np.abs(of[name]) >= NORMAL for name in normal]
+    found: list[bool] = np.all(holds, axis=0).tolist()
+    return found
 
 
 def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[Sequence[float]], list[float]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -60,6 +61,7 @@ class Node:
     double_word: bool  # whether its result is a double-word value
     exact: bool = False  # a sum or a product of single words, as one
     usual: float = 0.0  # the error of a function of single words, in ulp
+    fitted: float | None = None  # the error of what a polynomial gives, in ulp
 
     @property
     def is_number(self) -> bool:
@@ -76,14 +78,24 @@ class Graph:
         functions: the usual errors of functions where it runs, in ulp.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, fitted: Mapping[str, float] = MappingProxyType({})) -> None:
+        """List the operations of a kernel.
+
+        Args:
+            kernel: its operations.
+            fitted: what steps err by that polynomials give, in ulp, by name; 0 of those on the way.
+        """
         self.functions = FUNCTIONS[kernel.device]
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
             self.known[Ref(name)] = self.add(Node("", (), name, double_word=False))
         for let in kernel.lets:
-            self.known[Ref(let.name, let.word)] = self.index(let.value)
+            first = len(self.nodes)
+            self.known[Ref(let.name, let.word)] = place = self.index(let.value)
+            if let.name in fitted:
+                self.nodes[first:] = [replace(node, fitted=0.0) for node in self.nodes[first:]]
+                self.nodes[place] = replace(self.nodes[place], fitted=fitted[let.name])
         self.results = tuple(map(self.index, kernel.results))
 
     def add(self, node: Node) -> int:

@@ -54,6 +54,8 @@ def local(place: int, run: Run) -> tuple[Column, list[Column]]:
 def _rounded(place: int, run: Run) -> Column:
     """What an operation rounds at each point."""
     node, result = run.graph.nodes[place], run.values[place]
+    if node.fitted is not None:
+        return node.fitted * run.range.unit(result)
     if node.op in EXACT or (node.exact and node.op == "add"):
         return np.zeros(len(result))
     args = [run.values[arg] for arg in node.args]

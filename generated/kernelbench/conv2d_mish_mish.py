@@ -45,29 +45,67 @@ ANYWHERE void conv2d_mish_mish_backward(M grad, M x, M conv_bias, M* out) {
 """
 CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double conv2d_mish_mish_curve0(double u) {
+  const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
+  return times_tanh_softplus(after_mish);
+}
+
+ANYWHERE double conv2d_mish_mish_curve1(double u) {
+  const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
+  return times_tanh_softplus_slope(after_mish);
+}
+
+ANYWHERE double conv2d_mish_mish_curve2(double u) {
+  return times_tanh_softplus_slope(u);
+}
+
+template <typename CURVES>
+ANYWHERE float conv2d_mish_mish_forward_by_curves(float x, float conv_bias, CURVES& curves) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  return curve<0>(curves, x_with_bias);
+}
+
+template <typename CURVES>
+ANYWHERE void conv2d_mish_mish_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias) * curve<1>(curves, x_with_bias);
+  out[0] = grad_x_with_bias;
+  out[1] = grad_x_with_bias;
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+FUSEGEN_CURVE(Curve0, conv2d_mish_mish_curve0, 1 / 32.0f, -2049, 321)
+FUSEGEN_CURVE(Curve1, conv2d_mish_mish_curve1, 1 / 32.0f, -770, 321)
+FUSEGEN_CURVE(Curve2, conv2d_mish_mish_curve2, 1 / 128.0f, -8193, 1288)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
 struct Forward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(out[0] = conv2d_mish_mish_forward_by_curves(in[0], in[1], curves));
   FUSEGEN_ELEMENT(out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve1, Curve2>;
+  FUSEGEN_BY_CURVES(conv2d_mish_mish_backward_by_curves(in[0], in[1], in[2], curves, out));
   FUSEGEN_ELEMENT(conv2d_mish_mish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -54,13 +54,26 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias, M 
 """
 CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double conv2d_scale_leaky_relu_gelu_curve0(double u) {
+  const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
+      -2.0816681711721684e-19);
+  return times_ndtr(after_leaky_relu);
+}
+
+ANYWHERE double conv2d_scale_leaky_relu_gelu_curve1(double u) {
+  const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
+      -2.0816681711721684e-19);
+  return times_ndtr_slope(after_leaky_relu);
+}
+
 template <typename M>
 ANYWHERE M conv2d_scale_leaky_relu_gelu_forward_in_float(M x, M conv_bias, M multiplier) {
   const M x_with_bias = x + conv_bias;
@@ -68,6 +81,13 @@ ANYWHERE M conv2d_scale_leaky_relu_gelu_forward_in_float(M x, M conv_bias, M mul
   const M after_leaky_relu = step1 > M(0.0f) ? step1 : scaled(step1, M(0.01f), M(2.2351741e-10f));
   const M finite_after_leaky_relu = finite_below(after_leaky_relu);
   return times_ndtr(finite_after_leaky_relu);
+}
+
+template <typename CURVES>
+ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float conv_bias, float multiplier, CURVES& curves) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  const Promoted<float> step1 = x_with_bias * multiplier;
+  return curve<0>(curves, step1);
 }
 
 template <typename M>
@@ -89,23 +109,44 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(M grad, M x, M conv
   out[2] = restore_infinity<M>(finite, x_with_bias);
 }
 
+template <typename CURVES>
+ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, float x, float conv_bias, float multiplier, CURVES& curves, float* out) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  const Promoted<float> step1 = x_with_bias * multiplier;
+  const float grad_after_leaky_relu = grad * curve<0>(curves, step1);
+  const float grad_step1 = float(step1) > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
+      2.2351741e-10f);
+  const float grad_x_with_bias = grad_step1 * multiplier;
+  out[0] = grad_x_with_bias;
+  out[1] = grad_x_with_bias;
+  out[2] = grad_step1 * float(x_with_bias);
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+FUSEGEN_CURVE(Curve0, conv2d_scale_leaky_relu_gelu_curve0, 1 / 64.0f, -4100, 385)
+FUSEGEN_CURVE(Curve1, conv2d_scale_leaky_relu_gelu_curve1, 1 / 16.0f, -1025, 97)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
 struct Forward : Elementwise<3, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(out[0] = conv2d_scale_leaky_relu_gelu_forward_by_curves(in[0], in[1], in[2], curves));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Elementwise<4, 3> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve1>;
+  FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };

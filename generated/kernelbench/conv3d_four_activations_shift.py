@@ -50,7 +50,7 @@ ANYWHERE void conv3d_four_activations_shift_backward(M grad, M x, M conv_bias, M
 """
 CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/normal.cuh"
@@ -58,6 +58,24 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
+  const double after_relu = relu(u);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
+  return sigmoid(after_gelu);
+}
+
+ANYWHERE double conv3d_four_activations_shift_curve1(double u) {
+  const double after_relu = relu(u);
+  const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
+  return sigmoid_slope(after_gelu);
+}
+
+ANYWHERE double conv3d_four_activations_shift_curve2(double u) {
+  const double after_relu = relu(u);
+  return times_ndtr_slope(after_relu);
+}
+
 template <typename M>
 ANYWHERE M conv3d_four_activations_shift_forward_in_float(M x, M conv_bias, M bias) {
   const M x_with_bias = x + conv_bias;
@@ -65,6 +83,13 @@ ANYWHERE M conv3d_four_activations_shift_forward_in_float(M x, M conv_bias, M bi
   const M finite_after_relu = finite_below(after_relu);
   const M after_gelu = times_ndtr(finite_after_relu);
   const M after_sigmoid = sigmoid(after_gelu);
+  return after_sigmoid + bias;
+}
+
+template <typename CURVES>
+ANYWHERE float conv3d_four_activations_shift_forward_by_curves(float x, float conv_bias, float bias, CURVES& curves) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  const float after_sigmoid = curve<0>(curves, x_with_bias);
   return after_sigmoid + bias;
 }
 
@@ -82,23 +107,43 @@ ANYWHERE void conv3d_four_activations_shift_backward_in_float(M grad, M x, M con
   out[2] = grad;
 }
 
+template <typename CURVES>
+ANYWHERE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias, CURVES& curves, float* out) {
+  const float x_with_bias = x + conv_bias;
+  const float after_relu = relu(x_with_bias);
+  const float grad_after_leaky_relu = grad * curve<0>(curves, x_with_bias) * curve<1>(curves, x_with_bias);
+  const float grad_after_relu = after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu * 0.01f;
+  out[0] = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
+  out[1] = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
+  out[2] = grad;
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+FUSEGEN_CURVE(Curve0, conv3d_four_activations_shift_curve0, 1 / 16.0f, -5, 321)
+FUSEGEN_CURVE(Curve1, conv3d_four_activations_shift_curve1, 1 / 16.0f, -5, 1025)
+FUSEGEN_CURVE(Curve2, conv3d_four_activations_shift_curve2, 1 / 16.0f, -5, 97)
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
 struct Forward : Elementwise<3, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(out[0] = conv3d_four_activations_shift_forward_by_curves(in[0], in[1], in[2], curves));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_in_float(in[0], in[1], in[2]);
                   else out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
 struct Backward : Elementwise<4, 3> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve1, Curve2>;
+  FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };

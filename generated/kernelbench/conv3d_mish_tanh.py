@@ -34,7 +34,7 @@ ANYWHERE void conv3d_mish_tanh_backward(M grad, M x, M conv_bias, M* out) {
 """
 CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/mish.cuh"
@@ -42,6 +42,21 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double conv3d_mish_tanh_curve0(double u) {
+  const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
+  return tanh(double(after_mish));
+}
+
+ANYWHERE double conv3d_mish_tanh_curve1(double u) {
+  const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
+  return tanh_slope(after_mish);
+}
+
+ANYWHERE double conv3d_mish_tanh_curve2(double u) {
+  return times_tanh_softplus_slope(u);
+}
+
 // x = x + conv_bias,  x = mish(x),  y = tanh(x)
 template <typename M>
 ANYWHERE M conv3d_mish_tanh_forward(M x, M conv_bias) {
@@ -58,6 +73,12 @@ ANYWHERE double conv3d_mish_tanh_forward(double x, double conv_bias) {
   return tanh(double(after_mish));
 }
 
+template <typename CURVES>
+ANYWHERE float conv3d_mish_tanh_forward_by_curves(float x, float conv_bias, CURVES& curves) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  return curve<0>(curves, x_with_bias);
+}
+
 template <typename M>
 ANYWHERE void conv3d_mish_tanh_backward_in_float(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
@@ -68,23 +89,40 @@ ANYWHERE void conv3d_mish_tanh_backward_in_float(M grad, M x, M conv_bias, M* ou
   out[1] = grad_x_with_bias;
 }
 
+template <typename CURVES>
+ANYWHERE void conv3d_mish_tanh_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias) * curve<1>(curves, x_with_bias);
+  out[0] = grad_x_with_bias;
+  out[1] = grad_x_with_bias;
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+FUSEGEN_CURVE(Curve0, conv3d_mish_tanh_curve0, 1 / 128.0f, -8194, 1281)
+FUSEGEN_CURVE(Curve1, conv3d_mish_tanh_curve1, 1 / 32.0f, -385, 2049)
+FUSEGEN_CURVE(Curve2, conv3d_mish_tanh_curve2, 1 / 128.0f, -8193, 1288)
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(out[0] = conv3d_mish_tanh_forward_by_curves(in[0], in[1], curves));
   FUSEGEN_ELEMENT(out[0] = conv3d_mish_tanh_forward(in[0], in[1]))
 };
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 struct Backward : Elementwise<3, 2> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve1, Curve2>;
+  FUSEGEN_BY_CURVES(conv3d_mish_tanh_backward_by_curves(in[0], in[1], in[2], curves, out));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
                   else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
 };

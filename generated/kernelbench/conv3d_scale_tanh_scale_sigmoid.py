@@ -52,13 +52,26 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bias,
 """
 CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double conv3d_scale_tanh_scale_sigmoid_curve0(double u) {
+  return sigmoid(u);
+}
+
+ANYWHERE double conv3d_scale_tanh_scale_sigmoid_curve1(double u) {
+  return sigmoid_slope(u);
+}
+
+ANYWHERE double conv3d_scale_tanh_scale_sigmoid_curve2(double u) {
+  return tanh_slope(u);
+}
+
 template <typename M>
 ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward_in_float(M x, M conv_bias, M scaling_factor, M bias) {
   const M x_with_bias = x + conv_bias;
@@ -66,6 +79,15 @@ ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward_in_float(M x, M conv_bias, M 
   const M after_tanh = tanh(step1);
   const M step3 = after_tanh * bias;
   return sigmoid(step3);
+}
+
+template <typename CURVES>
+ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float conv_bias, float scaling_factor, float bias, CURVES& curves) {
+  const float x_with_bias = x + conv_bias;
+  const float step1 = x_with_bias * scaling_factor;
+  const float after_tanh = tanh(step1);
+  const float step3 = after_tanh * bias;
+  return curve<0>(curves, step3);
 }
 
 template <typename M>
@@ -87,23 +109,47 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_in_float(M grad, M x, M c
   out[3] = grad_step3 * after_tanh;
 }
 
+template <typename CURVES>
+ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, float x, float conv_bias, float scaling_factor, float bias, CURVES& curves, float* out) {
+  const float x_with_bias = x + conv_bias;
+  const float step1 = x_with_bias * scaling_factor;
+  const float after_tanh = tanh(step1);
+  const float step3 = after_tanh * bias;
+  const float grad_step3 = grad * curve<0>(curves, step3);
+  const float grad_step1 = grad_step3 * bias * curve<1>(curves, step1);
+  const float grad_x_with_bias = grad_step1 * scaling_factor;
+  out[0] = grad_x_with_bias;
+  out[1] = grad_x_with_bias;
+  out[2] = grad_step1 * x_with_bias;
+  out[3] = grad_step3 * after_tanh;
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+FUSEGEN_CURVE(Curve0, conv3d_scale_tanh_scale_sigmoid_curve0, 1 / 16.0f, -1025, 321)
+FUSEGEN_CURVE(Curve1, conv3d_scale_tanh_scale_sigmoid_curve1, 1 / 16.0f, -1025, 1025)
+FUSEGEN_CURVE(Curve2, conv3d_scale_tanh_scale_sigmoid_curve2, 1 / 32.0f, -2049, 2049)
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
 struct Forward : Elementwise<4, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(out[0] = conv3d_scale_tanh_scale_sigmoid_forward_by_curves(in[0], in[1], in[2], in[3], curves));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_in_float(in[0], in[1], in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
 struct Backward : Elementwise<5, 4> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve1, Curve2>;
+  FUSEGEN_BY_CURVES(conv3d_scale_tanh_scale_sigmoid_backward_by_curves(in[0], in[1], in[2], in[3], in[4], curves, out));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_in_float(in[0], in[1], in[2], in[3], in[4], out);
                   else conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))
 };

@@ -34,11 +34,17 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_transp
 CUDA_SOURCE = r"""
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double conv_transpose2d_subtract_tanh_curve0(double u) {
+  return tanh_slope(u);
+}
+
 // x = x + conv_transpose_bias,  x = x - bias,  y = tanh(x)
 template <typename M>
 ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
@@ -57,11 +63,22 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(M grad, M x, M co
   out[2] = -grad_step1;
 }
 
+template <typename CURVES>
+ANYWHERE void conv_transpose2d_subtract_tanh_backward_by_curves(float grad, float x, float conv_transpose_bias, float bias, CURVES& curves, float* out) {
+  const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
+  const Promoted<float> step1 = x_with_bias - bias;
+  const float grad_step1 = grad * curve<0>(curves, step1);
+  out[0] = grad_step1;
+  out[1] = grad_step1;
+  out[2] = -grad_step1;
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+FUSEGEN_CURVE(Curve0, conv_transpose2d_subtract_tanh_curve0, 1 / 32.0f, -2049, 2049)
 // Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Elementwise<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM;
@@ -71,12 +88,16 @@ struct Forward : Elementwise<3, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<4, 3> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Verified<FastFloat, double>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(conv_transpose2d_subtract_tanh_backward_by_curves(in[0], in[1], in[2], in[3], curves, out));
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };

@@ -21,13 +21,38 @@ __all__ = ["LinearShiftSiluTanhGeluHardtanh", "ModelNew", "get_init_inputs", "ge
 
 CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
-#include "cuda/pointwise.cuh"
+#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
+// Functions of one value, which piecewise cubics give in float.
+ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
+  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(u, u);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  return times_ndtr(after_tanh);
+}
+
+ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve1(double u) {
+  const Promoted<double> t_lifted = sigmoid(prescaled(u));
+  const Promoted<double> after_silu = u * t_lifted * unscale(u);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  return times_ndtr_slope(after_tanh);
+}
+
+ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve2(double u) {
+  const Promoted<double> t_lifted = sigmoid(prescaled(u));
+  const Promoted<double> after_silu = u * t_lifted * unscale(u);
+  return tanh_slope(after_silu);
+}
+
+ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve3(double u) {
+  const Promoted<double> t_lifted = sigmoid(prescaled(u));
+  return double(t_lifted + u * sigmoid_slope(prescaled(u))) * unscale(u);
+}
+
 // x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
 // Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
@@ -49,6 +74,13 @@ ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double ad
   const double after_tanh = tanh(double(after_silu));
   const double finite_after_tanh = finite_below(after_tanh);
   const double after_gelu = times_ndtr(finite_after_tanh);
+  return after_gelu;
+}
+
+template <typename CURVES>
+ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(float x, float add_value, CURVES& curves) {
+  const Promoted<float> step1 = two_sum(x, add_value);
+  const float after_gelu = curve<0>(curves, step1);
   return after_gelu;
 }
 
@@ -83,22 +115,41 @@ ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(double grad, double 
   out[1] = grad_step1;
 }
 
+template <typename CURVES>
+ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(float grad, float x, float add_value, CURVES& curves, float* out) {
+  const float step1 = x + add_value;
+  const float grad_step1 = grad * curve<0>(curves, step1) * curve<1>(curves, step1) * curve<2>(curves, step1);
+  out[0] = grad_step1;
+  out[1] = grad_step1;
+}
+
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
+constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
+FUSEGEN_CURVE(Curve0, linear_shift_silu_tanh_gelu_hardtanh_curve0, 1 / 64.0f, -4097, 641)
+FUSEGEN_CURVE(Curve1, linear_shift_silu_tanh_gelu_hardtanh_curve1, 1 / 32.0f, -769, 257)
+FUSEGEN_CURVE(Curve2, linear_shift_silu_tanh_gelu_hardtanh_curve2, 1 / 32.0f, -386, 2049)
+FUSEGEN_CURVE(Curve3, linear_shift_silu_tanh_gelu_hardtanh_curve3, 1 / 128.0f, -8193, 2568)
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
+// fits, the formula in float.
 struct Forward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve0>;
+  FUSEGEN_BY_CURVES(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(in[0], in[1], curves));
   FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
 struct Backward : Elementwise<3, 2> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   static constexpr bool BROADCASTS = true;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
+  using Curves = CurvesOf<Curve1, Curve2, Curve3>;
+  FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out));
   FUSEGEN_ELEMENT(linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -1,0 +1,132 @@
+"""The form of a pass of several tensors on CUDA in which piecewise cubics give its unary segments.
+
+A curve is a segment that is fitted in double on first use, around the centres that `pieces` finds. A lookup
+takes a float32 element fewer instructions than most functions do. 16-bit elements keep the formula, whose
+fast functions take 4 to 23 instructions: 32 lookups of 16 bytes take an SM's first cache 10 cycles or more,
+and that many elements are moved in 8. A table by a 16-bit operand would have float entries, 256 KiB, which
+that cache does not hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import NormalDist
+
+from fusegen.candidates import Kernels
+from fusegen.curves import worth
+from fusegen.curves.errors import Bound
+from fusegen.expected import Formula
+from fusegen.facts import Curve, Curves
+from fusegen.interval import Interval
+from fusegen.ir import Device, Kernel, Math
+from fusegen.lower import lower
+from fusegen.method import Both, Pass, Variant
+from fusegen.ops import ROWS, TRANSCENDENTAL
+from fusegen.pieces import SCALES, centres, fits
+from fusegen.roundoff import function
+from fusegen.segments import CURVE, Segments, segments
+from fusegen.spec import Spec
+from fusegen.term import Apply, Program, applied
+from fusegen.verify import broken_law
+
+MOST = 4  # curves of a kernel, each of which has 256 KiB of pieces at most
+TRIED = 12  # segments of a pass that are fitted, so that no spec takes long
+# of normal inputs, and what share may be in no piece: with 1 % every fourth warp computes the formula
+PROBES, MISSED = 256, 0.005
+
+
+def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula) -> Both[Curves | None]:
+    """The passes by curves, where these are accurate enough.
+
+    Args:
+        spec: with its dtypes and tensors.
+        programs: of the passes, as simplified; infinities take the formula.
+        kernels: by the formula.
+        formula: whose errors they are estimated against.
+    """
+    if len(spec.tensors) < 2 or spec.scalars or "float32" not in spec.dtypes:
+        return Both(None, None)
+    small = _small(spec)
+
+    def found(which: Pass) -> Curves | None:
+        name, fitted = f"{spec.name}_{which.value}", _Fitted()
+        split = segments(programs[which], fitted.pays)
+        if not 0 < len(split.curves) <= MOST:
+            return None
+        own = tuple(fitted.curves[each] for each in split.curves)
+        before = _sized(kernels[which, Device.CUDA, Variant.FLOAT], small)
+        bound = Bound(which, formula, before)
+        each = (_sized(kernel, small) for kernel in _outer(name, which, split))
+        accurate = [kernel for kernel in each if bound.holds(kernel, own)]
+        if not accurate:
+            return None
+        kernel = next((each for each in accurate if worth.hides(each)), accurate[-1])
+        return Curves(kernel, own, saves=worth.saves(before, kernel))
+
+    return Both.of(found)
+
+
+def _small(spec: Spec) -> frozenset[str]:
+    """The tensors of which an element serves many outputs: those of a layer, and those declared smaller.
+
+    With a layer in front the shape of the first operand is unknown.
+    """
+    if spec.producer:
+        return spec.small
+    sizes = {each.name: math.prod(each.shape) for each in spec.inputs}
+    return spec.small | {name for name, size in sizes.items() if size < max(sizes.values())}
+
+
+def _sized(kernel: Kernel, small: frozenset[str]) -> Kernel:
+    return replace(kernel, small=small & set(kernel.inputs))
+
+
+class _Fitted:
+    """The curves of a pass, by their segments."""
+
+    def __init__(self) -> None:
+        self.curves: dict[Program, Curve] = {}
+        self.left = TRIED
+
+    def pays(self, segment: Program) -> bool:
+        """Whether a segment takes more instructions than its curve, and nearly all inputs are in pieces."""
+        [result] = segment.results
+        is_value = isinstance(result, Apply) and not ROWS[result.op].boolean
+        if not is_value or not self.left or TRANSCENDENTAL.isdisjoint(applied(segment.terms)):
+            return False
+        single = lower(CURVE, segment, Device.CUDA, Math.FLOAT, precise=True)
+        if not worth.is_large(single):
+            return False
+        self.left -= 1
+        curve = _curve(segment)
+        if curve:
+            self.curves[segment] = curve
+        return curve is not None
+
+
+def _curve(segment: Program) -> Curve | None:
+    """A curve, if nearly all inputs of ordinary sizes are in pieces."""
+    kernel = lower(CURVE, segment, Device.CUDA, Math.DOUBLE, precise=True)
+    assert broken_law(kernel) is None, broken_law(kernel)
+    of = function(kernel, {})
+    found = centres(of)
+    probes = [scale * x for scale in SCALES for x in NormalDist().quantiles(PROBES)]
+    missed = sum(y == 0 or not fits(found, of, x) for x, y in zip(probes, of(probes), strict=True))
+    if missed > MISSED * len(probes):
+        return None
+    step = min(found.above.step, found.below.step)
+    low, high = (int(side.last * side.step / step) for side in (found.below, found.above))
+    least = -math.inf if found.below.straight else -low * step
+    most = math.inf if found.above.straight else high * step
+    return Curve(kernel, step, -low, high, Interval(least, most))
+
+
+def _outer(name: str, which: Pass, split: Segments) -> Iterator[Kernel]:
+    """The kernels that call the curves: with double-word arguments, and in single words."""
+    incoming = split.outer.inputs[0] if which is Pass.BACKWARD else None
+    for precise in (True, False):
+        kernel = lower(f"{name}_by_curves", split.outer, Device.CUDA, Math.FLOAT, precise, incoming)
+        assert broken_law(kernel) is None, f"{kernel.name}: {broken_law(kernel)}"
+        yield kernel

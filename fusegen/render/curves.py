@@ -1,0 +1,43 @@
+"""The C++ of kernels by curves: a type for each curve, and what the kernel's own type says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fusegen.render.texts import CurvesText, CurveText, KernelText
+
+NOTE = "Functions of one value, which piecewise cubics give in float."
+
+
+def kernels(several: Iterable[KernelText]) -> list[dict[str, Any]]:
+    """What the template of kernels takes for the curves of some kernels, each once."""
+    curves = dict.fromkeys(curve for kernel in several if kernel.curves for curve in kernel.curves.curves)
+    return [
+        {
+            "notes": (NOTE,) if k == 0 else (),
+            "remarks": (),
+            "definitions": (curve.definition,),
+            "struct": _struct(curve),
+        }
+        for k, curve in enumerate(curves)
+    ]
+
+
+def _struct(curve: CurveText) -> str:
+    """The type that the pieces of a curve are fitted of."""
+    step, low, high = curve.grid
+    return f"FUSEGEN_CURVE({curve.functor}, {curve.function}, 1 / {1 / step}f, {low}, {high})"
+
+
+def method(kernel: KernelText) -> str:
+    """The C++ type of the method of a kernel by curves; of no other."""
+    return f"PiecewiseSegments<{kernel.curves.otherwise}>" if kernel.curves else ""
+
+
+def members(of: CurvesText | None) -> list[str]:
+    """The members of a kernel's type that are about its curves."""
+    if of is None:
+        return []
+    named = ", ".join(curve.functor for curve in of.curves)
+    return [f"using Curves = CurvesOf<{named}>", f"FUSEGEN_BY_CURVES({of.element})"]

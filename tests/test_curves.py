@@ -1,0 +1,168 @@
+"""Which passes are computed by curves, their estimated errors, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import ROOT, Workshop
+
+from fusegen import build
+from fusegen.curves import _small, errors
+from fusegen.curves.errors import Bound
+from fusegen.interval import Interval
+from fusegen.ir import Call, Const, Device, Kernel, Let, Math, Ref, Word, calls
+from fusegen.library import load
+from fusegen.method import FLOAT, PLAIN, Formula, Pass, Segmented, Variant
+from fusegen.notes import told
+from fusegen.pipeline import Compiled
+from fusegen.roundoff import covered, roundoff
+from fusegen.sample import Sample
+from fusegen.show import stage
+
+CHANNEL = "inputs: {x: {shape: [2, 8, 4, 4]}, b: {shape: [8, 1, 1]}}\n"
+FULL = "inputs: {x: {shape: [2, 8]}, b: {shape: [2, 8]}}\n"
+THREE = "inputs: {x: {shape: [2, 8, 4, 4]}, b: {shape: [8, 1, 1]}, r: {shape: [2, 8, 4, 4]}}\n"
+TWO_OF_CHANNELS = "inputs: {x: {shape: [2, 8, 4, 4]}, b: {shape: [8, 1, 1]}, s: {shape: [8, 1, 1]}}\n"
+BIAS_GELU = f"{CHANNEL}formula: gelu(x + b)\n"
+BY_CURVES, IN_DOUBLE = Segmented(FLOAT), Segmented(PLAIN)
+
+
+def made(workshop: Workshop, body: str) -> Compiled:
+    return build.compiled_file(workshop.spec("some", body))
+
+
+METHODS: dict[str, tuple[str, tuple[object, object]]] = {
+    "a function after a bias": (BIAS_GELU, (BY_CURVES, BY_CURVES)),
+    "of tensors of one size it hides behind the memory": (f"{FULL}formula: gelu(x + b)\n", (FLOAT, FLOAT)),
+    "arithmetic": (f"{CHANNEL}formula: relu(x + b)\n", (FLOAT, FLOAT)),
+    "a chain too long for tensors of one size": (
+        f"{FULL}formula: sigmoid(gelu(x) * b)\n",
+        (BY_CURVES, BY_CURVES),
+    ),
+    "what float loses to eager": (f"{THREE}formula: silu(x + b) * 0.5 + r\n", (IN_DOUBLE, FLOAT)),
+    "sines have too many zeros": (f"{CHANNEL}formula: square(sin(x * b)) * 2\n", (FLOAT, FLOAT)),
+    "scalars are not fitted": (
+        "params: {a: 0.5}\n" + CHANNEL + "formula: gelu(x + b) * a\n",
+        (FLOAT, FLOAT),
+    ),
+    "one tensor": ("formula: gelu(x)\n", (FLOAT, FLOAT)),
+    "eager's operations": (f"numerics: eager\n{BIAS_GELU}", (FLOAT, FLOAT)),
+    "behind a function that takes fewer instructions than a curve": (
+        f"{TWO_OF_CHANNELS}formula: sigmoid(tanh(x * b) * s)\n",
+        (BY_CURVES, BY_CURVES),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_pass_has_the_method(name: str, workshop: Workshop) -> None:
+    body, expected = METHODS[name]
+    plan = made(workshop, body).plan
+    assert tuple(plan[which, Device.CUDA, "float32"] for which in Pass) == expected
+    for which in Pass:
+        for dtype in ("float16", "bfloat16", "float64"):
+            assert not isinstance(plan[which, Device.CUDA, dtype], Segmented)
+        assert isinstance(plan[which, Device.CPU, "float32"], Formula)
+
+
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("kernelbench/conv_transpose3d_residual_hardswish", {"conv_transpose_bias"}),
+        ("swish", {"beta"}),
+        ("geglu", set()),
+    ],
+)
+def test_an_element_of_a_small_tensor_serves_many_outputs(name: str, small: set[str]) -> None:
+    """A residual of a transposed convolution's output is larger than its input."""
+    assert _small(load(ROOT / "specs" / f"{name}.yaml")) == small
+
+
+def test_without_float32_there_are_no_curves(workshop: Workshop) -> None:
+    of = made(workshop, f"dtypes: [float16, float64]\n{BIAS_GELU}")
+    assert [of.facts[which].curves for which in Pass] == [None, None]
+
+
+def test_what_is_said_of_curves_is_the_same_everywhere(workshop: Workshop) -> None:
+    sentence = (
+        "float32: piecewise cubics fitted in double for the functions of one value, and float between "
+        "them; where no piece fits, the formula in float."
+    )
+    path = workshop.spec("some", BIAS_GELU)
+    of = build.compiled_file(path)
+    assert sentence in told(of.plan.of(Pass.FORWARD, Device.CUDA))
+    assert f"forward on cuda: {sentence}" in stage(path, "plan")
+    comment = " ".join(line.removeprefix("// ") for line in stage(path, "cuda").splitlines())
+    assert comment.count(sentence) == 1
+    assert "  curves = 1\n" in stage(path, "facts")
+
+
+def test_the_type_of_a_kernel_says_its_curves(workshop: Workshop) -> None:
+    text = stage(workshop.spec("some", BIAS_GELU), "cuda")
+    assert "FUSEGEN_CURVE(Curve0, some_curve0, 1 / 128.0f, -8193, 770)\nFUSEGEN_CURVE(Curve1, " in text
+    assert "using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;" in text
+    assert "using Curves = CurvesOf<Curve0>;" in text
+    assert "FUSEGEN_BY_CURVES(out[0] = some_forward_by_curves(in[0], in[1], curves));" in text
+    assert "  return curve<0>(curves, gelu_x);" in text
+    assert "piecewise_segments.cuh" not in stage(workshop.spec("some", BIAS_GELU), "cpu")
+
+
+def test_the_argument_of_a_curve_keeps_what_a_sum_rounds(workshop: Workshop) -> None:
+    found = made(workshop, BIAS_GELU).facts.forward.curves
+    assert found is not None
+    [argument] = [let for let in found.kernel.lets if let.name == "gelu_x"]
+    assert argument.word is Word.DOUBLE
+    assert [call.op for call in calls(found.kernel)] == ["add", "curve"]
+    [curve] = found.curves
+    assert (curve.step, curve.within.high) == (1 / 128, float("inf"))
+    assert curve.low * curve.step == curve.within.low
+
+
+def test_an_estimate_is_within_that_of_the_formula(workshop: Workshop) -> None:
+    of = made(workshop, BIAS_GELU)
+    found = of.facts.forward.curves
+    assert found is not None
+    bound = Bound(Pass.FORWARD, of.declared.formula, of.kernels[Pass.FORWARD, Device.CUDA, Variant.FLOAT])
+    assert 100 < bound.ulp < 110
+    assert bound.holds(found.kernel, found.curves)
+
+
+def test_pieces_that_would_err_by_more_than_the_formula_are_not_taken(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "ERRS", 110.0)
+    of = made(workshop, BIAS_GELU)
+    assert [of.facts[which].curves for which in Pass] == [None, None]
+
+
+X = Ref("x")
+SQUARE = Call("mul", (X, X))
+
+
+def kernel(*lets: Let) -> Kernel:
+    return Kernel("some", Device.CUDA, Math.FLOAT, ("x",), (), lets, (Ref(lets[-1].name),))
+
+
+@pytest.mark.parametrize(("fitted", "expected"), [({}, 0.5), ({"y": 1.25}, 1.25), ({"y": 0.0}, 0.0)])
+def test_a_step_that_polynomials_give_errs_by_what_is_said(
+    fitted: dict[str, float], expected: float
+) -> None:
+    sample = Sample(({"x": 1.1},), ((1.1 * 1.1,),))
+    of = kernel(Let("y", SQUARE))
+    assert roundoff(of, sample, {}, fitted=fitted).ulp == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_step_is_covered_within_its_interval_where_it_is_not_subnormal() -> None:
+    of = kernel(Let("y", SQUARE), Let("z", Call("add", (Ref("y"), Const(0.0)))))
+    points = [{"x": x} for x in (1.0, 3.0, 1e-30, 0.0)]
+    assert covered(of, points, {"y": Interval(0.0, 4.0)}, ["z"]) == [True, False, False, False]
+
+
+def test_no_spec_takes_long(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many segments are fitted at most."""
+    from fusegen import curves
+
+    fitted: list[object] = []
+    monkeypatch.setattr(curves, "_curve", lambda segment: fitted.append(segment))
+    terms = " + ".join(f"sigmoid(x + {k} * b)" for k in range(2, 40))
+    made(workshop, f"{CHANNEL}formula: {terms}\n")
+    assert len(fitted) == 2 * curves.TRIED
