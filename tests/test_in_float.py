@@ -201,6 +201,15 @@ def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
         assert mine <= max(4.0, float(theirs))
 
 
+def test_a_chain_in_float32_alone_has_one_function_a_pass(tmp_path: Path) -> None:
+    body = "dtypes: [float32]\ninputs: {x: {}, u: {}}\nformula: silu(x) * u\n"
+    module = compiled(tmp_path, "alone_test", body)
+    assert "_in_float(" not in module.CPU_SOURCE
+    assert "sigmoid<IN_FLOAT>" in module.CPU_SOURCE
+    x, u = torch.linspace(-8, 8, 257), torch.linspace(1, 2, 257)
+    torch.testing.assert_close(module.alone_test(x, u), torch.nn.functional.silu(x) * u)
+
+
 def gradients(function: Any, given: list[torch.Tensor]) -> list[torch.Tensor]:
     """The value of a function, and its gradients."""
     leaves = [tensor.requires_grad_() for tensor in given]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.elements import maths
 from fusegen.ir import Device, Kernel, Math
@@ -41,7 +41,11 @@ def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
         taken = taken - {Variant.FLOAT} | {Variant.SHORT_FLOAT}
     kinds = dict.fromkeys((*maths(of.spec.dtypes), Math.DOUBLE))
     kernels = tuple(of.kernels[which, device, Variant(kind)] for kind in kinds if Variant(kind) in taken)
-    return Emitted(kernels, {own: of.kernels[which, device, own] for own in NAMED if own in taken})
+    named = {own: of.kernels[which, device, own] for own in NAMED if own in taken}
+    if not kernels:  # float32 alone, in single words: the name of its own is not needed
+        kernels = tuple(replace(own, name=f"{of.spec.name}_{which.value}") for own in named.values())
+        return Emitted(kernels, {})
+    return Emitted(kernels, named)
 
 
 def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
