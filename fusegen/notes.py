@@ -38,7 +38,7 @@ GRIDS = {
     Grid.UNIFORM: "a piecewise cubic fitted in double, faster than the formula",
     Grid.OCTAVES: f"a piecewise cubic fitted in double, {LOST}",
 }
-SEGMENTED = "piecewise cubics fitted in double for the functions of one value, and float between them"
+SEGMENTED = "piecewise cubics for functions of one value"
 VERIFIED = (
     "rounding is verified; where float's error bound leaves it undecided, the result is recomputed "
     "in double"

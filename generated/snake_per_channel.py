@@ -50,17 +50,15 @@ namespace fusegen { namespace {
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<2, 1> {
+struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_per_channel_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
+struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(snake_per_channel_backward(in[0], in[1], in[2], out))
 };
@@ -75,13 +73,11 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<2, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_per_channel_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(snake_per_channel_backward(in[0], in[1], in[2], out))
 };

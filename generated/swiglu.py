@@ -70,18 +70,16 @@ constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<2, 1> {
+struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = swiglu_forward_in_float(in[0], in[1]);
                   else out[0] = swiglu_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
+struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
                   else swiglu_backward(in[0], in[1], in[2], out))
@@ -114,14 +112,12 @@ ANYWHERE void swiglu_backward_in_float(float grad, float gate, float up, float* 
 // Double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<2, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swiglu_forward_in_float(in[0], in[1]);
                   else out[0] = swiglu_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
                   else swiglu_backward(in[0], in[1], in[2], out))

@@ -51,15 +51,6 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Functions of one value, which piecewise cubics give in float.
-ANYWHERE double swish_curve0(double u) {
-  return sigmoid(u);
-}
-
-ANYWHERE double swish_curve1(double u) {
-  return sigmoid_slope(u);
-}
-
 template <typename CURVES>
 ANYWHERE float swish_forward_by_curves(float x, float beta, CURVES& curves) {
   return x * curve<0>(curves, two_prod(beta, x));
@@ -87,27 +78,23 @@ ANYWHERE void swish_backward_by_curves(float grad, float x, float beta, CURVES& 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, swish_curve0, 1 / 16.0f, -1025, 321)
-FUSEGEN_CURVE(Curve1, swish_curve1, 1 / 16.0f, -1025, 1025)
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 16.0f, -1025, 321, sigmoid(u))
+FUSEGEN_CURVE(Curve1, 1 / 16.0f, -1025, 1025, sigmoid_slope(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
-struct Forward : Elementwise<2, 1> {
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(out[0] = swish_forward_by_curves(in[0], in[1], curves));
+  FUSEGEN_BY_CURVES(out[0] = swish_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = swish_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
+struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0, Curve1>;
-  FUSEGEN_BY_CURVES(swish_backward_by_curves(in[0], in[1], in[2], curves, out));
+  FUSEGEN_BY_CURVES(swish_backward_by_curves(in[0], in[1], in[2], curves, out), Curve0, Curve1);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
                   else swish_backward(in[0], in[1], in[2], out))
 };
@@ -142,14 +129,12 @@ ANYWHERE void swish_backward_in_float(float grad, float x, float beta, float* ou
 // Double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<2, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swish_forward_in_float(in[0], in[1]);
                   else out[0] = swish_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
                   else swish_backward(in[0], in[1], in[2], out))

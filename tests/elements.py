@@ -148,8 +148,7 @@ def _cpu_text(module: ModuleType) -> str:
 def given(module: ModuleType) -> bool:
     """Whether a call of the kernels has scalars."""
     return (
-        re.search(r"^struct Forward : Elementwise<\d, \d, \w+, \d+>", module.CUDA_SOURCE, re.MULTILINE)
-        is not None
+        re.search(r"^struct Forward : \w+<\d, \d, \w+, \d+>", module.CUDA_SOURCE, re.MULTILINE) is not None
     )
 
 

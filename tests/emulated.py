@@ -106,7 +106,9 @@ def width(dtype: torch.dtype) -> int:
 def shapes(module: ModuleType) -> list[tuple[int, int]]:
     """How many inputs and outputs the module's kernels have."""
     found = re.findall(
-        r"^struct (?:For|Back)ward : Elementwise<(\d+), (\d+)", module.CUDA_SOURCE, re.MULTILINE
+        r"^struct (?:For|Back)ward : (?:Elementwise|Broadcasting)<(\d+), (\d+)",
+        module.CUDA_SOURCE,
+        re.MULTILINE,
     )
     return [(int(inputs), int(outputs)) for inputs, outputs in found]
 

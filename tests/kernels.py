@@ -439,7 +439,7 @@ def units(y: Tensor, exact: Tensor) -> Tensor:
 
 def methods(source: str) -> list[tuple[str, str, str]]:
     """The methods of 16, 32 and 64 bits that a C++ text names, of each kernel."""
-    kernel = r"^struct (?:For|Back)ward : Elementwise<.*?> \{(.*?)[\n ]\};$"
+    kernel = r"^struct (?:For|Back)ward : (?:Elementwise|Broadcasting)<.*?> \{(.*?)[\n ]\};$"
     bodies = re.findall(kernel, source, re.MULTILINE | re.DOTALL)
     found = (re.search(r"using Methods = ByWidth<(.*)>;", body) for body in bodies)
     named = (match[1] if match else DEFAULT_METHODS for match in found)

@@ -49,7 +49,7 @@ UNARY = [
     if row.inputs == 1 and not row.exact and "chain:" not in (ROOT / "specs" / f"{name}.yaml").read_text()
 ]
 FUNCTOR = re.compile(  # its name, its tables of launches, its methods
-    r"struct (\w+) : Elementwise<.*> \{\n  static constexpr const \w*Launch (.*);\n(?:.*;\n)*?"
+    r"struct (\w+) : \w+<.*> \{\n  static constexpr const \w*Launch (.*);\n(?:.*;\n)*?"
     r"  using Methods = (.*);"
 )
 SMALLER = ("float32", "float16", "bfloat16")

@@ -84,8 +84,7 @@ def test_without_float32_there_are_no_curves(workshop: Workshop) -> None:
 
 def test_what_is_said_of_curves_is_the_same_everywhere(workshop: Workshop) -> None:
     sentence = (
-        "float32: piecewise cubics fitted in double for the functions of one value, and float between "
-        "them; where no piece fits, the formula in float."
+        "float32: piecewise cubics for functions of one value; where no piece fits, the formula in float."
     )
     path = workshop.spec("some", BIAS_GELU)
     of = build.compiled_file(path)
@@ -98,10 +97,9 @@ def test_what_is_said_of_curves_is_the_same_everywhere(workshop: Workshop) -> No
 
 def test_the_type_of_a_kernel_says_its_curves(workshop: Workshop) -> None:
     text = stage(workshop.spec("some", BIAS_GELU), "cuda")
-    assert "FUSEGEN_CURVE(Curve0, some_curve0, 1 / 128.0f, -8193, 770)\nFUSEGEN_CURVE(Curve1, " in text
+    assert "FUSEGEN_CURVE(Curve0, 1 / 128.0f, -8193, 770, times_ndtr(u))\nFUSEGEN_CURVE(Curve1, " in text
     assert "using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;" in text
-    assert "using Curves = CurvesOf<Curve0>;" in text
-    assert "FUSEGEN_BY_CURVES(out[0] = some_forward_by_curves(in[0], in[1], curves));" in text
+    assert "FUSEGEN_BY_CURVES(out[0] = some_forward_by_curves(in[0], in[1], curves), Curve0);" in text
     assert "  return curve<0>(curves, gelu_x);" in text
     assert "piecewise_segments.cuh" not in stage(workshop.spec("some", BIAS_GELU), "cpu")
 

@@ -148,8 +148,7 @@ def test_an_expression_is_evaluated_by_names() -> None:
     assert evaluated(call("add", X, call("mul", A, Const(2.0))), {"x": 1.5, "a": -4.0}) == -6.5
 
 
-OVERFLOWS = "pade_tanh"  # in float: the library's example of the octave grid
-LIBRARY = sorted({path.stem for path in (ROOT / "specs").glob("*.yaml")} - {OVERFLOWS})
+LIBRARY = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
 
 
 def certified(name: str, device: Device) -> list[tuple[float, float]]:
@@ -188,13 +187,6 @@ def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: st
         value, *gradients = found
         for (ours, eagers), error in ((value, expected[0]), *((each, expected[1]) for each in gradients)):
             assert ours <= max(error.ulp + 2.5, eagers)
-
-
-@pytest.mark.parametrize("device", Device)
-def test_what_overflows_in_float_is_fitted_in_double(device: Device) -> None:
-    plan = of_library(OVERFLOWS).plan
-    fitted = Piecewise(Grid.OCTAVES, method.DOUBLE)
-    assert [plan[which, device, "float32"] for which in Pass] == [fitted, method.FLOAT]
 
 
 def of_chain(workshop: Workshop, body: str) -> Compiled:

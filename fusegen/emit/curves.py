@@ -48,5 +48,8 @@ def _every(of: Compiled) -> list[Curve]:
 
 def _curve(spec: str, place: int, of: Curve) -> CurveText:
     kernel = replace(of.kernel, name=f"{spec}_curve{place}")
-    definition = CppPrinter(kernel).definition()
-    return CurveText(f"Curve{place}", kernel.name, definition, (of.step, of.low, of.high))
+    printer, grid = CppPrinter(kernel), (of.step, of.low, of.high)
+    if not kernel.lets:
+        return CurveText(f"Curve{place}", printer.result(kernel.results[0]), "", grid)
+    argument = printer.variable(kernel.inputs[0])
+    return CurveText(f"Curve{place}", f"{kernel.name}({argument})", printer.definition(), grid)

@@ -173,11 +173,8 @@ class CppPrinter:
         """The statement that calls the function on the elements `in` and sets the elements `out`."""
         kernel = self.kernel
         typed = "<T>" if self.typed else ""
-        values = [
-            *(f"in[{k}]" for k in range(len(kernel.inputs))),
-            *(f"p.{name}" for name in kernel.params),
-            *(["curves"] if self.by_curves else []),
-        ]
+        values = [f"in[{k}]" for k in range(len(kernel.inputs))]
+        values += [*(f"p.{name}" for name in kernel.params), *["curves"] * self.by_curves]
         if len(kernel.results) == 1:
             return f"out[0] = {kernel.name}{typed}({', '.join(values)})"
         return f"{kernel.name}{typed}({', '.join([*values, 'out'])})"

@@ -34,8 +34,7 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
     kernels = (texts.forward, texts.backward)
     tables, taken = launches.members(kernels)
     members = {
-        kernel.functor: [*taken[kernel.functor], *_broadcasts(spec), *_on_cuda(spec, texts, kernel)]
-        for kernel in kernels
+        kernel.functor: [*taken[kernel.functor], *_on_cuda(spec, texts, kernel)] for kernel in kernels
     }
     context = _kernels(spec, texts, Device.CUDA, members)
     context["kernels"][:0] = curves.kernels(kernels)
@@ -121,12 +120,7 @@ def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
 def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
     found = ", ".join(methods(texts, kernel, Device.CPU))
     own = [f"using Methods = ByWidth<{found}>"] if found != DEFAULT else []
-    return [*_broadcasts(spec), *_elements(spec), *own]
-
-
-def _broadcasts(spec: Spec) -> list[str]:
-    """What says that a kernel takes tensors of several shapes."""
-    return ["static constexpr bool BROADCASTS = true"] if len(spec.tensors) > 1 else []
+    return [*_elements(spec), *own]
 
 
 def _elements(spec: Spec) -> list[str]:
@@ -151,7 +145,7 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
             "remarks": kernel.remarks[device],
             "definitions": kernel.definitions[device],
             "struct": _struct(
-                f"{kernel.functor} : Elementwise<{_base(spec, texts, kernel)}>",
+                f"{kernel.functor} : {_base(spec, texts, kernel)}",
                 members[kernel.functor],
                 _element(kernel, device),
             ),
@@ -187,8 +181,9 @@ def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
 
 
 def _base(spec: Spec, texts: Texts, kernel: KernelText) -> str:
-    """The arguments of the base type of a kernel's type."""
-    return _arguments(spec, texts, len(kernel.inputs), len(kernel.outputs))
+    """The base type of a kernel's type."""
+    name = "Broadcasting" if len(spec.tensors) > 1 else "Elementwise"
+    return f"{name}<{_arguments(spec, texts, len(kernel.inputs), len(kernel.outputs))}>"
 
 
 def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:

@@ -13,21 +13,17 @@ NOTE = "Functions of one value, which piecewise cubics give in float."
 def kernels(several: Iterable[KernelText]) -> list[dict[str, Any]]:
     """What the template of kernels takes for the curves of some kernels, each once."""
     curves = dict.fromkeys(curve for kernel in several if kernel.curves for curve in kernel.curves.curves)
-    return [
-        {
-            "notes": (NOTE,) if k == 0 else (),
-            "remarks": (),
-            "definitions": (curve.definition,),
-            "struct": _struct(curve),
-        }
-        for k, curve in enumerate(curves)
-    ]
+    if not curves:
+        return []
+    definitions = tuple(curve.definition for curve in curves if curve.definition)
+    structs = "\n".join(map(_struct, curves))
+    return [{"notes": (), "remarks": (NOTE,), "definitions": definitions, "struct": structs}]
 
 
 def _struct(curve: CurveText) -> str:
     """The type that the pieces of a curve are fitted of."""
     step, low, high = curve.grid
-    return f"FUSEGEN_CURVE({curve.functor}, {curve.function}, 1 / {1 / step}f, {low}, {high})"
+    return f"FUSEGEN_CURVE({curve.functor}, 1 / {1 / step}f, {low}, {high}, {curve.value})"
 
 
 def method(kernel: KernelText) -> str:
@@ -40,4 +36,4 @@ def members(of: CurvesText | None) -> list[str]:
     if of is None:
         return []
     named = ", ".join(curve.functor for curve in of.curves)
-    return [f"using Curves = CurvesOf<{named}>", f"FUSEGEN_BY_CURVES({of.element})"]
+    return [f"FUSEGEN_BY_CURVES({of.element}, {named})"]

@@ -66,13 +66,13 @@ class CurveText:
 
     Attributes:
         functor: the C++ type that its pieces are fitted of.
-        function: the name of the function, in double.
-        definition: the function.
+        value: its expression in u, in double, which may call the function.
+        definition: the function; empty if the expression says all.
         grid: the step of its centres, and the first and the last of them in steps.
     """
 
     functor: str
-    function: str
+    value: str
     definition: str
     grid: tuple[float, int, int]
 

@@ -57,17 +57,15 @@ ANYWHERE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M divi
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<2, 1, Scalars, 1> {
+struct Forward : Broadcasting<2, 1, Scalars, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_divide_leaky_relu_forward(in[0], in[1], p.divisor))
 };
-struct Backward : Elementwise<3, 2, Scalars, 1> {
+struct Backward : Broadcasting<3, 2, Scalars, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_divide_leaky_relu_backward(in[0], in[1], in[2], p.divisor, out))
 };
@@ -96,12 +94,10 @@ ANYWHERE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M divi
   out[1] = grad_x_with_bias;
 }
 
-struct Forward : Elementwise<2, 1, Scalars, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = conv2d_divide_leaky_relu_forward(in[0], in[1], p.divisor))
 };
-struct Backward : Elementwise<3, 2, Scalars, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2, Scalars, 1> {
   FUSEGEN_ELEMENT(conv2d_divide_leaky_relu_backward(in[0], in[1], in[2], p.divisor, out))
 };
 }}  // namespace fusegen

@@ -61,17 +61,15 @@ ANYWHERE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, 
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<3, 1, Scalars, 2> {
+struct Forward : Broadcasting<3, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_min_shift_scale_forward(in[0], in[1], in[2], p.constant_value, p.scaling_factor))
 };
-struct Backward : Elementwise<4, 3, Scalars, 2> {
+struct Backward : Broadcasting<4, 3, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_min_shift_scale_backward(in[0], in[1], in[2], in[3], p.constant_value, p.scaling_factor, out))
 };
@@ -96,12 +94,10 @@ ANYWHERE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, 
   out[2] = grad_step2;
 }
 
-struct Forward : Elementwise<3, 1, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<3, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = conv2d_min_shift_scale_forward(in[0], in[1], in[2], p.constant_value, p.scaling_factor))
 };
-struct Backward : Elementwise<4, 3, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<4, 3, Scalars, 2> {
   FUSEGEN_ELEMENT(conv2d_min_shift_scale_backward(in[0], in[1], in[2], in[3], p.constant_value, p.scaling_factor, out))
 };
 }}  // namespace fusegen

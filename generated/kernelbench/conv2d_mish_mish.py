@@ -52,7 +52,6 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Functions of one value, which piecewise cubics give in float.
 ANYWHERE double conv2d_mish_mish_curve0(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return times_tanh_softplus(after_mish);
@@ -61,10 +60,6 @@ ANYWHERE double conv2d_mish_mish_curve0(double u) {
 ANYWHERE double conv2d_mish_mish_curve1(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return times_tanh_softplus_slope(after_mish);
-}
-
-ANYWHERE double conv2d_mish_mish_curve2(double u) {
-  return times_tanh_softplus_slope(u);
 }
 
 template <typename CURVES>
@@ -84,28 +79,24 @@ ANYWHERE void conv2d_mish_mish_backward_by_curves(float grad, float x, float con
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, conv2d_mish_mish_curve0, 1 / 32.0f, -2049, 321)
-FUSEGEN_CURVE(Curve1, conv2d_mish_mish_curve1, 1 / 32.0f, -770, 321)
-FUSEGEN_CURVE(Curve2, conv2d_mish_mish_curve2, 1 / 128.0f, -8193, 1288)
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 32.0f, -2049, 321, conv2d_mish_mish_curve0(u))
+FUSEGEN_CURVE(Curve1, 1 / 32.0f, -770, 321, conv2d_mish_mish_curve1(u))
+FUSEGEN_CURVE(Curve2, 1 / 128.0f, -8193, 1288, times_tanh_softplus_slope(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
-struct Forward : Elementwise<2, 1> {
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(out[0] = conv2d_mish_mish_forward_by_curves(in[0], in[1], curves));
+  FUSEGEN_BY_CURVES(out[0] = conv2d_mish_mish_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
+struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve1, Curve2>;
-  FUSEGEN_BY_CURVES(conv2d_mish_mish_backward_by_curves(in[0], in[1], in[2], curves, out));
+  FUSEGEN_BY_CURVES(conv2d_mish_mish_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1, Curve2);
   FUSEGEN_ELEMENT(conv2d_mish_mish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -150,15 +141,13 @@ ANYWHERE void conv2d_mish_mish_backward_in_float(float grad, float x, float conv
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-struct Forward : Elementwise<2, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_mish_mish_forward_in_float(in[0], in[1]);
                   else out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
 // Double-word arithmetic (hi + lo), rounded once.
-struct Backward : Elementwise<3, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_in_float(in[0], in[1], in[2], out);
                   else conv2d_mish_mish_backward(in[0], in[1], in[2], out))

@@ -52,17 +52,15 @@ ANYWHERE void conv2d_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<2, 1> {
+struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_relu_hardswish_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
+struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
@@ -93,14 +91,8 @@ ANYWHERE void conv2d_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   out[1] = gradient;
 }
 
-struct Forward : Elementwise<2, 1> {
-  static constexpr bool BROADCASTS = true;
-  FUSEGEN_ELEMENT(out[0] = conv2d_relu_hardswish_forward(in[0], in[1]))
-};
-struct Backward : Elementwise<3, 2> {
-  static constexpr bool BROADCASTS = true;
-  FUSEGEN_ELEMENT(conv2d_relu_hardswish_backward(in[0], in[1], in[2], out))
-};
+struct Forward : Broadcasting<2, 1> { FUSEGEN_ELEMENT(out[0] = conv2d_relu_hardswish_forward(in[0], in[1])) };
+struct Backward : Broadcasting<3, 2> { FUSEGEN_ELEMENT(conv2d_relu_hardswish_backward(in[0], in[1], in[2], out)) };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_relu_hardswish)
 """

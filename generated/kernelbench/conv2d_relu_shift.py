@@ -47,17 +47,15 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<3, 1> {
+struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_relu_shift_forward(in[0], in[1], in[2]))
 };
-struct Backward : Elementwise<4, 3> {
+struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_relu_shift_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -71,14 +69,8 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-struct Forward : Elementwise<3, 1> {
-  static constexpr bool BROADCASTS = true;
-  FUSEGEN_ELEMENT(out[0] = conv2d_relu_shift_forward(in[0], in[1], in[2]))
-};
-struct Backward : Elementwise<4, 3> {
-  static constexpr bool BROADCASTS = true;
-  FUSEGEN_ELEMENT(conv2d_relu_shift_backward(in[0], in[1], in[2], in[3], out))
-};
+struct Forward : Broadcasting<3, 1> { FUSEGEN_ELEMENT(out[0] = conv2d_relu_shift_forward(in[0], in[1], in[2])) };
+struct Backward : Broadcasting<4, 3> { FUSEGEN_ELEMENT(conv2d_relu_shift_backward(in[0], in[1], in[2], in[3], out)) };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_relu_shift)
 """

@@ -61,7 +61,6 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Functions of one value, which piecewise cubics give in float.
 ANYWHERE double conv2d_scale_leaky_relu_gelu_curve0(double u) {
   const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
       -2.0816681711721684e-19);
@@ -125,28 +124,24 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, float 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, conv2d_scale_leaky_relu_gelu_curve0, 1 / 64.0f, -4100, 385)
-FUSEGEN_CURVE(Curve1, conv2d_scale_leaky_relu_gelu_curve1, 1 / 16.0f, -1025, 97)
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4100, 385, conv2d_scale_leaky_relu_gelu_curve0(u))
+FUSEGEN_CURVE(Curve1, 1 / 16.0f, -1025, 97, conv2d_scale_leaky_relu_gelu_curve1(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
-struct Forward : Elementwise<3, 1> {
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(out[0] = conv2d_scale_leaky_relu_gelu_forward_by_curves(in[0], in[1], in[2], curves));
+  FUSEGEN_BY_CURVES(out[0] = conv2d_scale_leaky_relu_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
-struct Backward : Elementwise<4, 3> {
+struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve1>;
-  FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out));
+  FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -191,14 +186,12 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(float grad, float x
 // Double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<3, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
-struct Backward : Elementwise<4, 3> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))

@@ -67,17 +67,15 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-struct Forward : Elementwise<2, 1, Scalars, 2> {
+struct Forward : Broadcasting<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_two_differences_mish_forward(in[0], in[1], p.subtract_value_1, p.subtract_value_2))
 };
-struct Backward : Elementwise<3, 2, Scalars, 2> {
+struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out))
 };
@@ -105,14 +103,12 @@ ANYWHERE void conv2d_two_differences_mish_backward_in_float(float grad, float x,
 
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<2, 1, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_two_differences_mish_forward(in[0], in[1], p.subtract_value_1, p.subtract_value_2))
 };
 // float32: the formula in single-word float, but for arguments.
-struct Backward : Elementwise<3, 2, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_two_differences_mish_backward_in_float(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out);
                   else conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out))

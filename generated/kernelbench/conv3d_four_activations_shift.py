@@ -58,7 +58,6 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Functions of one value, which piecewise cubics give in float.
 ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
@@ -121,29 +120,25 @@ ANYWHERE void conv3d_four_activations_shift_backward_by_curves(float grad, float
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, conv3d_four_activations_shift_curve0, 1 / 16.0f, -5, 321)
-FUSEGEN_CURVE(Curve1, conv3d_four_activations_shift_curve1, 1 / 16.0f, -5, 1025)
-FUSEGEN_CURVE(Curve2, conv3d_four_activations_shift_curve2, 1 / 16.0f, -5, 97)
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 16.0f, -5, 321, conv3d_four_activations_shift_curve0(u))
+FUSEGEN_CURVE(Curve1, 1 / 16.0f, -5, 1025, conv3d_four_activations_shift_curve1(u))
+FUSEGEN_CURVE(Curve2, 1 / 16.0f, -5, 97, conv3d_four_activations_shift_curve2(u))
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
-struct Forward : Elementwise<3, 1> {
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(out[0] = conv3d_four_activations_shift_forward_by_curves(in[0], in[1], in[2], curves));
+  FUSEGEN_BY_CURVES(out[0] = conv3d_four_activations_shift_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_in_float(in[0], in[1], in[2]);
                   else out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
-struct Backward : Elementwise<4, 3> {
+struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve1, Curve2>;
-  FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out));
+  FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1, Curve2);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -177,14 +172,12 @@ ANYWHERE void conv3d_four_activations_shift_backward_in_float(float grad, float 
 
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<3, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
 // float32: the formula in single-word float, but for arguments.
-struct Backward : Elementwise<4, 3> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))

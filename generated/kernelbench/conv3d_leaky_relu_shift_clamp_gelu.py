@@ -88,18 +88,16 @@ constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-struct Forward : Elementwise<3, 1> {
+struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_in_float(in[0], in[1], in[2]);
                   else out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward(in[0], in[1], in[2]))
 };
-struct Backward : Elementwise<4, 3> {
+struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -148,14 +146,12 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(float grad, f
 
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<3, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward(in[0], in[1], in[2]))
 };
 // float32: the formula in single-word float, but for arguments.
-struct Backward : Elementwise<4, 3> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))

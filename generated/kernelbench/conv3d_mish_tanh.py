@@ -42,7 +42,6 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Functions of one value, which piecewise cubics give in float.
 ANYWHERE double conv3d_mish_tanh_curve0(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return tanh(double(after_mish));
@@ -51,10 +50,6 @@ ANYWHERE double conv3d_mish_tanh_curve0(double u) {
 ANYWHERE double conv3d_mish_tanh_curve1(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return tanh_slope(after_mish);
-}
-
-ANYWHERE double conv3d_mish_tanh_curve2(double u) {
-  return times_tanh_softplus_slope(u);
 }
 
 // x = x + conv_bias,  x = mish(x),  y = tanh(x)
@@ -100,29 +95,25 @@ ANYWHERE void conv3d_mish_tanh_backward_by_curves(float grad, float x, float con
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, conv3d_mish_tanh_curve0, 1 / 128.0f, -8194, 1281)
-FUSEGEN_CURVE(Curve1, conv3d_mish_tanh_curve1, 1 / 32.0f, -385, 2049)
-FUSEGEN_CURVE(Curve2, conv3d_mish_tanh_curve2, 1 / 128.0f, -8193, 1288)
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 128.0f, -8194, 1281, conv3d_mish_tanh_curve0(u))
+FUSEGEN_CURVE(Curve1, 1 / 32.0f, -385, 2049, conv3d_mish_tanh_curve1(u))
+FUSEGEN_CURVE(Curve2, 1 / 128.0f, -8193, 1288, times_tanh_softplus_slope(u))
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-struct Forward : Elementwise<2, 1> {
+struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(out[0] = conv3d_mish_tanh_forward_by_curves(in[0], in[1], curves));
+  FUSEGEN_BY_CURVES(out[0] = conv3d_mish_tanh_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = conv3d_mish_tanh_forward(in[0], in[1]))
 };
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
-struct Backward : Elementwise<3, 2> {
+struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve1, Curve2>;
-  FUSEGEN_BY_CURVES(conv3d_mish_tanh_backward_by_curves(in[0], in[1], in[2], curves, out));
+  FUSEGEN_BY_CURVES(conv3d_mish_tanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1, Curve2);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
                   else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
 };
@@ -165,15 +156,13 @@ ANYWHERE void conv3d_mish_tanh_backward_in_float(float grad, float x, float conv
 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-struct Forward : Elementwise<2, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_mish_tanh_forward(in[0], in[1]))
 };
 // Double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
-struct Backward : Elementwise<3, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
                   else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))

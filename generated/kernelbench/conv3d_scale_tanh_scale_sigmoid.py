@@ -59,19 +59,6 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Functions of one value, which piecewise cubics give in float.
-ANYWHERE double conv3d_scale_tanh_scale_sigmoid_curve0(double u) {
-  return sigmoid(u);
-}
-
-ANYWHERE double conv3d_scale_tanh_scale_sigmoid_curve1(double u) {
-  return sigmoid_slope(u);
-}
-
-ANYWHERE double conv3d_scale_tanh_scale_sigmoid_curve2(double u) {
-  return tanh_slope(u);
-}
-
 template <typename M>
 ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward_in_float(M x, M conv_bias, M scaling_factor, M bias) {
   const M x_with_bias = x + conv_bias;
@@ -127,29 +114,25 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, flo
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, conv3d_scale_tanh_scale_sigmoid_curve0, 1 / 16.0f, -1025, 321)
-FUSEGEN_CURVE(Curve1, conv3d_scale_tanh_scale_sigmoid_curve1, 1 / 16.0f, -1025, 1025)
-FUSEGEN_CURVE(Curve2, conv3d_scale_tanh_scale_sigmoid_curve2, 1 / 32.0f, -2049, 2049)
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 16.0f, -1025, 321, sigmoid(u))
+FUSEGEN_CURVE(Curve1, 1 / 16.0f, -1025, 1025, sigmoid_slope(u))
+FUSEGEN_CURVE(Curve2, 1 / 32.0f, -2049, 2049, tanh_slope(u))
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
-struct Forward : Elementwise<4, 1> {
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+struct Forward : Broadcasting<4, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(out[0] = conv3d_scale_tanh_scale_sigmoid_forward_by_curves(in[0], in[1], in[2], in[3], curves));
+  FUSEGEN_BY_CURVES(out[0] = conv3d_scale_tanh_scale_sigmoid_forward_by_curves(in[0], in[1], in[2], in[3], curves), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_in_float(in[0], in[1], in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
-struct Backward : Elementwise<5, 4> {
+struct Backward : Broadcasting<5, 4> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve1, Curve2>;
-  FUSEGEN_BY_CURVES(conv3d_scale_tanh_scale_sigmoid_backward_by_curves(in[0], in[1], in[2], in[3], in[4], curves, out));
+  FUSEGEN_BY_CURVES(conv3d_scale_tanh_scale_sigmoid_backward_by_curves(in[0], in[1], in[2], in[3], in[4], curves, out), Curve1, Curve2);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_in_float(in[0], in[1], in[2], in[3], in[4], out);
                   else conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))
 };
@@ -194,14 +177,12 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_in_float(float grad, floa
 // Double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<4, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<4, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_in_float(in[0], in[1], in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
-struct Backward : Elementwise<5, 4> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<5, 4> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_in_float(in[0], in[1], in[2], in[3], in[4], out);
                   else conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))

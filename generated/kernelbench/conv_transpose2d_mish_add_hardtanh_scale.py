@@ -68,17 +68,15 @@ constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-struct Forward : Elementwise<2, 1, Scalars, 2> {
+struct Forward : Broadcasting<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward(in[0], in[1], p.add_value, p.scale))
 };
-struct Backward : Elementwise<3, 2, Scalars, 2> {
+struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))
 };
@@ -107,14 +105,12 @@ ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(float g
 
 // Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<2, 1, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward(in[0], in[1], p.add_value, p.scale))
 };
 // float32: the formula in single-word float, but for arguments.
-struct Backward : Elementwise<3, 2, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(in[0], in[1], in[2], p.add_value, p.scale, out);
                   else conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))

@@ -66,17 +66,15 @@ ANYWHERE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<3, 1, Scalars, 1> {
+struct Forward : Broadcasting<3, 1, Scalars, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_shift_scaled_clamps_forward(in[0], in[1], in[2], p.scaling_factor))
 };
-struct Backward : Elementwise<4, 3, Scalars, 1> {
+struct Backward : Broadcasting<4, 3, Scalars, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose2d_shift_scaled_clamps_backward(in[0], in[1], in[2], in[3], p.scaling_factor, out))
 };
@@ -114,12 +112,10 @@ ANYWHERE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_
   out[2] = gradient;
 }
 
-struct Forward : Elementwise<3, 1, Scalars, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<3, 1, Scalars, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_shift_scaled_clamps_forward(in[0], in[1], in[2], p.scaling_factor))
 };
-struct Backward : Elementwise<4, 3, Scalars, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<4, 3, Scalars, 1> {
   FUSEGEN_ELEMENT(conv_transpose2d_shift_scaled_clamps_backward(in[0], in[1], in[2], in[3], p.scaling_factor, out))
 };
 }}  // namespace fusegen

@@ -40,11 +40,6 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Functions of one value, which piecewise cubics give in float.
-ANYWHERE double conv_transpose2d_subtract_tanh_curve0(double u) {
-  return tanh_slope(u);
-}
-
 // x = x + conv_transpose_bias,  x = x - bias,  y = tanh(x)
 template <typename M>
 ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
@@ -78,26 +73,23 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, conv_transpose2d_subtract_tanh_curve0, 1 / 32.0f, -2049, 2049)
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 32.0f, -2049, 2049, tanh_slope(u))
 // Double-word arithmetic (hi + lo), rounded once.
-struct Forward : Elementwise<3, 1> {
+struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Backward : Elementwise<4, 3> {
+struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Verified<FastFloat, double>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(conv_transpose2d_subtract_tanh_backward_by_curves(in[0], in[1], in[2], in[3], curves, out));
+  FUSEGEN_BY_CURVES(conv_transpose2d_subtract_tanh_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -137,14 +129,12 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(float grad, float
 // Double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-struct Forward : Elementwise<3, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_subtract_tanh_forward_in_float(in[0], in[1], in[2]);
                   else out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
-struct Backward : Elementwise<4, 3> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))

@@ -59,17 +59,15 @@ ANYWHERE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_t
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<2, 1, Scalars, 2> {
+struct Forward : Broadcasting<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_lower_bound_divide_forward(in[0], in[1], p.min_value, p.divisor))
 };
-struct Backward : Elementwise<3, 2, Scalars, 2> {
+struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose3d_lower_bound_divide_backward(in[0], in[1], in[2], p.min_value, p.divisor, out))
 };
@@ -100,12 +98,10 @@ ANYWHERE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_t
   out[1] = gradient;
 }
 
-struct Forward : Elementwise<2, 1, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1, Scalars, 2> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_lower_bound_divide_forward(in[0], in[1], p.min_value, p.divisor))
 };
-struct Backward : Elementwise<3, 2, Scalars, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2, Scalars, 2> {
   FUSEGEN_ELEMENT(conv_transpose3d_lower_bound_divide_backward(in[0], in[1], in[2], p.min_value, p.divisor, out))
 };
 }}  // namespace fusegen

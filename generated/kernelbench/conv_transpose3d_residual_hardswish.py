@@ -74,18 +74,16 @@ ANYWHERE void conv_transpose3d_residual_hardswish_backward_short(float grad, flo
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch ONE_WORD[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-struct Forward : Elementwise<3, 1> {
+struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residual_hardswish_forward(in[0], in[1], in[2]))
 };
 // float32: the formula in single-word double, since float exceeds the error budget.
-struct Backward : Elementwise<4, 3> {
+struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = ONE_WORD, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<float>, Widened<PlainDouble>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_short(in[0], in[1], in[2], in[3], out);
                   else conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
@@ -122,13 +120,11 @@ ANYWHERE void conv_transpose3d_residual_hardswish_backward(double grad, double x
   out[2] = finite_grad_step1;
 }
 
-struct Forward : Elementwise<3, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<3, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residual_hardswish_forward(in[0], in[1], in[2]))
 };
 // float32 and 16-bit: the formula in double, since float exceeds the error budget.
-struct Backward : Elementwise<4, 3> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Formula<double>, Formula<double>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
 };

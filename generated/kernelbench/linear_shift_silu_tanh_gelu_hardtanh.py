@@ -28,7 +28,6 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
-// Functions of one value, which piecewise cubics give in float.
 ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
   const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(u, u);
   const Promoted<double> after_tanh = tanh(after_silu);
@@ -127,29 +126,25 @@ constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-FUSEGEN_CURVE(Curve0, linear_shift_silu_tanh_gelu_hardtanh_curve0, 1 / 64.0f, -4097, 641)
-FUSEGEN_CURVE(Curve1, linear_shift_silu_tanh_gelu_hardtanh_curve1, 1 / 32.0f, -769, 257)
-FUSEGEN_CURVE(Curve2, linear_shift_silu_tanh_gelu_hardtanh_curve2, 1 / 32.0f, -386, 2049)
-FUSEGEN_CURVE(Curve3, linear_shift_silu_tanh_gelu_hardtanh_curve3, 1 / 128.0f, -8193, 2568)
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4097, 641, linear_shift_silu_tanh_gelu_hardtanh_curve0(u))
+FUSEGEN_CURVE(Curve1, 1 / 32.0f, -769, 257, linear_shift_silu_tanh_gelu_hardtanh_curve1(u))
+FUSEGEN_CURVE(Curve2, 1 / 32.0f, -386, 2049, linear_shift_silu_tanh_gelu_hardtanh_curve2(u))
+FUSEGEN_CURVE(Curve3, 1 / 128.0f, -8193, 2568, linear_shift_silu_tanh_gelu_hardtanh_curve3(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: piecewise cubics fitted in double for the functions of one value, and float between them; where no piece
-// fits, the formula in float.
-struct Forward : Elementwise<2, 1> {
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve0>;
-  FUSEGEN_BY_CURVES(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(in[0], in[1], curves));
+  FUSEGEN_BY_CURVES(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
-struct Backward : Elementwise<3, 2> {
+struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  static constexpr bool BROADCASTS = true;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  using Curves = CurvesOf<Curve1, Curve2, Curve3>;
-  FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out));
+  FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1, Curve2, Curve3);
   FUSEGEN_ELEMENT(linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -225,15 +220,13 @@ ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(float grad,
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
-struct Forward : Elementwise<2, 1> {
-  static constexpr bool BROADCASTS = true;
+struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_in_float(in[0], in[1]);
                   else out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
 // Double-word arithmetic (hi + lo), rounded once.
-struct Backward : Elementwise<3, 2> {
-  static constexpr bool BROADCASTS = true;
+struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
                   else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))

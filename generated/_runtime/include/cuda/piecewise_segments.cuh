@@ -202,18 +202,19 @@ __device__ __forceinline__ float curve(LOOKUP& curves, const X& x) {
   return curves.template at<std::tuple_element_t<K, typename LOOKUP::All>>(x);
 }
 
-// The curve of a function of a double: its grid.
-#define FUSEGEN_CURVE(NAME, FUNCTION, ...)                   \
+// A curve: its grid, and its value at u, in double.
+#define FUSEGEN_CURVE(NAME, STEP, LOW, HIGH, ...)            \
   struct NAME : Elementwise<1, 1> {                          \
-    static constexpr SegmentGrid GRID = {__VA_ARGS__};       \
-    FUSEGEN_ELEMENT(out[0] = FUNCTION(in[0]))                \
+    static constexpr SegmentGrid GRID = {STEP, LOW, HIGH};   \
+    FUSEGEN_ELEMENT(const M u = in[0]; out[0] = __VA_ARGS__) \
   };
 
-// The body of `by_curves`: statements that compute out[0], ... from in[0], ... and the curves.
-#define FUSEGEN_BY_CURVES(...)                                                  \
+// The curves of a kernel, and the body of `by_curves`, which computes out[0], ... from in[0], ... and the curves.
+#define FUSEGEN_BY_CURVES(BODY, ...)                                            \
+  using Curves = CurvesOf<__VA_ARGS__>;                                         \
   template <class CURVES>                                                       \
   static ANYWHERE void by_curves(const float* in, float* out, CURVES& curves) { \
-    __VA_ARGS__;                                                                \
+    BODY;                                                                       \
   }
 
 }  // namespace
