@@ -10,7 +10,6 @@ import pytest
 import torch
 from conftest import ROOT, Workshop
 from kernels import NAMES, by_module, with_runtime
-from kernels import extensions as extensions
 
 from fusegen.build import compiled_file, module, sources
 from fusegen.certify import error_plot

@@ -10,12 +10,13 @@ import pytest
 import torch
 from conftest import ROOT
 from kernels import DTYPES, compiled, function, methods
-from kernels import extensions as extensions
 
 from fusegen.build import compiled_file
 from fusegen.finite import finite
 from fusegen.finite.everywhere import INFINITE
 from fusegen.term import Apply, Name, Number, Program, Term, call, walk
+
+pytestmark = pytest.mark.usefixtures("optimised")
 
 X = Name("x")
 

@@ -30,7 +30,6 @@ from kernels import (
     patterns,
     with_runtime,
 )
-from kernels import extensions as extensions
 from processes import told
 from torch import Tensor, nn
 
