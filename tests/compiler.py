@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -104,6 +105,10 @@ def library(text: str, flags: Sequence[str]) -> Path:
 def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
     """The arguments of a build of a module, so that it takes less time; others as they are."""
     source = next((argument for argument in arguments if argument.endswith("/main.cpp")), "")
+    if "-shared" in arguments and shutil.which(
+        "ld.gold"
+    ):  # which reads PyTorch's libraries in half the time
+        return [*arguments, "-fuse-ld=gold"]
     if not source or "-c" not in arguments:
         return list(arguments)
     text = Path(source).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ import pytest
 
 if TYPE_CHECKING:
     from click.testing import Result
+
+    from fusegen.pipeline import Compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -108,6 +111,14 @@ def optimised(extensions: Path) -> Iterator[None]:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(extensions / "optimised"))
         patch.setenv(compiler.LEVEL, "1")
         yield
+
+
+@functools.cache
+def library_spec(name: str) -> Compiled:
+    """A spec of the library, compiled once in a process."""
+    from fusegen import build
+
+    return build.compiled_file(ROOT / "specs" / f"{name}.yaml")
 
 
 @pytest.fixture

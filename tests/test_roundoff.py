@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from functools import cache
 
 import pytest
-from conftest import ROOT, Workshop
+from conftest import ROOT, Workshop, library_spec
 
 from fusegen import method
 from fusegen.budget import FLOAT_ENOUGH
@@ -160,16 +159,10 @@ def certified(name: str, device: Device) -> list[tuple[float, float]]:
     return [(float(part["given"]["ulp"]), float(part["eager"]["ulp"])) for part in judged]
 
 
-@cache
-def of_library(name: str) -> Compiled:
-    """A compiled spec of the library, for both devices."""
-    return compiled_file(ROOT / "specs" / f"{name}.yaml")
-
-
 @pytest.mark.parametrize("device", Device)
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: str, device: Device) -> None:
-    compiled = of_library(name)
+    compiled = library_spec(name)
     for which in Pass:
         assert compiled.plan[which, device, "float32"] in (
             method.FLOAT,
@@ -192,7 +185,7 @@ def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: st
 
 @pytest.mark.parametrize("device", Device)
 def test_what_overflows_in_float_is_fitted_in_double(device: Device) -> None:
-    plan = of_library(OVERFLOWS).plan
+    plan = library_spec(OVERFLOWS).plan
     fitted = Piecewise(Grid.OCTAVES, method.DOUBLE)
     assert [plan[which, device, "float32"] for which in Pass] == [fitted, method.FLOAT]
 
