@@ -26,7 +26,7 @@ IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is
 WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
 STANDARD = "algorithm cmath cstdint cstring limits memory stdexcept string type_traits vector immintrin.h"
 STABLE = "torch/csrc/stable/c/shim.h torch/headeronly/util/BFloat16.h torch/headeronly/util/Half.h"
-EXTENSION = "torch/extension.h"
+EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules; takes longer than two builds
 
 
 def script(folder: Path) -> Path:
