@@ -24,8 +24,8 @@ LEVEL = "FUSEGEN_TESTS_OPTIMISE"  # where it is set, specs of a test's own are o
 NAME = re.compile(r'^#define FUSEGEN_NAME "(\w+)"$', re.MULTILINE)
 IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is in no header that is kept
 WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
-STANDARD = "algorithm cmath cstdint cstring limits memory stdexcept string type_traits vector immintrin.h"
-STABLE = "torch/csrc/stable/c/shim.h torch/headeronly/util/BFloat16.h torch/headeronly/util/Half.h"
+HEADERS = """torch/csrc/stable/c/shim.h torch/headeronly/util/BFloat16.h torch/headeronly/util/Half.h
+algorithm cmath cstdint cstring limits memory stdexcept string type_traits vector immintrin.h"""
 EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules; takes longer than two builds
 
 
@@ -42,9 +42,8 @@ def script(folder: Path) -> Path:
 
 
 def included(source: str) -> str:
-    """The text of the headers that come before a module's own."""
-    names = EXTENSION if f"<{EXTENSION}>" in source else f"{STABLE} {STANDARD}"
-    return "".join(f"#include <{name}>\n" for name in names.split())
+    """The text of the headers that come before a module's own; none where few builds have the same."""
+    return "" if EXTENSION in source else "".join(f"#include <{name}>\n" for name in HEADERS.split())
 
 
 def flags_of(arguments: Sequence[str], source: str) -> list[str]:
@@ -114,9 +113,10 @@ def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
     text = Path(source).read_text(encoding="utf-8")
     name = NAME.search(text)
     own = name is not None and not (GENERATED / f"{name[1]}.py").exists()
-    less = own and LEVEL not in os.environ and f"<{EXTENSION}>" not in text  # whose headers take long
+    less = own and LEVEL not in os.environ
     found = ["-O1" if less and argument == "-O3" else argument for argument in arguments]
-    return [*compiled_once(folder, included(text), flags_of(found, source)), *found]
+    headers = included(text)
+    return [*(compiled_once(folder, headers, flags_of(found, source)) if headers else []), *found]
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from torch.utils.cpp_extension import include_paths
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 
+INCLUDED = compiler.included
 TEXT = "#include <vector>\nint last(const std::vector<int>& v) { return v.empty() ? 0 : v.back(); }\n"
 OWN, COMMITTED = ('#define FUSEGEN_NAME "of_a_test"\n', '#define FUSEGEN_NAME "hardsigmoid"\n')
-PYBIND = "#include <torch/extension.h>\n"
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,8 @@ def arguments(folder: Path, text: str, *more: str) -> list[str]:
         (OWN, "1", "-O3"),
         (COMMITTED, "", "-O3"),
         ("", "", "-O3"),
-        (PYBIND + OWN, "", "-O3"),
     ],
-    ids=["own", "own in a test of numerics", "committed", "without a name", "pybind11"],
+    ids=["own", "own in a test of numerics", "committed", "without a name"],
 )
 def test_a_spec_of_a_tests_own_is_optimised_less(
     start: str, optimised: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -61,7 +60,7 @@ def test_what_is_no_build_of_a_module_stays_as_it_is(given: list[str], tmp_path:
 
 def test_precompiled_headers_change_no_code(tmp_path: Path) -> None:
     folders = [f"-I{folder}" for folder in include_paths()]
-    given = arguments(tmp_path, COMMITTED + TEXT, "-O3", "-std=c++20", *folders)
+    given = arguments(tmp_path, COMMITTED + INCLUDED(TEXT) + TEXT, "-O3", "-std=c++20", *folders)
     found = []
     for command in (["c++", *given], [str(compiler.script(tmp_path)), *given]):
         subprocess.run(command, check=True)
@@ -77,6 +76,14 @@ def test_headers_are_compiled_once_for_the_same_flags(tmp_path: Path) -> None:
         made.append({path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.gch")})
     assert made[0] == made[1]
     assert [len(each) for each in made] == [1, 1, 2]
+
+
+def test_headers_that_few_builds_have_are_not_compiled_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "included", INCLUDED)
+    given = arguments(tmp_path, compiler.EXTENSION + OWN, "-O2")
+    assert compiler.adapted(tmp_path, given) == given
 
 
 def test_headers_that_do_not_compile_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
