@@ -16,8 +16,6 @@ from fusegen.finite import finite
 from fusegen.finite.everywhere import INFINITE
 from fusegen.term import Apply, Name, Number, Program, Term, call, walk
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 X = Name("x")
 
 
@@ -94,6 +92,7 @@ def test_of_a_gradient_the_limit_is_that_times_what_comes_in() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.usefixtures("optimised")
 def test_a_kernel_gives_the_limits_that_it_never_reaches(
     dtype: torch.dtype, tmp_path: Path, extensions: Path
 ) -> None:
@@ -113,6 +112,7 @@ def test_an_incoming_gradient_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.usefixtures("optimised")
 def test_a_result_that_overflows_is_kept_finite_beside_one_that_is_infinite(
     dtype: torch.dtype, tmp_path: Path, extensions: Path
 ) -> None:
