@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,10 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import compiler
 import pytest
 
 if TYPE_CHECKING:
     from click.testing import Result
+
+    from fusegen.pipeline import Compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -85,6 +89,36 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden/")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder of builds for the whole run, whatever the number of workers, and its compiler."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "extensions"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
+        if not os.environ.get("CXX"):
+            patch.setenv("CXX", str(compiler.script(folder)))
+        yield folder
+
+
+@pytest.fixture
+def optimised(extensions: Path) -> Iterator[None]:
+    """Specs of a test's own are built with the flags of the runtime, in a folder of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(extensions / "optimised"))
+        patch.setenv(compiler.LEVEL, "1")
+        yield
+
+
+@functools.cache
+def library_spec(name: str) -> Compiled:
+    """A spec of the library, compiled once in a process."""
+    from fusegen import build
+
+    return build.compiled_file(ROOT / "specs" / f"{name}.yaml")
 
 
 @pytest.fixture

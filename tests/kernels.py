@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -65,17 +65,6 @@ def by_class(names: Iterable[str]) -> list[object]:
 
 def _outside_full(names: Iterable[str], kept: Sequence[str]) -> list[object]:
     return [pytest.param(name, id=name, marks=() if name in kept else pytest.mark.full) for name in names]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One folder of builds for the whole run, whatever the number of workers."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "extensions"
-    folder.mkdir(exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
-        yield folder
 
 
 PARTS = {  # by what the tests call them, parts of a module's kernels

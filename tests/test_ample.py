@@ -17,7 +17,6 @@ import torch
 from emulated import defined as defined
 from emulated import emulated, run
 from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
-from kernels import extensions as extensions
 
 from fusegen import build, emit
 from fusegen.ir import Body, Device

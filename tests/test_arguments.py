@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernels import assert_same, compiled, function, generated
-from kernels import extensions as extensions
 from torch import Tensor, nn
 
 X = torch.tensor([-2.0, -0.25, 0.0, 0.75, 3.0, math.nan])

@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernels import ROOT
-from kernels import extensions as extensions
 from processes import told
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend

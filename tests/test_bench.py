@@ -17,7 +17,6 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import ON_CUDA
-from kernels import extensions as extensions
 from torch import Tensor, nn
 
 from fusegen.bench import clock, plots, results, session

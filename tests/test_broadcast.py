@@ -12,7 +12,6 @@ import torch
 from emulated import Emulated, emulated, huge, launched, run, run_sums
 from emulated import defined as defined
 from kernels import DTYPES, assert_same, compiled
-from kernels import extensions as extensions
 from torch import Tensor
 from torch.nn.functional import silu
 

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from budget import HANG
 from kernels import complaints
-from kernels import extensions as extensions
 from processes import ANSWER, CAUGHT, USE, built, environment, script, started, told
 from processes import cache as cache
 

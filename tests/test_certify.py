@@ -12,7 +12,6 @@ import pytest
 import torch
 from conftest import ROOT
 from kernels import DEVICES, with_runtime
-from kernels import extensions as extensions
 
 from fusegen import build, runtime_text
 from fusegen.certify import contract, enclosures, inputs, subject, sweep

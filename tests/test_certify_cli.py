@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Workshop
-from kernels import extensions as extensions
 from torch import Tensor
 
 from fusegen.certify import certification, inputs, random_chains, reference, suite, sweep

@@ -13,7 +13,6 @@ from fractions import Fraction
 import pytest
 from conftest import ROOT
 from kernels import GENERATED, by_module
-from kernels import extensions as extensions
 
 from fusegen.build import compiled_file
 from fusegen.certify import certificate, state, subject

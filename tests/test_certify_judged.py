@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from kernels import extensions as extensions
 from torch import Tensor
 
 from fusegen.certify import contract, inputs, scalars, specials, subject, sweep

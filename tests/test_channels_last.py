@@ -13,7 +13,6 @@ import pytest
 import torch
 from emulated import EMULATION, FLAGS, LAUNCH, SHARED, Guarded, call_type
 from emulated import defined as defined
-from kernels import extensions as extensions
 from kernels import generated
 from torch import Tensor, nn
 

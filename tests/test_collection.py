@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,12 @@ def beside(folder: Path, plugin: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 
+def with_conftest(folder: Path) -> None:
+    """Copies the configuration of these tests, and what it imports, into a folder."""
+    for name in ("conftest.py", "compiler.py"):
+        shutil.copy(ROOT / "tests" / name, folder)
+
+
 def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) -> None:
     plain = ("-p", "no:hypothesispytest", "-p", "a_plugin", "-m", "gpu", "--collect-only", "-q", "tests")
     done = run("-m", "pytest", *plain, **beside(tmp_path, HIDING))
@@ -52,7 +59,7 @@ def test_gpu_tests_run_beside_plugins_that_warn(tmp_path: Path, workers: tuple[s
 
 
 def test_a_warning_in_a_test_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    with_conftest(tmp_path)
     (tmp_path / "test_it.py").write_text(WARNS, encoding="utf-8")
     done = run("-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path))
     assert done.returncode == 1
@@ -85,7 +92,7 @@ def test_tests_marked_full_run_where_they_are_asked_for(
     passed: int,
     left_out: bool,
 ) -> None:
-    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    with_conftest(tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  gpu\n  full\n", encoding="utf-8")
     (tmp_path / "test_gpu.py").write_text(FULL, encoding="utf-8")
     command = ("-m", "pytest", "-q", "--rootdir", str(tmp_path), *workers, *chosen, str(tmp_path))

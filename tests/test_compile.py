@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels import extensions as extensions
 from kernels import function, generated, with_runtime
 from processes import environment, told
 from torch import Tensor, nn
@@ -325,25 +324,27 @@ def changed(folder: Path, *texts: tuple[str, str]) -> Path:
     return folder
 
 
-def test_caches_know_policies_and_formulas(tmp_path: Path, extensions: Path) -> None:
+AGAIN = ("same", "auto", f"{RESULT} False"), ("same", "auto", f"{RESULT} True")
+OF_ANOTHER = ("same", "kernel", f"{RESULT} False"), ("other", "auto", "[0.5, 0.0] [0.167, 0.0] False")
+OF_KERNEL = ("same", "kernel", f"{RESULT} True"), ("other", "kernel", f"{RESULT} False")
+OF_ALL = (*OF_ANOTHER, *OF_KERNEL, ("same", "decompose", f"{RESULT} False"))
+
+
+@pytest.mark.parametrize(
+    "later", [OF_ANOTHER, pytest.param(OF_ALL, marks=pytest.mark.full)], ids=["two", "all"]
+)
+def test_caches_know_policies_and_formulas(
+    later: tuple[tuple[str, str, str], ...], tmp_path: Path, extensions: Path
+) -> None:
     """One folder of Inductor's caches: the same again is found, and nothing else is."""
     changed(tmp_path / "same")
     changed(tmp_path / "other", ("nn.functional.hardsigmoid(x)", "x * 0.25"))
-
-    def run(package: str, policy: str) -> str:
-        path = f"{tmp_path}:{environment(extensions)['PYTHONPATH']}"
-        return told(
+    for package, policy, expected in (*AGAIN, *later):
+        printed = told(
             CACHED.format(package=package),
             extensions,
-            PYTHONPATH=path,
+            PYTHONPATH=f"{tmp_path}:{environment(extensions)['PYTHONPATH']}",
             TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
             FUSEGEN_COMPILE=policy,
         )
-
-    assert run("same", "auto") == f"{RESULT} False\n"
-    assert run("same", "auto") == f"{RESULT} True\n"
-    assert run("same", "kernel") == f"{RESULT} False\n"
-    assert run("same", "kernel") == f"{RESULT} True\n"
-    assert run("other", "auto") == "[0.5, 0.0] [0.167, 0.0] False\n"
-    assert run("other", "kernel") == f"{RESULT} False\n"
-    assert run("same", "decompose") == f"{RESULT} False\n"
+        assert printed == f"{expected}\n", (package, policy)

@@ -33,7 +33,6 @@ from kernels import (
     patterns,
     ulps,
 )
-from kernels import extensions as extensions
 from torch import Tensor, nn
 
 from fusegen.ops import FUNCTIONS
@@ -129,6 +128,7 @@ def test_hardsigmoid_keras_against_wider_arithmetic(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.usefixtures("optimised")
 def test_eager_numerics_are_eagers_steps(tmp_path: Path, dtype: torch.dtype) -> None:
     module = compiled(tmp_path, "cpu_eager", EAGER_STEPS)
     x = patterns(dtype, 2**16, (-3.0, 17.0))
@@ -224,6 +224,7 @@ def arguments(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.usefixtures("optimised")
 def test_a_function_is_pytorchs_in_float(
     functions: Callable[[str, Tensor, Tensor], Tensor], name: str
 ) -> None:
@@ -248,6 +249,7 @@ POSITIVE = {"log", "log2", "log1p", "sqrt", "rsqrt"}
 
 
 @pytest.mark.parametrize("name", REAL)
+@pytest.mark.usefixtures("optimised")
 def test_a_function_is_the_real_one_in_double(
     functions: Callable[[str, Tensor, Tensor], Tensor], name: str
 ) -> None:
@@ -314,6 +316,7 @@ def pairs(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
 
 @settings(max_examples=400)
 @given(pair=pairs())
+@pytest.mark.usefixtures("optimised")
 def test_two_views_broadcast_as_eager_broadcasts_them(
     gate: ModuleType, pair: tuple[Tensor, Tensor]
 ) -> None:
@@ -413,6 +416,7 @@ def test_an_operator_refuses_a_dtype_without_a_kernel(dtype: torch.dtype) -> Non
             call(x)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_tensors_that_do_not_go_together_are_refused(gate: ModuleType) -> None:
     ones = torch.ones
     for x, other, sentence in (

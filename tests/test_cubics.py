@@ -12,10 +12,9 @@ import pytest
 import torch
 from conftest import ROOT
 from kernels import compiled, loops, methods, nearest, patterns, ulps, units
-from kernels import extensions as extensions
 from torch import Tensor
 
-pytestmark = pytest.mark.usefixtures("exact_eager")
+pytestmark = pytest.mark.usefixtures("exact_eager", "optimised")
 
 HALVES = (torch.float16, torch.bfloat16)
 CHAIN = "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink]\n"  # has kinks

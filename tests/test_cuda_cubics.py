@@ -28,7 +28,6 @@ from kernels import (
     ulps,
     units,
 )
-from kernels import extensions as extensions
 from test_cubics import CHAIN, PRODUCT, SCALED, SHRINKS, agree, some
 from torch import Tensor
 

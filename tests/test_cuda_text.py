@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, library_spec
 from kernels import LIBRARY, NAMES, by_module, generated
 
 from fusegen import budget, build
@@ -228,7 +228,13 @@ TWO = (
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize(
     ("dtype", "body"),
-    [("float32", ONE), ("float16", ONE), ("bfloat16", ONE), ("float32", TWO), ("bfloat16", TWO)],
+    [
+        *(("float32", ONE), ("bfloat16", TWO)),
+        *(
+            pytest.param(dtype, body, marks=pytest.mark.full)
+            for dtype, body in (("float16", ONE), ("bfloat16", ONE), ("float32", TWO))
+        ),
+    ],
 )
 def test_a_module_of_one_dtype_compiles(dtype: str, body: str, tmp_path: Path) -> None:
     """With what double makes of it, though no tensor is of doubles."""
@@ -252,7 +258,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", by_module(["gelu", "relu6", "silu", "snake", "tanh_exp"]))
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
-    subject = of_spec(build.compiled_file(ROOT / "specs" / f"{name}.yaml"), ROOT / "generated")
+    subject = of_spec(library_spec(name), ROOT / "generated")
     text = IntervalFilter(subject.stable, subject.params).text
     told = nvcc(tmp_path, name, text, *CUDA_FLAGS, "-Xptxas=-v", "-arch=sm_90", "-c")
     assert name in SLOW_SINE or set(FRAME.findall(told)) == {("0", "0", "0")}

@@ -13,7 +13,7 @@ import mpmath
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import ROOT
+from conftest import ROOT, library_spec
 from torch import Tensor
 
 from fusegen import build
@@ -318,7 +318,7 @@ DIVIDED_BY = {"snake_per_channel": 1}  # an input, which is not tried at 0, wher
 @pytest.mark.parametrize("name", SPECS)
 def test_the_gradient_of_every_committed_spec_is_that_of_its_eager_form(name: str) -> None:
     """At kinks too; the eager form is the one in the module, of PyTorch's own operations."""
-    compiled = build.compiled_file(Path(ROOT / "specs" / f"{name}.yaml"))
+    compiled = library_spec(name)
     spec = compiled.spec
     inputs, params = [i.name for i in spec.tensors], [p.name for p in spec.scalars]
     body = "\n    ".join(build.texts(compiled).eager)

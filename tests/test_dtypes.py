@@ -11,7 +11,6 @@ import torch
 from emulated import Emulated, emulated, looked_up_by
 from emulated import defined as defined
 from kernels import DEVICES, assert_same, compiled, methods
-from kernels import extensions as extensions
 from torch import Tensor
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

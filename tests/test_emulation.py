@@ -51,7 +51,6 @@ from kernels import (
     ulps,
     units,
 )
-from kernels import extensions as extensions
 from torch import Tensor
 
 from fusegen import build

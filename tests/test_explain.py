@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT, Workshop
+from conftest import ROOT, Workshop, library_spec
 from kernels import NAMES, by_module, with_runtime
-from kernels import extensions as extensions
 
 from fusegen.build import compiled_file, module, sources
 from fusegen.certify import error_plot
@@ -43,7 +42,7 @@ CERTIFICATE: dict[str, Any] = {
 
 
 def explanation(name: str, **certificate: Any) -> Explanation:
-    return explained(compiled_file(ROOT / "specs" / f"{name}.yaml"), certificate, {})
+    return explained(library_spec(name), certificate, {})
 
 
 def test_the_whole_text() -> None:
@@ -149,7 +148,7 @@ def test_what_a_certificate_holds_is_told() -> None:
     part = CERTIFICATE["cuda"]["dtypes"]["float32"]
     less = {"cuda": {"dtypes": {"float32": part, "float64": {"value": part["value"]}}}}
     assert "\n  CUDA    float64  2.968 / 52.01  -\n" in written(explanation("mish", **less), "text")
-    stale = explained(compiled_file(ROOT / "specs" / "mish.yaml"), CERTIFICATE, {"cuda": "stale"})
+    stale = explained(library_spec("mish"), CERTIFICATE, {"cuda": "stale"})
     assert "\n  CUDA (an earlier kernel)  float32  2.968 / 52.01  3.5 / inf\n" in written(stale, "text")
 
 
@@ -169,7 +168,7 @@ def comment_above(text: str, kernel: str) -> str:
 @pytest.mark.parametrize("name", by_module(NAMES))
 def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
     """A remark stands above the type of the kernel, in the same words; one on both, above the first."""
-    compiled = compiled_file(ROOT / "specs" / f"{name}.yaml")
+    compiled = library_spec(name)
     own, remarks = sources(compiled), explained(compiled, {}, {}).remarks
     for device in ("cpu", "cuda"):
         said = {

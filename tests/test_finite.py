@@ -10,7 +10,6 @@ import pytest
 import torch
 from conftest import ROOT
 from kernels import DTYPES, compiled, function, methods
-from kernels import extensions as extensions
 
 from fusegen.build import compiled_file
 from fusegen.finite import finite
@@ -93,6 +92,7 @@ def test_of_a_gradient_the_limit_is_that_times_what_comes_in() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.usefixtures("optimised")
 def test_a_kernel_gives_the_limits_that_it_never_reaches(
     dtype: torch.dtype, tmp_path: Path, extensions: Path
 ) -> None:
@@ -112,6 +112,7 @@ def test_an_incoming_gradient_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.usefixtures("optimised")
 def test_a_result_that_overflows_is_kept_finite_beside_one_that_is_infinite(
     dtype: torch.dtype, tmp_path: Path, extensions: Path
 ) -> None:

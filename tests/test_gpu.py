@@ -35,7 +35,6 @@ from kernels import (
     patterns,
     ulps,
 )
-from kernels import extensions as extensions
 from torch import Tensor, nn
 
 pytestmark = [

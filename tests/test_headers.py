@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, library_spec
 from torch.utils.cpp_extension import include_paths
 
 from benchmarks.same_kernels.ptx import nvcc
@@ -106,6 +106,6 @@ def test_a_comment_of_a_header_voids_no_certificate(device: str) -> None:
 
 @pytest.mark.parametrize(("name", "most"), [("hardsigmoid", 100), ("gelu", 100), ("swiglu", 120)])
 def test_a_modules_own_cpp_is_short(name: str, most: int) -> None:
-    text = build.module(build.compiled_file(ROOT / "specs" / f"{name}.yaml"))
+    text = build.module(library_spec(name))
     own = text[text.index('_SOURCE = r"""') : text.index("\n\n\ndef eager(")]
     assert len(own.splitlines()) <= most

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from kernels import compiled, loops
-from kernels import extensions as extensions
 from numpy.typing import NDArray
 from test_ops import REFERENCE
 

@@ -21,6 +21,8 @@ from fusegen.simplify.constants import folded
 from fusegen.simplify.infinities import unbounded
 from fusegen.term import INFINITY, Apply, Number, Term, rebuild
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 BODIES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "masked": (
         "formula: exp(where(x > 3, -inf, x)) + tanh(where(x < -3, inf, x) * 1.7)",

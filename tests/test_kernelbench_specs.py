@@ -16,7 +16,6 @@ import pytest
 import torch
 from conftest import ROOT
 from kernels import GENERATED
-from kernels import extensions as extensions
 from torch import Tensor, nn
 
 from fusegen import library, manifest, modules

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Workshop
+from conftest import ROOT, Workshop, library_spec
 
 from fusegen import build, launch
 from fusegen.cost import cost, slots, slots_in_one_word
@@ -337,7 +337,7 @@ def test_what_is_a_polynomial(workshop: Workshop, body: str, forward: bool, back
 
 
 def class_of(name: str, which: str, bits: int) -> str:
-    texts = build.texts(build.compiled_file(ROOT / "specs" / f"{name}.yaml"))
+    texts = build.texts(library_spec(name))
     shares: dict[int, str] = {share.bits: share.cost for share in getattr(texts, which).shares}
     return shares[bits]
 

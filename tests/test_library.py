@@ -32,7 +32,6 @@ from kernels import (
     scalars,
     smooth,
 )
-from kernels import extensions as extensions
 from torch import Tensor
 
 Call = Callable[..., Tensor]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Workshop
-from kernels import extensions as extensions
 
 from fusegen.errors import Differs, FusegenError
 from fusegen.lift.lifted import Lifted, lifted

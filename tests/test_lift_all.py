@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from conftest import ROOT, Workshop
-from kernels import extensions as extensions
 
 from benchmarks.lift_all import lifted, outcome
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from kernels import DTYPES, compiled
-from kernels import extensions as extensions
+
+pytestmark = pytest.mark.usefixtures("optimised")
 
 INFINITY, NAN = math.inf, math.nan
 SPECS = {

@@ -14,7 +14,6 @@ from conftest import Workshop
 from emulated import Emulated, Guarded, Kernel, emulated, run, width
 from emulated import defined as defined
 from kernels import DTYPES, NAMES, assert_same, by_module, function, generated, patterns, scalars
-from kernels import extensions as extensions
 from torch import Tensor
 
 from fusegen import build

@@ -19,7 +19,6 @@ import pytest
 import torch
 from budget import HANG
 from kernels import GENERATED, NAMES, complaints, generated, with_runtime
-from kernels import extensions as extensions
 from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
 from processes import cache as cache
 from torch import nn

@@ -19,7 +19,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROOT, Workshop
-from kernels import extensions as extensions
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError

@@ -14,6 +14,8 @@ from conftest import Workshop
 from kernels import DTYPES, compiled
 from torch import Tensor
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 PRODUCT = "inputs: {a: {shape: [4, 8], fill: rand}, s: 3.14}\nformula: a * s\n"
 MIXED = """inputs: {a: {shape: [8]}, s: 2, b: {shape: [4, 8]}, t: -0.5}
 params: {beta: 1.5}

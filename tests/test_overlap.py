@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernels import assert_same, function, generated
-from kernels import extensions as extensions
 from torch import Tensor
 
 SHARED = "some elements of an input and of the written-to tensor share their memory; clone() one of them"

@@ -17,7 +17,6 @@ import torch
 from conftest import Workshop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernels import extensions as extensions
 from test_lift import HEAD, PROBLEMS, problem
 
 from fusegen.built import imported

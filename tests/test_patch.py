@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from kernels import extensions as extensions
 from torch import Tensor, nn
 from torch.nn.modules import activation
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import library_spec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -228,7 +228,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("cell", EXAMPLES, ids=lambda cell: f"{cell[0]}-{cell[1].value}-{cell[3]}")
 def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> None:
     name, which, device, dtype = cell
-    plan = build.compiled_file(ROOT / "specs" / f"{name}.yaml").plan
+    plan = library_spec(name).plan
     assert plan[which, device, dtype] == EXAMPLES[cell]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from kernels import extensions as extensions
 from kernels import generated
 from torch import Tensor, nn
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Workshop
+from conftest import Workshop, library_spec
 from kernels import (
     DTYPES,
     LAYOUTS,
@@ -25,12 +25,12 @@ from kernels import (
     ROOT,
     arranged,
     assert_same,
+    by_module,
     generated,
     load,
     patterns,
     with_runtime,
 )
-from kernels import extensions as extensions
 from processes import told
 from torch import Tensor, nn
 
@@ -48,7 +48,7 @@ GUARDED = re.compile(r"^#if __has_include\(<\S+>\)\n(#include <\S+>\n)+(?=#else\
 @functools.cache
 def text(name: str) -> str:
     """The module of one of the specs."""
-    return build.module(build.compiled_file(ROOT / "specs" / f"{name}.yaml"), Binding.PYBIND)
+    return build.module(library_spec(name), Binding.PYBIND)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def swiglu(paths: dict[str, Path]) -> Callable[..., Tensor]:
     return function
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_module(NAMES))
 def test_python_3_8_can_read_it(name: str) -> None:
     whole = standalone.text(text(name), "pybind")
     ast.parse(whole, feature_version=(3, 8))

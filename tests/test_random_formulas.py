@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 import torch
 from elements import DTYPES, Elements, Formula
-from kernels import extensions as extensions
 from verdicts import Result, results
 
 from fusegen.errors import FusegenError, SpecErrors

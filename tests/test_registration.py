@@ -34,7 +34,6 @@ from kernels import (
     scalars,
     smooth,
 )
-from kernels import extensions as extensions
 from processes import told
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -77,7 +76,7 @@ def close(actual: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_a_compiled_function_is_one_graph_and_calls_the_kernels(name: str, device: str) -> None:
     """Traced by dynamo and by AOT autograd, forward and backward; the bits are the function's own."""
     call = function(name)
@@ -133,7 +132,7 @@ def test_a_compiled_module_may_write_in_place(name: str) -> None:
 
 
 @pytest.mark.filterwarnings(EXPORT)
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_an_exported_program_holds_the_operator(name: str) -> None:
     model = generated(name).ModelNew()
     tensors = tuple(given(name, 4, 5))
@@ -256,7 +255,7 @@ def logged() -> Any:
     return mode
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_a_subclass_keeps_its_type(name: str) -> None:
     tensors = given(name, 3, 4)
     tagged = [t.as_subclass(Tagged) for t in tensors]
@@ -284,7 +283,7 @@ def test_a_torch_function_is_asked() -> None:
         assert "torch" in type(function(name)).__module__ or function(name)(Asked())
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_a_dispatch_mode_sees_the_operators(name: str) -> None:
     tensors = [t.requires_grad_() for t in given(name, 3, 4)]
     with logged() as mode:
@@ -303,7 +302,7 @@ def test_a_mode_that_counts_flops_counts_around_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_fake_and_meta_tensors_have_the_real_shape_and_strides(name: str, dtype: torch.dtype) -> None:
     """Of every layout; what eager's would be, too, which is what a compiler plans with."""
     for layout in LAYOUTS:
@@ -343,7 +342,7 @@ def test_a_pair_of_layouts_is_laid_as_eager_lays_it() -> None:
             assert fake.stride() == real.stride()
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_inference_mode(name: str) -> None:
     tensors = given(name, 3, 4)
     expected = function(name)(*tensors)
@@ -383,7 +382,7 @@ def test_autocast_is_eagers(name: str, device: str) -> None:
             backward(after[0])
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_checkpointing_computes_it_twice(name: str) -> None:
     from torch.utils.checkpoint import checkpoint
 
@@ -399,7 +398,7 @@ def test_checkpointing_computes_it_twice(name: str) -> None:
             assert_same(leaf.grad, wanted)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", by_module(SOME))
 def test_saved_tensors_go_through_hooks(name: str) -> None:
     """As offloading and compressing do; what is saved is as few tensors as the gradient needs."""
     packed: list[Tensor] = []

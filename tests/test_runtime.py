@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from budget import HANG
 from conftest import Workshop
 from kernels import GENERATED, NAMES, ROOT, complaints, generated, load, with_runtime
-from kernels import extensions as extensions
 from processes import CAUGHT, environment, told
 
 from fusegen import mask, render, runtime, runtime_text, standalone

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import Workshop
-from kernels import extensions as extensions
 
 from benchmarks.same_kernels.__main__ import main
 from benchmarks.same_kernels.ptx import nvcc

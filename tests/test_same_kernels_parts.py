@@ -12,7 +12,6 @@ import pytest
 import torch
 from conftest import ROOT
 from kernels import INTEGERS
-from kernels import extensions as extensions
 
 from benchmarks.same_kernels import ptx, results, text
 from benchmarks.same_kernels.__main__ import _names

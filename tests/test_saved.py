@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from kernels import compiled, generated
-from kernels import extensions as extensions
 from torch import Tensor
 from torch.nn.functional import silu
 

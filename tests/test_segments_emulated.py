@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from emulated import Emulated, emulated, fill_table, retold, run
 from emulated import defined as defined
 from kernels import assert_same, compiled, methods
-from kernels import extensions as extensions
 from torch import Tensor
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

@@ -9,7 +9,6 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import by_module, compiled, generated, nearest
-from kernels import extensions as extensions
 from torch import Tensor
 
 from fusegen import build

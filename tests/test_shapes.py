@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels import extensions as extensions
 from kernels import function, generated, smooth
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from kernels import by_module, generated, units
-from kernels import extensions as extensions
 from numpy.polynomial import Polynomial
 from test_lower import parsed
 from test_words import TENTH, shown

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import torch
 from elements import DTYPES, Elements, Formula
-from kernels import extensions as extensions
 from verdicts import Bound, results, wrong
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

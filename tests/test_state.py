@@ -15,7 +15,6 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import compiled
-from kernels import extensions as extensions
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -11,7 +11,6 @@ import torch
 from emulated import Emulated, emulated, fill_table, run, run_sums
 from emulated import defined as defined
 from kernels import assert_same, compiled
-from kernels import extensions as extensions
 from torch import Tensor
 from torch.nn.functional import gelu
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from kernels import compiled, units
-from kernels import extensions as extensions
 from test_lower import parsed
 from test_words import shown
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernels import ROOT, assert_same, complaints, function
-from kernels import extensions as extensions
 from torch import Tensor
 
 Call = Callable[..., Any]

@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernels import assert_same, function, generated
-from kernels import extensions as extensions
 from torch import Tensor, nn
 from torch.func import grad, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx

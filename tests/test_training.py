@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernels import DEVICES, ON_CUDA, assert_same, by_module, function, generated, smooth
-from kernels import extensions as extensions
 from torch import Tensor, nn
 
 CUDA: Any = torch.cuda  # which declares no types for streams

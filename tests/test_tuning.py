@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import ON_CUDA
-from kernels import extensions as extensions
 
 from fusegen import build, launch
 from fusegen.bench import clock, rows, tuning

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from elements import DTYPES, Elements, Formula
-from kernels import extensions as extensions
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 ALPHA = {"alpha": 0.5}

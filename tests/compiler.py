@@ -1,0 +1,123 @@
+"""The C++ compiler of a test run: the headers that all builds include are compiled once, before them.
+
+A build of a module asks for the flags of the runtime. A test's own spec is built with less optimisation,
+which changes no bit: the flags forbid what would. Committed modules are built as a user's are, and so is
+what tests of numerics build (`optimised` in conftest). As a script it needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+GENERATED = Path(__file__).resolve().parent.parent / "generated"
+LEVEL = "FUSEGEN_TESTS_OPTIMISE"  # where it is set, specs of a test's own are optimised as others are
+NAME = re.compile(r'^#define FUSEGEN_NAME "(\w+)"$', re.MULTILINE)
+IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is in no header that is kept
+WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
+HEADERS = """torch/csrc/stable/c/shim.h torch/headeronly/util/BFloat16.h torch/headeronly/util/Half.h
+algorithm cmath cstdint cstring limits memory stdexcept string type_traits vector immintrin.h"""
+EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules; takes longer than two builds
+
+
+def script(folder: Path) -> Path:
+    """The path of a new g++ that keeps what it compiles once in a folder."""
+    path = folder / "g++"
+    text = f'#!/bin/sh\nexec "{sys.executable}" -I -S "{__file__}" "{folder}" "$@"\n'
+    with tempfile.TemporaryDirectory(dir=folder) as place:  # another worker may be running the old one
+        new = Path(place, "new")
+        new.write_text(text, encoding="utf-8")
+        new.chmod(0o755)
+        new.replace(path)
+    return path
+
+
+def included(source: str) -> str:
+    """The text of the headers that come before a module's own; none where few builds have the same."""
+    return "" if EXTENSION in source else "".join(f"#include <{name}>\n" for name in HEADERS.split())
+
+
+def flags_of(arguments: Sequence[str], source: str) -> list[str]:
+    """The flags without those that name files."""
+    given = iter(arguments)
+    kept = []
+    for argument in given:
+        if argument in WITH_NEXT:
+            next(given)
+        elif argument not in (*WITHOUT, source) and not argument.startswith(IN_NAME):
+            kept.append(argument)
+    return kept
+
+
+@contextlib.contextmanager
+def once(done: Path) -> Iterator[Path | None]:
+    """Where to make a file, none where it is there; of processes that want the same, one makes it."""
+    folder = done.parent
+    folder.mkdir(exist_ok=True)
+    with open(done.with_suffix(".lock"), "ab") as lock, tempfile.TemporaryDirectory(dir=folder) as place:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        new = Path(place, done.name)
+        yield None if done.exists() else new
+        if new.exists():
+            new.replace(done)
+
+
+def key(*of: object) -> str:
+    """A name of what is made of some values."""
+    return hashlib.sha256(repr(of).encode()).hexdigest()[:16]
+
+
+def compiled_once(folder: Path, text: str, flags: Sequence[str]) -> list[str]:
+    """The flags that read headers compiled with these flags, none where they do not compile."""
+    header = folder / f"{key(text, flags)}.h"
+    done = folder / f"{header.name}.gch"
+    with once(done) as made:
+        if made:
+            header.write_text(text, encoding="utf-8")
+            command = ["c++", *flags, "-w", "-x", "c++-header", str(header), "-o", str(made)]
+            subprocess.run(command, capture_output=True)
+    return ["-include", str(header)] if done.exists() else []
+
+
+def library(text: str, flags: Sequence[str]) -> Path:
+    """The library that g++ makes of a text, once for all tests of a run."""
+    done = Path(os.environ["TORCH_EXTENSIONS_DIR"], f"{key(text, flags)}.so")
+    with once(done) as made:
+        if made:
+            source = made.with_suffix(".cpp")
+            source.write_text(text, encoding="utf-8")
+            command = ["g++", *flags, str(source), "-o", str(made)]
+            told = subprocess.run(command, capture_output=True, text=True)
+            assert told.returncode == 0, told.stderr
+    return done
+
+
+def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
+    """The arguments of a build of a module, so that it takes less time; others as they are."""
+    source = next((argument for argument in arguments if argument.endswith("/main.cpp")), "")
+    if "-shared" in arguments and shutil.which(
+        "ld.gold"
+    ):  # which reads PyTorch's libraries in half the time
+        return [*arguments, "-fuse-ld=gold"]
+    if not source or "-c" not in arguments:
+        return list(arguments)
+    text = Path(source).read_text(encoding="utf-8")
+    name = NAME.search(text)
+    own = name is not None and not (GENERATED / f"{name[1]}.py").exists()
+    less = own and LEVEL not in os.environ
+    found = ["-O1" if less and argument == "-O3" else argument for argument in arguments]
+    headers = included(text)
+    return [*(compiled_once(folder, headers, flags_of(found, source)) if headers else []), *found]
+
+
+if __name__ == "__main__":
+    os.execvp("c++", ["c++", *adapted(Path(sys.argv[1]), sys.argv[2:])])

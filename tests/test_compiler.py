@@ -1,0 +1,104 @@
+"""The compiler of the test run: what it changes of a build, and that this changes no code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import compiler
+import pytest
+from torch.utils.cpp_extension import include_paths
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+
+INCLUDED = compiler.included
+TEXT = "#include <vector>\nint last(const std::vector<int>& v) { return v.empty() ? 0 : v.back(); }\n"
+OWN, COMMITTED = ('#define FUSEGEN_NAME "of_a_test"\n', '#define FUSEGEN_NAME "hardsigmoid"\n')
+
+
+@pytest.fixture(autouse=True)
+def light(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that take little time."""
+    monkeypatch.setattr(compiler, "included", lambda source: "#include <vector>\n#include <string>\n")
+
+
+def arguments(folder: Path, text: str, *more: str) -> list[str]:
+    """What a build of a text is compiled with."""
+    source = folder / "main.cpp"
+    source.write_text(text, encoding="utf-8")
+    target = ["-c", str(source), "-o", str(folder / "main.o")]
+    return ["-MMD", "-MF", str(folder / "main.o.d"), "-DTORCH_EXTENSION_NAME=it", *more, *target]
+
+
+@pytest.mark.parametrize(
+    ("start", "optimised", "level"),
+    [
+        (OWN, "", "-O1"),
+        (OWN, "1", "-O3"),
+        (COMMITTED, "", "-O3"),
+        ("", "", "-O3"),
+    ],
+    ids=["own", "own in a test of numerics", "committed", "without a name"],
+)
+def test_a_spec_of_a_tests_own_is_optimised_less(
+    start: str, optimised: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if optimised:
+        monkeypatch.setenv(compiler.LEVEL, optimised)
+    given = arguments(tmp_path, start, "-O3", "-Wall")
+    include, header, *rest = compiler.adapted(tmp_path, given)
+    assert (include, Path(header).parent) == ("-include", tmp_path)
+    assert rest == [level if argument == "-O3" else argument for argument in given]
+
+
+@pytest.mark.parametrize("given", [["-v"], ["-c", "other.cpp"], ["-E", "/somewhere/main.cpp"], []])
+def test_what_is_no_build_of_a_module_stays_as_it_is(given: list[str], tmp_path: Path) -> None:
+    assert compiler.adapted(tmp_path, given) == given
+    assert not [*tmp_path.iterdir()]
+
+
+def test_precompiled_headers_change_no_code(tmp_path: Path) -> None:
+    folders = [f"-I{folder}" for folder in include_paths()]
+    given = arguments(tmp_path, COMMITTED + INCLUDED(TEXT) + TEXT, "-O3", "-std=c++20", *folders)
+    found = []
+    for command in (["c++", *given], [str(compiler.script(tmp_path)), *given]):
+        subprocess.run(command, check=True)
+        found.append((tmp_path / "main.o").read_bytes())
+    assert found[0] == found[1]
+    assert len([*tmp_path.glob("*.gch")]) == 1
+
+
+def test_headers_are_compiled_once_for_the_same_flags(tmp_path: Path) -> None:
+    made = []
+    for flags in (("-O1",), ("-O1", "-DTORCH_EXTENSION_NAME=other"), ("-O2",)):
+        compiler.adapted(tmp_path, arguments(tmp_path, TEXT, *flags))
+        made.append({path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.gch")})
+    assert made[0] == made[1]
+    assert [len(each) for each in made] == [1, 1, 2]
+
+
+def test_headers_that_few_builds_have_are_not_compiled_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "included", INCLUDED)
+    given = arguments(tmp_path, compiler.EXTENSION + OWN, "-O2")
+    assert compiler.adapted(tmp_path, given) == given
+
+
+def test_headers_that_do_not_compile_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "included", lambda source: "#include <no_such_header>\n")
+    given = arguments(tmp_path, TEXT, "-O2")
+    assert compiler.adapted(tmp_path, given) == given
+
+
+def test_a_library_is_made_once_of_the_same_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "of_its_own"))
+    flags = ["-shared", "-fPIC"]
+    first = compiler.library(TEXT, flags)
+    time = first.stat().st_mtime_ns
+    assert compiler.library(TEXT, flags) == first
+    assert first.stat().st_mtime_ns == time
+    assert compiler.library(TEXT + "int other;\n", flags) != first
+    with pytest.raises(AssertionError, match="no_such_type"):
+        compiler.library("no_such_type x;", flags)
