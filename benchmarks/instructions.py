@@ -70,7 +70,7 @@ def main(specs: tuple[str, ...]) -> None:
         for text in (texts.forward, texts.backward):
             shares = {share.bits: share for share in text.shares}
             for kind, share in ((kind, shares[bits]) for kind, bits in BITS.items() if bits in shares):
-                counts = f"{found[text.functor, kind]:.0f} | {share.slots}"
+                counts = f"{found[text.functor, kind]:.0f} | {share.instructions}"
                 print(f"| {text.name} | {DTYPES[kind]} | {counts} | {share.cost} |")
 
 

@@ -29,7 +29,7 @@ from benchmarks.kernelbench.accuracy import SLOPES
 from benchmarks.kernelbench.errors import Size, errors
 from fusegen import build, runtime_text
 from fusegen.bench import clock
-from fusegen.built import imported
+from fusegen.loader import imported
 from fusegen.method import Segmented
 from fusegen.pipeline import Compiled
 

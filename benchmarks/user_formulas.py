@@ -29,13 +29,13 @@ import click
 
 from benchmarks.user_formulas_table import COLUMNS, FORMULAS, KEY, Record, compact, read, table
 from fusegen import build, certify
-from fusegen.built import imported
 from fusegen.certify.certification import prepared
 from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Evidence, Subject
 from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.sweep import EVERY
 from fusegen.library import Library, load
+from fusegen.loader import imported
 from fusegen.stages import real, screened
 
 HERE = Path(__file__).resolve().parent

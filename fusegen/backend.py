@@ -15,7 +15,6 @@ from typing import Any
 from torch import fx
 
 from fusegen import write
-from fusegen.built import imported
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.lift.found import Found, regions_of
 from fusegen.lift.network import FOLDER
@@ -24,6 +23,7 @@ from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.pointwise import is_mask
 from fusegen.lift.regions.spec import Source, Written
+from fusegen.loader import imported
 
 VARIABLE = "FUSEGEN_REGIONS"  # the folder of specs and modules
 OPTION = "regions"  # the same, among the options of torch.compile

@@ -28,14 +28,14 @@ FUNCTIONS: Mapping[Device, Mapping[str, float]] = {
     Device.CPU: {
         "tanh": 0.75, "erf": 1.0, "exp": 1.0, "expm1": 1.0, "gauss": 1.0,
         "log": 0.5, "log1p": 0.5, "log2": 0.5, "exp2": 0.5, "sin": 0.5, "cos": 0.5,
-        "sigmoid": 0.95, "gate": 1.05, "times_tanh_softplus": 1.1, "softplus": 1.6, "times_ndtr": 1.85,
+        "sigmoid": 0.95, "x_sigmoid": 1.05, "times_tanh_softplus": 1.1, "softplus": 1.6, "times_ndtr": 1.85,
         **_ARITHMETIC,
     },
 }  # fmt: skip
 # those of functions with the body IN_FLOAT, the largest found at the same arguments
 IN_FLOAT: Mapping[str, float] = {
     "exp": 1.0, "expm1": 1.5, "log1p": 0.8, "gauss": 1.0, "softplus": 2.0, "normal": 2.1,
-    "gate": 2.5, "sigmoid": 2.4, "sigmoid_slope": 2.4, "tanh_slope": 2.4, "tanh_softplus": 3.2,
+    "x_sigmoid": 2.5, "sigmoid": 2.4, "sigmoid_slope": 2.4, "tanh_slope": 2.4, "tanh_softplus": 3.2,
     "times_tanh_softplus": 4.0, "ndtr": 3.2, "times_ndtr": 3.7,
 }  # fmt: skip
 

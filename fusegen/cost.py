@@ -4,7 +4,7 @@ A copy leaves time to issue a few instructions for each byte it moves. A kernel 
 by memory whatever its launch; one that needs as many or more wants more bytes on their way while it
 computes, so that a thread should read several vectors at once. `launch.toml` says how many, by class.
 
-`slots` has the counts of each operation.
+`instructions` has the counts of each operation.
 """
 
 from __future__ import annotations
@@ -12,6 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from fusegen.instructions import (
+    ERFS,
+    EXACT,
+    IN_ONE_WORD,
+    OF_DOUBLE,
+    ONE_AS_TWO,
+    SECOND_WORD,
+    SHARED,
+    SLOTS,
+    SPECIAL,
+    WAIT,
+    WIDENED,
+)
 from fusegen.ir import Body, Call, Expr, Kernel, Math, Ref, Word, calls, operations
 from fusegen.launch import LaunchClass
 from fusegen.method import (
@@ -28,19 +41,6 @@ from fusegen.method import (
 )
 from fusegen.ops import PRODUCTS, ROWS
 from fusegen.ops.kernels import WORDS
-from fusegen.slots import (
-    ERFS,
-    EXACT,
-    IN_ONE_WORD,
-    OF_DOUBLE,
-    ONE_AS_TWO,
-    SECOND_WORD,
-    SHARED,
-    SLOTS,
-    SPECIAL,
-    WAIT,
-    WIDENED,
-)
 from fusegen.typed import widened
 
 
@@ -70,12 +70,11 @@ PIECES = {
     Grid.OCTAVES: {1: Cost(40, LaunchClass.FINE_CUBIC), 2: Cost(43, LaunchClass.FINE_CUBIC_SLOPE)},
 }
 FAST = Arithmetic.FAST_FLOAT
-AROUND = 4  # instructions of an element that the formula does not name: indices, conversions, the loop
+LOOP_OVERHEAD = 4  # instructions of an element: indices, conversions, the loop
 IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times what a function takes in float; as do those with erf in them
 TEST = 5  # instructions of an element whose rounding is tested
 IN_DOUBT = 0.03  # how often it is computed in double for all elements of a warp; measured of float16
-# of what moving takes, what all that may take: with 0.95 quick_gelu ran at 0.96 of a copy's speed
-TIME = 0.92
+TIME = 0.92  # of the time to move; with 0.95 quick_gelu ran at 0.96 of a copy's speed
 
 
 def weight(names: Iterable[str]) -> int:
@@ -83,7 +82,7 @@ def weight(names: Iterable[str]) -> int:
     return sum(SLOTS.get(name, (1, 1))[0] for name in names)
 
 
-def slots(kernel: Kernel, arithmetic: Arithmetic) -> int:
+def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
     """The instructions of one element.
 
     Args:
@@ -95,7 +94,7 @@ def slots(kernel: Kernel, arithmetic: Arithmetic) -> int:
     if kernel.math is Math.DOUBLE:
         times = (ERF_IN_DOUBLE if call.op in ERFS else IN_DOUBLE for call in moving)
         each = [count * by if count > 1 else count for count, by in zip(each, times, strict=True)]
-    return AROUND + len(kernel.inputs) + len(kernel.results) + sum(each)
+    return LOOP_OVERHEAD + len(kernel.inputs) + len(kernel.results) + sum(each)
 
 
 def _is_uniform(call: Call, kernel: Kernel) -> bool:
@@ -118,7 +117,7 @@ def _is_chained(call: Call) -> bool:
     return call.op in PRODUCTS and call.args[0].word is Word.DOUBLE
 
 
-def slots_in_one_word(kernel: Kernel) -> int:
+def instructions_in_one_word(kernel: Kernel) -> int:
     """The instructions of one element in one word of double.
 
     Args:
@@ -141,11 +140,11 @@ def slots_in_one_word(kernel: Kernel) -> int:
     )
     tensors = len(kernel.inputs) + len(kernel.results)
     each = shared + sum(more for _, more, _ in own) + OF_DOUBLE * sum(others)
-    return AROUND + (1 + OF_DOUBLE) * tensors + each
+    return LOOP_OVERHEAD + (1 + OF_DOUBLE) * tensors + each
 
 
-def waits(kernel: Kernel) -> int:
-    """The instructions that could be issued while the chip's own functions take longer, in 16 bits."""
+def sfu_stall(kernel: Kernel) -> int:
+    """The instructions that could be issued while the special-function units stall, in 16 bits."""
     return WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
 
 
@@ -167,16 +166,16 @@ def cost_of(
         case Piecewise(grid) | AtDefaults(Piecewise(grid)):
             return PIECES[grid][reads]
         case Verified(Formula(arithmetic)):
-            each = slots(kernels[arithmetic.variant], arithmetic) + TEST
+            each = instructions(kernels[arithmetic.variant], arithmetic) + TEST
             return Cost(each, LaunchClass.TESTED)
         case Segmented():
             assert by_curves is not None
-            return Cost(slots(by_curves, Arithmetic.FLOAT), cost(by_curves, 4, Arithmetic.FLOAT))
+            return Cost(instructions(by_curves, Arithmetic.FLOAT), cost(by_curves, 4, Arithmetic.FLOAT))
         case Formula(Arithmetic.PLAIN_DOUBLE) if bits == 32:
-            return Cost(slots_in_one_word(kernels[Variant.DOUBLE]), LaunchClass.ONE_WORD)
+            return Cost(instructions_in_one_word(kernels[Variant.DOUBLE]), LaunchClass.ONE_WORD)
         case Formula(arithmetic):
             kernel = kernels[arithmetic.variant]
-            return Cost(slots(kernel, arithmetic), cost(kernel, bits // 8, arithmetic))
+            return Cost(instructions(kernel, arithmetic), cost(kernel, bits // 8, arithmetic))
     raise NotImplementedError(method)
 
 
@@ -188,7 +187,7 @@ def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
         size: of an element in memory, in bytes.
         arithmetic: that it is computed in.
     """
-    a_byte = slots(kernel, arithmetic) / (size * kernel.moved)
+    a_byte = instructions(kernel, arithmetic) / (size * kernel.moved)
     return next((name for name, most in MOST.items() if a_byte <= most), LaunchClass.HEAVY)
 
 
@@ -200,7 +199,7 @@ def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -
         double: the same in double, for results whose rounding is undecided.
         arithmetic: that it is computed in.
     """
-    verified = _busy(kernel, arithmetic) + TEST + IN_DOUBT * slots(double, Arithmetic.DOUBLE)
+    verified = _busy(kernel, arithmetic) + TEST + IN_DOUBT * instructions(double, Arithmetic.DOUBLE)
     return verified <= TIME * _moving_16_bits(kernel)
 
 
@@ -210,8 +209,8 @@ def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:
 
 
 def _busy(kernel: Kernel, arithmetic: Arithmetic) -> int:
-    """The instructions of a 16-bit element, and those that could be issued while it waits."""
-    return slots(kernel, arithmetic) + waits(kernel)
+    """The instructions of a 16-bit element, and those that could be issued while it stalls."""
+    return instructions(kernel, arithmetic) + sfu_stall(kernel)
 
 
 def issued(kernel: Kernel, size: int) -> float:
@@ -239,7 +238,11 @@ def pieced(kernel: Kernel, reads: int) -> bool:
         call.body is Body.DOUBLE_WORD and ROWS[call.op].single for call in calls(kernel)
     )
     most = 0.9 * BUDGET * 4 * (reads + 1)
-    return alone(kernel, reads) and not kernel.params and (nested or slots(kernel, Arithmetic.FLOAT) > most)
+    return (
+        alone(kernel, reads)
+        and not kernel.params
+        and (nested or instructions(kernel, Arithmetic.FLOAT) > most)
+    )
 
 
 def alone(kernel: Kernel, reads: int) -> bool:

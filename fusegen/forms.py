@@ -57,7 +57,7 @@ def _is_long(kernel: Kernel, which: Pass) -> bool:
 
 def _issues_less(single: Kernel, before: Kernel) -> bool:
     """Whether the kernel before does not hide behind the memory, and that in single words issues less."""
-    most, least = (cost.slots(kernel, Arithmetic.FLOAT) for kernel in (before, single))
+    most, least = (cost.instructions(kernel, Arithmetic.FLOAT) for kernel in (before, single))
     return most > cost.issued(before, SIZE) and least < most
 
 

@@ -19,10 +19,10 @@ from itertools import count
 from fusegen.errors import Span
 from fusegen.interval import REALS, Interval
 
-NOWHERE = Span("")
+NO_SPAN = Span("")
 
 
-class Written:
+class TermOperators:
     """Lets a term be written with operators: ``x + 3``, ``-x``, ``1 / x``."""
 
     __slots__ = ()
@@ -68,44 +68,44 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Written):
+class Number(TermOperators):
     """An exact rational number."""
 
     value: Fraction
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Name(Written):
+class Name(TermOperators):
     """An input, a parameter or a let."""
 
     name: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Apply(Written):
+class Apply(TermOperators):
     """A primitive, one row of `ops.OPS`, applied to its arguments."""
 
     op: str
     args: tuple[Term, ...]
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class SpecCall(Written):
+class SpecCall(TermOperators):
     """Another spec used as a function; `compose` replaces it by what that spec says."""
 
     spec: str
     args: tuple[Term, ...]
     keywords: tuple[tuple[str, Term], ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 Term = Number | Name | Apply | SpecCall
 INFINITY = Fraction(2**1024)  # no double is as large, so that what is lowered is an infinity
 GROWN = Fraction(2) ** 64  # a result for a large number in place of an infinity is infinite from here on
-Operand = Written | int | float | Fraction
+Operand = TermOperators | int | float | Fraction
 
 
 def call(op: str, *args: Operand) -> Apply:

@@ -151,8 +151,9 @@ VALUES: dict[str, Callable[..., float]] = {
     "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo),
     "product_plus": lambda a, b, c, d: a * b * c + d,
     "linear": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
-    "lifted": lambda x: x + 37 if x < -64 else x, "lift_back": lambda x: math.exp(-37) if x < -64 else 1.0,
-    "gate": lambda x, t: x * _logistic(t), "gate_slope": lambda a, b, t: _logistic(t) + a * b * _slope(t),
+    "prescaled": lambda x: x + 37 if x < -64 else x, "unscale": lambda x: math.exp(-37) if x < -64 else 1.0,
+    "x_sigmoid": lambda x, t: x * _logistic(t),
+    "x_sigmoid_slope": lambda a, b, t: _logistic(t) + a * b * _slope(t),
     "ndtr_tail": lambda x: _ndtr(-abs(x)),
 }
 # fmt: on

@@ -4,8 +4,8 @@
 #
 #   y = x · sigmoid(1.702 · x)
 #
-# Forward: 4 operations an element: 1 finite_below, 1 mul, 1 words, 1 gate.
-# Gradient: 6 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 words, 1 gate_slope.
+# Forward: 4 operations an element: 1 finite_below, 1 mul, 1 words, 1 x_sigmoid.
+# Gradient: 6 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 words, 1 x_sigmoid_slope.
 # Its evidence, once certified, lies beside it in quick_gelu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = x · erf(softplus(x))
 #
-# Forward: 7 operations an element: 1 finite_below, 2 mul, 1 erf, 1 softplus, 1 lifted, 1 lift_back.
-# Gradient: 13 operations an element: 1 finite_above, 1 finite_below, 1 softplus, 2 lifted, 2 mul, 1 product_plus, 1 scaled, 1 gauss, 1 sigmoid, 1 erf, 1 lift_back.
+# Forward: 7 operations an element: 1 finite_below, 2 mul, 1 erf, 1 softplus, 1 prescaled, 1 unscale.
+# Gradient: 13 operations an element: 1 finite_above, 1 finite_below, 1 softplus, 2 prescaled, 2 mul, 1 product_plus, 1 scaled, 1 gauss, 1 sigmoid, 1 erf, 1 unscale.
 # Its evidence, once certified, lies beside it in serf.certificate.json.
 # fmt: off
 # mypy: ignore-errors

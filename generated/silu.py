@@ -4,8 +4,8 @@
 #
 #   y = x · sigmoid(x)
 #
-# Forward: 2 operations an element: 1 finite_below, 1 gate.
-# Gradient: 4 operations an element: 1 finite_above, 1 finite_below, 1 mul, 1 gate_slope.
+# Forward: 2 operations an element: 1 finite_below, 1 x_sigmoid.
+# Gradient: 4 operations an element: 1 finite_above, 1 finite_below, 1 mul, 1 x_sigmoid_slope.
 # Its evidence, once certified, lies beside it in silu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  y = hardswish(x)
 #
-# Forward: 12 operations an element: 1 finite_below, 4 mul, 1 sigmoid, 1 lifted, 2 lift_back, 1 scaled, 1 clamp_max, 1 add.
-# Gradient: 23 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 7 mul, 3 lift_back, 1 scaled, 2 fma, 1 clamp_max, 1 add, 1 where, 1 ge, 1 sigmoid_slope.
+# Forward: 12 operations an element: 1 finite_below, 4 mul, 1 sigmoid, 1 prescaled, 2 unscale, 1 scaled, 1 clamp_max, 1 add.
+# Gradient: 23 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 prescaled, 7 mul, 3 unscale, 1 scaled, 2 fma, 1 clamp_max, 1 add, 1 where, 1 ge, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in silu_hardswish.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  x = x · 0.5,  y = silu(x)
 #
-# Forward: 4 operations an element: 1 finite_below, 2 gate, 1 mul.
-# Gradient: 22 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 9 mul, 2 narrow, 3 lift_back, 1 gate_slope, 1 fma, 1 sigmoid_slope.
+# Forward: 4 operations an element: 1 finite_below, 2 x_sigmoid, 1 mul.
+# Gradient: 22 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 prescaled, 9 mul, 2 narrow, 3 unscale, 1 x_sigmoid_slope, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in silu_scale_silu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = silu(gate) · up
 #
-# Forward: 7 operations an element: 1 finite_below, 3 mul, 1 sigmoid, 1 lifted, 1 lift_back.
-# Gradient: 15 operations an element: 1 finite_below, 1 finite_above, 1 sigmoid, 2 lifted, 6 mul, 1 fma, 1 sigmoid_slope, 2 lift_back.
+# Forward: 7 operations an element: 1 finite_below, 3 mul, 1 sigmoid, 1 prescaled, 1 unscale.
+# Gradient: 15 operations an element: 1 finite_below, 1 finite_above, 1 sigmoid, 2 prescaled, 6 mul, 1 fma, 1 sigmoid_slope, 2 unscale.
 # Its evidence, once certified, lies beside it in swiglu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = x · tanh(exp(x))
 #
-# Forward: 6 operations an element: 1 finite_below, 2 mul, 1 tanh_of_exp, 1 lifted, 1 lift_back.
-# Gradient: 10 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 fma, 1 tanh_of_exp_slope, 2 lifted, 1 tanh_of_exp, 1 lift_back.
+# Forward: 6 operations an element: 1 finite_below, 2 mul, 1 tanh_of_exp, 1 prescaled, 1 unscale.
+# Gradient: 10 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 fma, 1 tanh_of_exp_slope, 2 prescaled, 1 tanh_of_exp, 1 unscale.
 # Its evidence, once certified, lies beside it in tanh_exp.certificate.json.
 # fmt: off
 # mypy: ignore-errors

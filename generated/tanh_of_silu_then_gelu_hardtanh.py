@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 #
-# Forward: 4 operations an element: 1 finite_below, 1 gate, 1 tanh, 1 times_ndtr.
-# Gradient: 20 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 lifted, 6 mul, 2 lift_back, 1 tanh, 2 narrow, 1 times_ndtr_slope, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
+# Forward: 4 operations an element: 1 finite_below, 1 x_sigmoid, 1 tanh, 1 times_ndtr.
+# Gradient: 20 operations an element: 1 finite_above, 1 finite_below, 1 sigmoid, 2 prescaled, 6 mul, 2 unscale, 1 tanh, 2 narrow, 1 times_ndtr_slope, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in tanh_of_silu_then_gelu_hardtanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -50,7 +50,7 @@ SPECIAL = {
     "erfc": ((math.inf, 0.0), (-math.inf, 2.0), (27.5, 0.0), (-28.0, 2.0)),
     "times_ndtr": ((-0.0, -0.0), (math.inf, math.inf), (-1e300, -0.0)),
 }
-SINGLE_ALONE = "gate_slope"  # of which double has none
+SINGLE_ALONE = "x_sigmoid_slope"  # of which double has none
 TWO = "inputs: {x: {}, y: {}}\nformula: "
 THREE = "inputs: {x: {}, y: {}, z: {}}\nformula: "
 CHAINED = f"{TWO}silu(gelu(x) * y)"

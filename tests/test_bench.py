@@ -23,8 +23,8 @@ from fusegen.bench import clock, plots, results, session
 from fusegen.bench.clock import Run, Spread
 from fusegen.bench.competitors import Case, Competitors
 from fusegen.bench.results import Report, Row
-from fusegen.built import imported
 from fusegen.errors import FusegenError, NoMeasurements
+from fusegen.loader import imported
 from fusegen.parse import parse_spec
 
 CASE = Case("gate", "forward", "float32", (3, 1001), "cpu")

@@ -16,12 +16,12 @@ from fusegen.certify import error_plot
 from fusegen.errors import NoPicture, Span
 from fusegen.explain import FORMATS, Explanation, explained, written
 from fusegen.explain.writing import EXPECTED, OF_DOUBLE
+from fusegen.instructions import SLOTS
 from fusegen.method import Grid
 from fusegen.notes import GRIDS, LOST, TABLE, VERIFIED
 from fusegen.ops import OPS
 from fusegen.parse.formula import parse_formula
 from fusegen.printers import latex
-from fusegen.slots import SLOTS
 from fusegen.term import Name, call
 
 pytestmark = pytest.mark.usefixtures("exact_eager")

@@ -41,7 +41,7 @@ def test_double_word_arguments_stay_where_they_hide_behind_the_memory() -> None:
     of = made("kernelbench/conv_transpose2d_subtract_tanh")
     kernel = of.kernels[Pass.FORWARD, Device.CUDA, Variant.FLOAT]
     assert has_two_words(of, Pass.FORWARD, Variant.FLOAT)
-    assert cost.slots(kernel, Arithmetic.FLOAT) <= cost.issued(kernel, 4)
+    assert cost.instructions(kernel, Arithmetic.FLOAT) <= cost.issued(kernel, 4)
 
 
 def test_a_function_of_one_tensor_keeps_its_words() -> None:

@@ -19,8 +19,8 @@ from kernels import GENERATED
 from torch import Tensor, nn
 
 from fusegen import library, manifest, modules
-from fusegen.built import imported
 from fusegen.constructor import Layer
+from fusegen.loader import imported
 from fusegen.spec import Param, Spec
 
 SPECS = {path.stem: path for path in sorted((ROOT / "specs" / "kernelbench").glob("*.yaml"))}

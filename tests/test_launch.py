@@ -9,14 +9,14 @@ import pytest
 from conftest import ROOT, Workshop, library_spec
 
 from fusegen import build, launch
-from fusegen.cost import cost, slots, slots_in_one_word
+from fusegen.cost import cost, instructions, instructions_in_one_word
 from fusegen.errors import BadLaunches
+from fusegen.instructions import SLOTS, SPECIAL
 from fusegen.ir import Body, Call, Device, Kernel, Let, Math, Ref, Word
 from fusegen.launch import Launch, LaunchClass, Table
 from fusegen.method import Arithmetic, AtDefaults, Method, Pass, Verified
 from fusegen.method import Table as Tabulated
 from fusegen.ops import ROWS
-from fusegen.slots import SLOTS, SPECIAL
 
 HEADERS = ROOT / "fusegen" / "runtime" / "include"
 ONE, TWO = Launch(None, 128, 1), Launch(None, 128, 2)
@@ -207,7 +207,7 @@ def test_every_function_of_the_table_that_is_no_single_instruction_has_a_row() -
 def test_an_element_costs_what_its_operations_do(
     op: str, math: Math, arithmetic: Arithmetic, expected: int
 ) -> None:
-    assert slots(kernel(op, math), arithmetic) == expected
+    assert instructions(kernel(op, math), arithmetic) == expected
 
 
 X, Y = Ref("x"), Ref("y")
@@ -219,7 +219,10 @@ X, Y = Ref("x"), Ref("y")
         (Call("mul", (X, Y)), 2),
         (Call("mul", (X, Y), Word.DOUBLE, Body.DOUBLE_WORD), 2),
         (Call("sigmoid", (X,)), 40),
-        (Call("mul", (Call("sigmoid", (X,)), Call("sigmoid_slope", (Call("lifted", (X,)),)))), 40 + 4 + 2),
+        (
+            Call("mul", (Call("sigmoid", (X,)), Call("sigmoid_slope", (Call("prescaled", (X,)),)))),
+            40 + 4 + 2,
+        ),
         (Call("mul", (Call("sigmoid", (X,)), Call("sigmoid", (Y,)))), 2 * 40 + 2),
         (Call("mul", (Call("tanh", (Ref("t"),)), Call("tanh_slope", (X,)))), 44 + 8 + 6 + 2),
         (Call("erf", (X,)), 2 * 21),
@@ -228,7 +231,7 @@ X, Y = Ref("x"), Ref("y")
 def test_functions_of_an_argument_share_instructions_in_one_word(result: Call, expected: int) -> None:
     steps = (Let("t", Call("narrow", (X,))),)
     one = Kernel("of", Device.CUDA, Math.DOUBLE, ("x", "y"), (), steps, (result,))
-    assert slots_in_one_word(one) == 4 + 3 * 3 + expected
+    assert instructions_in_one_word(one) == 4 + 3 * 3 + expected
 
 
 @pytest.mark.parametrize(

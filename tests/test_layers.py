@@ -1,6 +1,6 @@
 """The house: who may import whom, and which file is the door to which library.
 
-    cli > lift, report > certify, bench, modules > built, show > build > emit > pipeline > measure, forms
+    cli > lift, report > certify, bench, modules > loader, show > build > emit > pipeline > measure, forms
         > stages, candidates > library, expected > rooms > ground > errors
 
 A module imports only from floors below its own. Rooms never import each other; the files of one room may.
@@ -20,9 +20,11 @@ from conftest import ROOT
 GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, LIFT, CLI = range(1, 13)
 FLOORS = {
     "errors": 0,
-    **dict.fromkeys(("spec", "term", "ops", "slots", "typed", "gradients", "aten", "signatures"), GROUND),
+    **dict.fromkeys(
+        ("spec", "term", "ops", "instructions", "typed", "gradients", "aten", "signatures"), GROUND
+    ),
     **dict.fromkeys(("arguments", "constructor", "sizes"), GROUND),
-    **dict.fromkeys(("interval", "ir", "elements", "launch", "looks", "mask", "pieces"), GROUND),
+    **dict.fromkeys(("interval", "ir", "elements", "launch", "plot_style", "mask", "pieces"), GROUND),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
     **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),
     **dict.fromkeys(("fits", "runtime_text", "schema"), GROUND),
@@ -34,7 +36,7 @@ FLOORS = {
     "pipeline": PIPELINE,
     "emit": EMIT,
     "build": BUILD,
-    **dict.fromkeys(("built", "doubts", "explain", "outputs", "show"), BUILT),
+    **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules", "standalone", "generated"), RUNS),
     **dict.fromkeys(("lift", "report"), LIFT),
     **dict.fromkeys(("backend", "cli", "dropin"), CLI),

@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_lift import HEAD, PROBLEMS, problem
 
-from fusegen.built import imported
 from fusegen.errors import Differs, FusegenError, NotLifted
 from fusegen.lift.load import executed, read
 from fusegen.lift.partial.calls import operand, wrapped
@@ -27,6 +26,7 @@ from fusegen.lift.partial.model import Partial, checked, partial
 from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
 from fusegen.lift.tiny import by_divisors, shrunk
 from fusegen.lift.verify import verified
+from fusegen.loader import imported
 
 
 def lift(folder: Path, text: str, least_passes: int = 2) -> Partial:

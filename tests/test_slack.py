@@ -25,7 +25,7 @@ X, Y, U, V = (Name(name) for name in "xyuv")
 
 
 def silu(of: Term) -> Term:
-    return call("gate", of, of)
+    return call("x_sigmoid", of, of)
 
 
 def gelu(of: Term) -> Term:
@@ -43,59 +43,63 @@ SEVEN = "words(0.699999988079071, 1.1920929132713809e-08)"  # 0.7
 
 # steps and a result: what they become in float on the CPU
 CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
-    ((SILU, HALF), silu(V), "u = gate<SINGLE_WORD>(x, x); v = mul(u, 0.5); gate<NEAR>(v, v)"),
+    ((SILU, HALF), silu(V), "u = x_sigmoid<SINGLE_WORD>(x, x); v = mul(u, 0.5); x_sigmoid<NEAR>(v, v)"),
     ((GELU,), gelu(U), "u = times_ndtr<SINGLE_WORD>(x); times_ndtr<NEAR>(u)"),
     ((TANH, HALF), call("sigmoid", V), "u = tanh(x); v = mul(u, 0.5); sigmoid<NEAR>(v)"),
-    ((SILU,), call("tanh", U), "u = gate<SINGLE_WORD>(x, x); tanh(u)"),
-    ((SILU,), call("erf", U), "u = gate<SINGLE_WORD>(x, x); erf(u)"),
+    ((SILU,), call("tanh", U), "u = x_sigmoid<SINGLE_WORD>(x, x); tanh(u)"),
+    ((SILU,), call("erf", U), "u = x_sigmoid<SINGLE_WORD>(x, x); erf(u)"),
     # what cuts off or divides magnifies nothing
     (
         (SILU, Let("v", parsed("clamp(u / 2, -1, 1)", "u"))),
         call("tanh", V),
-        "u = gate<SINGLE_WORD>(x, x); v = clamp(mul(u, 0.5), -1.0, 1.0); tanh(v)",
+        "u = x_sigmoid<SINGLE_WORD>(x, x); v = clamp(mul(u, 0.5), -1.0, 1.0); tanh(v)",
     ),
     (
         (SILU, Let("v", parsed("where(u > 0, u, u * 0.25)", "u"))),
         gelu(V),
-        "u = gate<SINGLE_WORD>(x, x); v = where(gt(u, 0.0), u, mul(u, 0.25)); times_ndtr<NEAR>(v)",
+        "u = x_sigmoid<SINGLE_WORD>(x, x); v = where(gt(u, 0.0), u, mul(u, 0.25)); times_ndtr<NEAR>(v)",
     ),
     # tanh(silu(x)) is not below silu(x)'s least; of three functions the last takes one word
     (
         (SILU, Let("v", call("tanh", U))),
         gelu(V),
-        "u = gate<DOUBLE_WORD>(x, x); v = narrow(tanh(u)); times_ndtr<NEAR>(v)",
+        "u = x_sigmoid<DOUBLE_WORD>(x, x); v = narrow(tanh(u)); times_ndtr<NEAR>(v)",
     ),
     # a factor that is no function's takes some of what may be spent
     (
         (Let("u", call("softplus", X)),),
         X * call("erf", U),
-        "u_lifted = narrow(softplus(lifted(x))); mul(mul(x, erf(u_lifted)), lift_back(x))",
+        "u_lifted = narrow(softplus(prescaled(x))); mul(mul(x, erf(u_lifted)), unscale(x))",
     ),
     # a single function, and one of arithmetic, stays as accurate as it is
-    ((), silu(X), "gate(x, x)"),
+    ((), silu(X), "x_sigmoid(x, x)"),
     ((times("0.1", "x"),), call("erf", V), f"v = mul(x, {TENTH}); erf(v)"),
     # up to where little is magnified, and further
-    ((SILU, times("4")), silu(V), "u = gate<SINGLE_WORD>(x, x); v = mul(u, 4.0); gate<NEAR>(v, v)"),
-    ((SILU, times("5")), silu(V), "u = gate<DOUBLE_WORD>(x, x); v = mul(u, 5.0); gate(v, v)"),
-    ((SILU, times("-1")), silu(V), "u = gate<DOUBLE_WORD>(x, x); v = mul(u, -1.0); gate(v, v)"),
+    (
+        (SILU, times("4")),
+        silu(V),
+        "u = x_sigmoid<SINGLE_WORD>(x, x); v = mul(u, 4.0); x_sigmoid<NEAR>(v, v)",
+    ),
+    ((SILU, times("5")), silu(V), "u = x_sigmoid<DOUBLE_WORD>(x, x); v = mul(u, 5.0); x_sigmoid(v, v)"),
+    ((SILU, times("-1")), silu(V), "u = x_sigmoid<DOUBLE_WORD>(x, x); v = mul(u, -1.0); x_sigmoid(v, v)"),
     ((TANH, times("5")), call("sigmoid", V), "u = tanh<DOUBLE_WORD>(x); v = mul(u, 5.0); sigmoid(v)"),
     # of two inputs
     (
-        (Let("u", call("gate", X, Y)), HALF),
+        (Let("u", call("x_sigmoid", X, Y)), HALF),
         silu(V),
-        "u = gate<DOUBLE_WORD>(x, y); v = mul(u, 0.5); gate(v, v)",
+        "u = x_sigmoid<DOUBLE_WORD>(x, y); v = mul(u, 0.5); x_sigmoid(v, v)",
     ),
     # what is taken off a rounded value magnifies what it errs by
     (
         (SILU, Let("v", parsed("u - 0.1", "u"))),
         call("tanh", V),
-        f"u = gate<DOUBLE_WORD>(x, x); v = sub(u, {TENTH}); tanh(v)",
+        f"u = x_sigmoid<DOUBLE_WORD>(x, x); v = sub(u, {TENTH}); tanh(v)",
     ),
     # so does a sum, and a product of two that err may err by as much as both
     (
         (SILU, HALF),
         silu(V) + call("tanh", V),
-        "u = gate<DOUBLE_WORD>(x, x); v = mul(u, 0.5); add(gate(v, v), tanh(v))",
+        "u = x_sigmoid<DOUBLE_WORD>(x, x); v = mul(u, 0.5); add(x_sigmoid(v, v), tanh(v))",
     ),
     ((TANH,), U * call("sigmoid", U), "u = tanh<DOUBLE_WORD>(x); mul(u, sigmoid(u))"),
 ]
@@ -103,7 +107,7 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
 
 # likewise where double settles how results are rounded to 16 bits
 SETTLED: list[tuple[tuple[Let, ...], Term, str]] = [
-    ((), silu(X), "gate<SINGLE_WORD>(x, x)"),
+    ((), silu(X), "x_sigmoid<SINGLE_WORD>(x, x)"),
     ((), gelu(X), "times_ndtr<SINGLE_WORD>(x)"),
     ((times("0.1", "x"),), call("tanh", V), f"v = narrow(mul(x, {TENTH})); tanh(v)"),
     (
@@ -111,12 +115,12 @@ SETTLED: list[tuple[tuple[Let, ...], Term, str]] = [
         call("sigmoid", U),
         "u = clamp(x, -1.0, 1.0); sigmoid<NEAR>(u)",
     ),
-    ((Let("u", silu(X)),), 2 * U, "u = gate<SINGLE_WORD>(x, x); mul(2.0, u)"),
+    ((Let("u", silu(X)),), 2 * U, "u = x_sigmoid<SINGLE_WORD>(x, x); mul(2.0, u)"),
     # there is no short form of any argument
     ((), call("sigmoid", X), "sigmoid(x)"),
     ((), call("times_tanh_softplus", X), "times_tanh_softplus(x)"),
     # of two, and of products, float's own are kept
-    ((), call("gate", X, Y), "gate(x, y)"),
+    ((), call("x_sigmoid", X, Y), "x_sigmoid(x, y)"),
     ((), X * call("tanh", Y), "mul(x, tanh<DOUBLE_WORD>(y))"),
     # what is next to 0 need not be its tangent
     (
@@ -170,7 +174,7 @@ def test_an_infinity_is_left_to_a_function_that_makes_it_finite_itself() -> None
         == "u = times_ndtr<SINGLE_WORD>(x); times_ndtr<NEAR>(u)"
     )
     assert form((finite, Let("u", silu(kept))), call("tanh", U) * kept) == (
-        "finite_x = finite_below(x); u = gate<SINGLE_WORD>(x, x); mul(tanh(u), finite_x)"
+        "finite_x = finite_below(x); u = x_sigmoid<SINGLE_WORD>(x, x); mul(tanh(u), finite_x)"
     )
 
 
@@ -185,7 +189,7 @@ def test_every_link_is_a_body_of_what_approximates() -> None:
 
 # what the functions are over the real numbers, in double
 REAL: dict[str, Callable[[Tensor], Tensor]] = {
-    "gate": torch.nn.functional.silu,
+    "x_sigmoid": torch.nn.functional.silu,
     "sigmoid": torch.sigmoid,
     "times_ndtr": lambda x: x * torch.special.ndtr(x),
     "times_tanh_softplus": torch.nn.functional.mish,

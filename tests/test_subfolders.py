@@ -12,8 +12,8 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen import build, library, manifest, outputs
-from fusegen.built import imported, root
 from fusegen.errors import FusegenError, NoSuchSpec, SeveralOfOneName
+from fusegen.loader import imported, root
 
 GATE = "formula: x * clamp(x + 3, 0, 6) / 6"
 BARE = "without a certificate"

@@ -48,7 +48,7 @@ def test_a_value_is_that_of_the_real_function(name: str) -> None:
         ("times_tanh_softplus", (-math.inf,), math.nan),  # is that of its formula
         ("times_tanh_softplus_slope", (math.inf,), 1.0),
         ("words", (1.0, 2.0**-30), 1.0 + 2.0**-30),
-        ("lifted", (-70.0,), -33.0),
+        ("prescaled", (-70.0,), -33.0),
     ],
 )
 def test_a_value_is_that_of_ieee_arithmetic(name: str, args: tuple[float, ...], expected: float) -> None:

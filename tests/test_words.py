@@ -55,23 +55,24 @@ FORMS = {
     "erf(x)": "erf<DOUBLE_WORD>(x)",
     "tanh(x * y)": "tanh(mul<DOUBLE_WORD>(x, y))",
     # products with what falls like an exponential are lifted, up to the last of them
-    "x * sigmoid(x)": "gate(x, x)",
-    "sigmoid(y) * x": "gate(x, y)",
-    "x * sigmoid(0.1 * y)": f"t = mul({TENTH}, y); gate(x, t)",
+    "x * sigmoid(x)": "x_sigmoid(x, x)",
+    "sigmoid(y) * x": "x_sigmoid(x, y)",
+    "x * sigmoid(0.1 * y)": f"t = mul({TENTH}, y); x_sigmoid(x, t)",
     "a * sigmoid(x)": "mul(a, sigmoid(x))",
     "x * sigmoid(a)": "mul(x, sigmoid(a))",
-    "x * exp(y)": "mul(narrow(mul(x, exp<DOUBLE_WORD>(lifted(y)))), lift_back(y))",
-    "x * y * exp(x)": "mul(narrow(mul(mul(x, y), exp<DOUBLE_WORD>(lifted(x)))), lift_back(x))",
+    "x * exp(y)": "mul(narrow(mul(x, exp<DOUBLE_WORD>(prescaled(y)))), unscale(y))",
+    "x * y * exp(x)": "mul(narrow(mul(mul(x, y), exp<DOUBLE_WORD>(prescaled(x)))), unscale(x))",
     "x * exp(x) + exp(x)": (
-        "mul(narrow(add(mul(x, exp<DOUBLE_WORD>(lifted(x))), exp<DOUBLE_WORD>(lifted(x)))), lift_back(x))"
+        "mul(narrow(add(mul(x, exp<DOUBLE_WORD>(prescaled(x))), exp<DOUBLE_WORD>(prescaled(x)))), "
+        "unscale(x))"
     ),
     # a second one with an argument of its own as a whole, which has its own lift
     "softplus(x) * (y * sigmoid(y))": (
-        "mul(narrow(gate(mul(softplus(lifted(x)), y), words(y, 0.0))), lift_back(x))"
+        "mul(narrow(x_sigmoid(mul(softplus(prescaled(x)), y), words(y, 0.0))), unscale(x))"
     ),
-    "x * exp(x) + y": "add(mul(narrow(mul(x, exp<DOUBLE_WORD>(lifted(x)))), lift_back(x)), y)",
-    "exp(x) / y": "mul(div(narrow(exp<DOUBLE_WORD>(lifted(x))), y), lift_back(x))",
-    "x * erf(exp(x))": "mul(mul(x, erf(narrow(exp<DOUBLE_WORD>(lifted(x))))), lift_back(x))",
+    "x * exp(x) + y": "add(mul(narrow(mul(x, exp<DOUBLE_WORD>(prescaled(x)))), unscale(x)), y)",
+    "exp(x) / y": "mul(div(narrow(exp<DOUBLE_WORD>(prescaled(x))), y), unscale(x))",
+    "x * erf(exp(x))": "mul(mul(x, erf(narrow(exp<DOUBLE_WORD>(prescaled(x))))), unscale(x))",
     "x * exp(clamp(y, -1, 1))": "mul(x, exp<DOUBLE_WORD>(clamp(y, -1.0, 1.0)))",
     # numbers beyond those of a float
     "1e39 * sigmoid(x)": "mul(inf, sigmoid(x))",
@@ -134,7 +135,7 @@ SINGLE = {
     "sigmoid(x) / a": "quotient(sigmoid(x), a)",
     "sigmoid(0.1 * x)": f"sigmoid(mul({TENTH}, x))",
     "exp(x + y)": "exp(add<DOUBLE_WORD>(x, y))",
-    "x * sigmoid(y)": "gate(x, y)",
+    "x * sigmoid(y)": "x_sigmoid(x, y)",
     "square(tanh(x))": "square(tanh<DOUBLE_WORD>(x))",
     "x * 0.1": f"mul(x, {TENTH})",  # nothing approximates
 }
@@ -147,8 +148,8 @@ def test_a_formula_becomes_on_cuda(formula: str, form: str) -> None:
 
 X, Y, A = Name("x"), Name("y"), Name("a")
 SLOPES = {
-    X * call("sigmoid_slope", X): "gate_slope(x, 1.0, x)",
-    X * call("sigmoid_slope", X) * (A + Y): "gate_slope(x, add(a, y), x)",
+    X * call("sigmoid_slope", X): "x_sigmoid_slope(x, 1.0, x)",
+    X * call("sigmoid_slope", X) * (A + Y): "x_sigmoid_slope(x, add(a, y), x)",
     A * call("sigmoid_slope", Y): "fma(a, sigmoid_slope(y), sigmoid(x))",  # of another argument
 }
 
@@ -162,10 +163,11 @@ def test_a_sigmoid_and_its_slope_are_computed_together_on_cuda(slope: Term, form
 
 GATE = call("sigmoid", X) + X * call("sigmoid_slope", X)
 FACTORS = {  # y being the incoming gradient
-    Y * GATE * A: "mul(mul(y, gate_slope(x, 1.0, x)), a)",
-    GATE * A: "mul(gate_slope(x, 1.0, x), a)",
+    Y * GATE * A: "mul(mul(y, x_sigmoid_slope(x, 1.0, x)), a)",
+    GATE * A: "mul(x_sigmoid_slope(x, 1.0, x), a)",
     Y * (GATE + call("exp", X)): (
-        "mul(mul(y, add(gate_slope(x, 1.0, lifted(x)), exp<SINGLE_WORD>(lifted(x)))), lift_back(x))"
+        "mul(mul(y, add(x_sigmoid_slope(x, 1.0, prescaled(x)), exp<SINGLE_WORD>(prescaled(x)))), "
+        "unscale(x))"
     ),
 }
 
@@ -197,8 +199,8 @@ OF_EARLIER: dict[tuple[Device, Term], str] = {
         Device.CUDA,
         mish(call("times_ndtr", X)),
     ): "times_tanh_softplus(times_ndtr(x))",  # it would take double
-    (Device.CPU, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate<DOUBLE_WORD>(x, x))",
-    (Device.CUDA, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(gate<DOUBLE_WORD>(x, x))",
+    (Device.CPU, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(x_sigmoid<DOUBLE_WORD>(x, x))",
+    (Device.CUDA, call("tanh_slope", X * call("sigmoid", X))): "tanh_slope(x_sigmoid<DOUBLE_WORD>(x, x))",
     (Device.CUDA, mish(X) * mish(Y)): "mul(times_tanh_softplus(x), times_tanh_softplus(y))",
     # of more than two that err by units, all but the last have two words
     (Device.CUDA, mish(X) * mish(Y) * call("tanh_slope", X)): (
@@ -229,7 +231,7 @@ def test_the_incoming_gradient_lifts_nothing_whatever_an_input_is_called() -> No
     def form(incoming: str | None) -> str:
         return shown(kernel("gradient * sigmoid(x)", Device.CPU, incoming, "gradient x").results[0])
 
-    assert form(None) == "gate(gradient, x)"
+    assert form(None) == "x_sigmoid(gradient, x)"
     assert form("gradient") == "mul(gradient, sigmoid(x))"
 
 

@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.same_kernels.text import Recipe
 from fusegen import runtime_text
-from fusegen.built import imported, root
+from fusegen.loader import imported, root
 from fusegen.outputs import SUFFIXES
 
 KERNELS = ("forward", "backward")

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from fusegen.bench.arguments import in_double, of_tensors, read, with_gradients
 from fusegen.bench.clock import Run
-from fusegen.built import imported
 from fusegen.constructor import Layer
 from fusegen.errors import NoSuchCompetitor, Span
+from fusegen.loader import imported
 from fusegen.render.forward import function_name
 from fusegen.spec import Spec
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter
 
 from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
-from fusegen.looks import BLUE, GREEN, GREY, ORANGE, OTHERS, SAVED, STYLE, UNDATED
+from fusegen.plot_style import BLUE, GREEN, GREY, ORANGE, OTHERS, SAVED, STYLE, UNDATED
 
 LOOKS = {  # colour and marker of a competitor
     OURS: (BLUE, "o"),

@@ -18,8 +18,8 @@ from fusegen.bench import clock
 from fusegen.bench.clock import Run
 from fusegen.bench.competitors import FORWARD, Case, Competitors, Function
 from fusegen.bench.results import Row
-from fusegen.built import built
 from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
+from fusegen.loader import built
 from fusegen.pipeline import Compiled
 
 DEFAULT = {"cuda": 2**28, "cpu": 2**24}  # elements

@@ -22,10 +22,10 @@ from torch import Tensor
 from fusegen import build, emit, pipeline, runtime_text
 from fusegen.bench import clock
 from fusegen.bench.rows import Trial, at
-from fusegen.built import imported
 from fusegen.elements import ELEMENTS
 from fusegen.errors import NothingToTune, Span, Unequal
 from fusegen.launch import BROADCAST, MOST_THREADS, Key, Launch, Launches, Table, broadcast_rows
+from fusegen.loader import imported
 from fusegen.pipeline import Compiled
 from fusegen.render import Binding, KernelText
 from fusegen.render.texts import Share

@@ -15,8 +15,8 @@ from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.subject import of_spec
 from fusegen.errors import NoPicture, Span
-from fusegen.looks import BLUE, GREY, ORANGE, SAVED, STYLE, UNDATED
 from fusegen.pipeline import Compiled
+from fusegen.plot_style import BLUE, GREY, ORANGE, SAVED, STYLE, UNDATED
 
 LOW, HIGH, POINTS = -10.0, 10.0, 2001
 REST = 1.0  # what the inputs after the first are

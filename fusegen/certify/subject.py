@@ -11,11 +11,11 @@ from typing import Any
 
 from fusegen import stages
 from fusegen.aten import ATEN
-from fusegen.built import built
 from fusegen.certify import allowed
 from fusegen.certify.findings import Function, Subject
 from fusegen.errors import NoSuchCallable, NotAReference, Span
 from fusegen.library import Library
+from fusegen.loader import built
 from fusegen.pipeline import Compiled
 from fusegen.render.forward import function_name
 from fusegen.spec import Spec

@@ -15,7 +15,7 @@ SAVED = 8  # instructions of an element, for a kernel by curves
 
 def is_large(segment: Kernel) -> bool:
     """Whether the formula of a segment takes more instructions than a curve."""
-    moved = cost.AROUND + len(segment.inputs) + len(segment.results)
+    moved = cost.LOOP_OVERHEAD + len(segment.inputs) + len(segment.results)
     return _slots(segment) - moved >= LEAST
 
 
@@ -36,4 +36,4 @@ def saves(before: Kernel, by_curves: Kernel) -> bool:
 
 
 def _slots(kernel: Kernel) -> int:
-    return cost.slots(kernel, Arithmetic.FLOAT)
+    return cost.instructions(kernel, Arithmetic.FLOAT)

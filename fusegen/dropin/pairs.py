@@ -17,10 +17,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from fusegen import write
-from fusegen.built import imported
 from fusegen.dropin.table import HOOKS, ROWS, reasons
 from fusegen.errors import OtherSpec, Span
 from fusegen.lift.regions import builds
+from fusegen.loader import imported
 
 CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),

@@ -49,7 +49,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
     called[Device.CUDA] += curves.kernels(of)
     read = {name for kernel in called[Device.CUDA] for name in kernel.params}
-    hosted = {let.name: let for program in of.programs for let in uniforms(program)}
+    host_scalar = {let.name: let for program in of.programs for let in uniforms(program)}
     first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]
     from_output = saved != of.declared.composed.inputs
     has_eager_gradient = from_output or of.algebra.pytorch_bits
@@ -61,10 +61,10 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         backward=written[Pass.BACKWARD],
         mask=_mask(of) if binding is Binding.STABLE else None,
         headers={device: headers(several) for device, several in called.items()},
-        scalars=tuple(name for name in (*of.declared.composed.params, *hosted) if name in read),
+        scalars=tuple(name for name in (*of.declared.composed.params, *host_scalar) if name in read),
         bounds=bounds(of.declared.composed),
         declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.scalars),
-        uniforms=tuple(uniform(let) for let in hosted.values()),
+        uniforms=tuple(uniform(let) for let in host_scalar.values()),
         fast=bool(_fast(of)),
         ample=plain_double(of),
         rounds=any(ROUNDED in operations(kernel) for kernel in called[Device.CUDA]),

@@ -61,14 +61,14 @@ class Cost:
     Attributes:
         kernel: forward or backward.
         dtypes: of the tensors.
-        slots: the instructions.
+        instructions: the instructions.
         budgets: those that the chips of `cost.BUDGETS` issue while they move the element's bytes.
         kind: the class of costs.
     """
 
     kernel: str
     dtypes: str
-    slots: int
+    instructions: int
     budgets: tuple[int, ...]
     kind: str
 

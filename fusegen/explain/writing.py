@@ -73,7 +73,7 @@ def _methods(found: Explanation, style: Format) -> Iterator[str]:
 def _costs(found: Explanation, style: Format) -> Iterator[str]:
     """The instructions of each kernel, and what was measured of the methods that are not the formula's."""
     rows = [("kernel", "dtypes", "instructions", *(f"sm_{chip}" for chip in BUDGETS), "class")]
-    rows += [(c.kernel, c.dtypes, str(c.slots), *map(str, c.budgets), c.kind) for c in found.costs]
+    rows += [(c.kernel, c.dtypes, str(c.instructions), *map(str, c.budgets), c.kind) for c in found.costs]
     yield style.heading(COSTS)
     yield from style.table(rows)
     within = {part for method in found.methods for part in parts(method)}

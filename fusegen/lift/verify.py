@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from fusegen.built import imported
 from fusegen.errors import Differs, NotAModel, Span
 from fusegen.lift.load import Problem, executed, read, telling
 from fusegen.lift.tiny import Small, by_divisors, by_place, shrunk
+from fusegen.loader import imported
 
 MOST = 2**22  # elements of inputs and state that are compared at their own sizes
 LARGEST = 2**27  # elements that are compared where small sizes are wrong

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusegen.ir import Device, Expr, Kernel, Let, Math, Ref, parts
-from fusegen.lower.border import Border
-from fusegen.lower.tails import unlost
-from fusegen.lower.words import Form, Precise
+from fusegen.lower.border import Lowering
+from fusegen.lower.tails import rescale_underflowing_products
+from fusegen.lower.words import DoubleWordLowering, Form
 from fusegen.ops import on_host
 from fusegen.term import Apply, Number, Program, Term, names, walk
 
@@ -39,14 +39,14 @@ def lower(
         incoming: the input that is the incoming gradient, if there is one.
         form: the use of two words in float on the CPU.
     """
-    program = unlost(program, incoming) if precise else program
+    program = rescale_underflowing_products(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
     scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))
     own = [let for let in program.lets if let.name not in uniform]
-    border = Border(scalars, device, math)
+    border = Lowering(scalars, device, math)
     if precise:
         moving = Program(program.inputs, scalars, tuple(own), program.results)
-        border = Precise(moving, device, math, form)
+        border = DoubleWordLowering(moving, device, math, form)
     lets = [border.let(let) for let in own]
     found = [border.result(result) for result in program.results]
     lets += [let for several, _ in found for let in several]
@@ -71,7 +71,7 @@ def uniforms(program: Program) -> tuple[Let, ...]:
     """The lets that read parameters only: computed once a call, in double, as PyTorch computes scalars."""
     scalars = set(program.params)
     found: list[Let] = []
-    border = Border(program.params, Device.CPU, Math.DOUBLE)
+    border = Lowering(program.params, Device.CPU, Math.DOUBLE)
     for let in program.lets:
         if set(names(let.term)) <= scalars and on_host(let.term):
             scalars.add(let.name)

@@ -11,7 +11,7 @@ from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
 
 
-class Border:
+class Lowering:
     """Terms to expressions, for a device and a math type."""
 
     def __init__(self, params: tuple[str, ...], device: Device, kind: Math) -> None:

@@ -11,7 +11,7 @@ from fusegen.ops.row import Words
 from fusegen.term import Apply, Let, Name, Term, applied, call
 
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
-ARGUMENTS = ("exp", "erf", "tanh", "lifted", "lift_back", "curve", *PRODUCTS)  # take two words
+ARGUMENTS = ("exp", "erf", "tanh", "prescaled", "unscale", "curve", *PRODUCTS)  # take two words
 ERRING = SINGLES - {"exp"}  # in float on CUDA, by units in the last place
 LARGE = 2**60
 
@@ -47,7 +47,7 @@ def unlifted(product: Term, argument: Term) -> Term | None:
     """A product with a gate's slope that is lifted, with that as it is: in one word it needs no lifting."""
     match product:
         case Apply("add", (a, b)) if (found := gate_and_slope(a, b)) and found[1] == call(
-            "lifted", argument
+            "prescaled", argument
         ):
             return call("sigmoid", argument) + found[0] * call("sigmoid_slope", argument)
         case Apply("mul", (a, b)) if (whole := unlifted(a, argument)) is not None:

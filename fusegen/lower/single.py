@@ -6,14 +6,14 @@ import math
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Expr, Word, held
-from fusegen.lower.border import Border
+from fusegen.lower.border import Lowering
 from fusegen.lower.patterns import gate_and_slope
 from fusegen.term import Apply, Number, Term
 
 LEAST = 2.0**-140  # of a second word that is worth its place
 
 
-class SingleWord(Border):
+class SingleWord(Lowering):
     """Terms to expressions of single words."""
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
@@ -49,7 +49,7 @@ class SingleWord(Border):
                 factors = self.single(a), self.single(b)
             case _:
                 factors = self.single(by), Const(1.0)
-        return self.call("gate_slope", *factors, self.expr(t, True))
+        return self.call("x_sigmoid_slope", *factors, self.expr(t, True))
 
     def fma(self, a: Term, b: Term, c: Term) -> Expr:
         """The sum of a product and c, rounded once; the high word of a constant c is added last."""

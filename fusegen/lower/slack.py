@@ -27,18 +27,18 @@ from fusegen.ops import TRANSCENDENTAL
 from fusegen.term import Apply, Let, Name, Number, Term
 
 # the bodies of any argument; tanh and erf are the math library's
-SHORT = {"gate": Body.SINGLE_WORD, "times_ndtr": Body.SINGLE_WORD, "tanh": None, "erf": None}
+SHORT = {"x_sigmoid": Body.SINGLE_WORD, "times_ndtr": Body.SINGLE_WORD, "tanh": None, "erf": None}
 FROM = {  # where `Body.NEAR` begins
-    "gate": Fraction(-12, 10),
+    "x_sigmoid": Fraction(-12, 10),
     "sigmoid": Fraction(-12, 10),
     "times_tanh_softplus": Fraction(-12, 10),
     "times_ndtr": Fraction(-3, 10),
 }
 # at most, of a relative error of an argument from FROM on, or of any argument
-MAGNIFIED = {"gate": 1.28, "sigmoid": 0.93, "times_ndtr": 1.3, "times_tanh_softplus": 1.22}
+MAGNIFIED = {"x_sigmoid": 1.28, "sigmoid": 0.93, "times_ndtr": 1.3, "times_tanh_softplus": 1.22}
 MAGNIFIED_ANYWHERE = {"tanh": 1.0, "erf": 1.0}
 LEAST = {  # values are not below
-    "gate": Fraction(-2785, 10_000),
+    "x_sigmoid": Fraction(-2785, 10_000),
     "times_ndtr": Fraction(-17, 100),
     "times_tanh_softplus": Fraction(-3089, 10_000),
 }
@@ -51,7 +51,7 @@ PASSING = (  # what passes a value on as it is, exactly shifted, or cut off
     "clamp_max",
     "relu",
     "relu6",
-    "lifted",
+    "prescaled",
 )
 
 
@@ -125,7 +125,7 @@ class Slack(Ranges):
         match factor:
             case Name(name):
                 return name in self.steps and self.errs(self.steps[name])
-            case Apply("lift_back") | Number():
+            case Apply("unscale") | Number():
                 return False
             case Apply(op, args) if op in PASSING:
                 return any(map(self.errs, args))

@@ -22,7 +22,7 @@ LINEAR, LEVEL = frozenset(("erf", "tanh", "expm1", "log1p")), frozenset(("gauss"
 LEAST = -64  # where lifting begins in float; in double it is further down
 
 
-def unlost(program: Program, incoming: str | None = None) -> Program:
+def rescale_underflowing_products(program: Program, incoming: str | None = None) -> Program:
     """The program with each product that such a tail is part of lifted as a whole.
 
     Args:
@@ -69,8 +69,8 @@ class _Lift(Ranges):
     def taken_back(self, let: Let, there: set[str]) -> Term:
         """A step's term; of a gate that is there lifted, too, that taken back: it is computed once."""
         match let.term, self.lifted.get(let.name):
-            case Apply("gate"), (lifted, argument) if lifted.name in there:
-                return lifted * call("lift_back", argument)
+            case Apply("x_sigmoid"), (lifted, argument) if lifted.name in there:
+                return lifted * call("unscale", argument)
         return let.term
 
     def argument(self, term: Term) -> Name:
@@ -105,9 +105,9 @@ class _Lift(Ranges):
             case Apply("mul", (a, Apply("sigmoid", (t,)))) | Apply("mul", (Apply("sigmoid", (t,)), a)) if (
                 self.gates(a, t)
             ):
-                return call("gate", self.whole(a), self.argument(t))
+                return call("x_sigmoid", self.whole(a), self.argument(t))
         found = self.tail(term) if isinstance(term, Apply) and self.multiplies(term) else None
-        return found[0] * call("lift_back", found[1]) if found else rebuild(term, self.whole)
+        return found[0] * call("unscale", found[1]) if found else rebuild(term, self.whole)
 
     def gates(self, term: Term, argument: Term) -> bool:
         """Whether the product of a term with a sigmoid is one to compute as a whole."""
@@ -140,7 +140,7 @@ class _Lift(Ranges):
                 return self.lifted[name]
             case Apply(op, (x,)) if op in TAILED and self.reaches(x):
                 argument = self.argument(x)
-                return call(op, call("lifted", argument)), argument
+                return call(op, call("prescaled", argument)), argument
             case Apply(op, (x,)) if op in LINEAR or op == "neg":
                 found = self.tail(x)
                 return found and (call(op, found[0]), found[1])
@@ -164,7 +164,7 @@ class _Lift(Ranges):
             case Apply("mul", (a, Apply("sigmoid", (t,)))) if (
                 self.gates(a, t) and self.argument(t) != argument
             ):
-                return call("gate", lifted * self.whole(a), self.argument(t))
+                return call("x_sigmoid", lifted * self.whole(a), self.argument(t))
         return lifted * self.along(term, argument)
 
     def tail_of_sum(self, op: str, a: Term, b: Term) -> tuple[Term, Term] | None:

@@ -43,7 +43,7 @@ class Form(Enum):
     ARGUMENTS = "for arguments only"
 
 
-class Precise(SingleWord):
+class DoubleWordLowering(SingleWord):
     """Terms to expressions of single-word and double-word types."""
 
     def __init__(self, program: Program, device: Device, kind: Math, form: Form = Form.ROUNDED) -> None:
@@ -142,13 +142,11 @@ class Precise(SingleWord):
                 uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
                 by = "quotient" if self.one_word and uniform else "div"
                 return self.call(by, self.single(a), self.single(b))
-            case "mul", Apply("lift_back", (argument,)) if self.one_word and (
-                bare := unlifted(a, argument)
-            ):
+            case "mul", Apply("unscale", (argument,)) if self.one_word and (bare := unlifted(a, argument)):
                 return self.expr(bare, wanted)
-            case "mul", Apply("lift_back", (argument,)):
+            case "mul", Apply("unscale", (argument,)):
                 lifted = self.expr(a, True) if wanted else self.single(a)
-                return self.call("mul", lifted, self.called("lift_back", argument))
+                return self.call("mul", lifted, self.called("unscale", argument))
         if self.one_word and not wanted and op == "mul" and erring(a) + erring(b) > MOST_ERRING:
             return self.call(op, self.expr(a, True), self.single(b))
         if self.one_word and not wanted:
@@ -187,8 +185,8 @@ class Precise(SingleWord):
                 return self.call(op, *(self.single(self.slack.given(body, a)) for a in args), body=body)
             case Apply(op, args) if op in PRODUCTS and (found := self.nested(op, args, wanted)):
                 return found
-            case Apply("gate", (a, t)):
-                return self.call("gate", self.single(a), self.expr(t, True))
+            case Apply("x_sigmoid", (a, t)):
+                return self.call("x_sigmoid", self.single(a), self.expr(t, True))
             case Apply("curve", (a, k)):
                 return self.call("curve", self.expr(a, True), self.expr(k))
             case Apply("exp", (a,)):
@@ -197,7 +195,7 @@ class Precise(SingleWord):
                 return self.doubled("expm1", self.expr(a, True))
             case Apply("erf" | "tanh" as op, (a,)) if self.wide or wanted:
                 return self.doubled(op, self.expr(a, True))
-            case Apply(op, (a,)) if op == "lifted" or ROWS[op].words is Words.DOUBLE:
+            case Apply(op, (a,)) if op == "prescaled" or ROWS[op].words is Words.DOUBLE:
                 doubled = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
                 return self.doubled(op, self.expr(a, True)) if doubled else self.called(op, a)
         return self.call(term.op, *map(self.single, term.args))

@@ -29,16 +29,16 @@ WORDS = {row.name: row for row in (
     _word("product_plus", "a", "b", "c", "d",
           range_=lambda a, b, c, d: interval.add(interval.multiply(interval.multiply(a, b), c), d),
           header="double_word"),
-    _word("lifted", "x", range_=lambda a: a, header="exponential", cpp="prescaled",
+    _word("prescaled", "x", range_=lambda a: a, header="exponential",
           words=Words.AS_GIVEN),
-    _word("lift_back", "x", range_=always(0, 1), header="exponential", cpp="unscale",
+    _word("unscale", "x", range_=always(0, 1), header="exponential",
           words=Words.NARROWED),
-    _word("gate", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
-          header="logistic", cpp="x_sigmoid", transcendental=True, fast=True, single=True,
+    _word("x_sigmoid", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          header="logistic", transcendental=True, fast=True, single=True,
           words=Words.AS_FIRST, bodies=(*CHAINED, *IN_FLOAT)),
     # in singles only
-    _word("gate_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
-          header="logistic", cpp="x_sigmoid_slope", fast=True, single=True, words=Words.NARROWED,
+    _word("x_sigmoid_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
+          header="logistic", fast=True, single=True, words=Words.NARROWED,
           bodies=IN_FLOAT),
     # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
     # second word may be larger than a rounding in float, whose exponential takes it as it is.

@@ -24,7 +24,7 @@ class Share:
 
     Attributes:
         bits: of an element.
-        slots: the instructions of an element.
+        instructions: the instructions of an element.
         cost: the class that they make.
         rows: the class whose rows of a table of launches are taken.
         launches: these, by chip, oldest first.
@@ -32,7 +32,7 @@ class Share:
     """
 
     bits: int
-    slots: int
+    instructions: int
     cost: str
     rows: str
     launches: dict[int, Launches]

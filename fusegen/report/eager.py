@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fusegen import build, library
-from fusegen.built import imported
+from fusegen.loader import imported
 from fusegen.outputs import Outputs
 from fusegen.write import apply
 

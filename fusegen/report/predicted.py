@@ -13,7 +13,7 @@ from pathlib import Path
 from fusegen import build, library
 from fusegen.bench.competitors import COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
-from fusegen.cost import BUDGETS, waits
+from fusegen.cost import BUDGETS, sfu_stall
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.method import Pass, Variant
@@ -55,11 +55,11 @@ def _predicted(case: Case, specs: Path) -> tuple[str, int, list[float]]:
     bits = ELEMENTS[case.dtype].bits
     [share] = (share for share in text.shares if share.bits == bits)
     kernel = compiled.kernels[Pass(case.what), Device.CUDA, Variant(ELEMENTS[case.dtype].compute)]
-    whole = share.slots
+    whole = share.instructions
     if share.cost not in NOT_COMPUTED and bits == 16:
-        whole += waits(kernel)
+        whole += sfu_stall(kernel)
     moved = needed = bits / 8 * (len(text.inputs) + len(text.outputs))
     if case.what == "backward" and compiled.plan.bitmask:
         needed = bits / 8 * (2 + 1 / 16)  # a byte for each vector in place of the elements
     times = [max(needed, whole / budget) for budget in BUDGETS.values()]
-    return share.cost, share.slots, [moved / time for time in times]
+    return share.cost, share.instructions, [moved / time for time in times]

@@ -5,7 +5,7 @@
 #   x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 #
 # Forward: 7 operations an element: 1 add, 2 finite_below, 1 mul, 1 sigmoid, 1 tanh, 1 times_ndtr.
-# Gradient: 24 operations an element: 1 add, 2 finite_above, 2 finite_below, 1 sigmoid, 2 lifted, 6 mul, 2 lift_back, 1 tanh, 3 narrow, 1 times_ndtr_slope, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
+# Gradient: 24 operations an element: 1 add, 2 finite_above, 2 finite_below, 1 sigmoid, 2 prescaled, 6 mul, 2 unscale, 1 tanh, 3 narrow, 1 times_ndtr_slope, 1 tanh_slope, 1 fma, 1 sigmoid_slope.
 # Its evidence, once certified, lies beside it in linear_shift_silu_tanh_gelu_hardtanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors

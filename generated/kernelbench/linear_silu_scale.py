@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  y = x · scaling_factor
 #
-# Forward: 3 operations an element: 1 finite_below, 1 gate, 1 mul.
-# Gradient: 5 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 gate_slope.
+# Forward: 3 operations an element: 1 finite_below, 1 x_sigmoid, 1 mul.
+# Gradient: 5 operations an element: 1 finite_above, 1 finite_below, 2 mul, 1 x_sigmoid_slope.
 # Its evidence, once certified, lies beside it in linear_silu_scale.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -53,7 +53,7 @@ Column = tuple["array[float]", "array[float]"]
 
 
 class _Step(NamedTuple):
-    """One operation on the slots of `args`, whose result goes into `slot`."""
+    """One operation on the instructions of `args`, whose result goes into `slot`."""
 
     slot: int
     row: Row
@@ -165,21 +165,21 @@ class Enclosure:
             self._starts[precision] = self._start()
         found: list[arb] = []
         for moving in range(self._inputs):
-            slots = self._starts[precision].copy()
+            instructions = self._starts[precision].copy()
             for slot, x in enumerate(inputs):
-                slots[slot] = arb_series([x, 1] if slot == moving else [x])
+                instructions[slot] = arb_series([x, 1] if slot == moving else [x])
             for slot, row, args in self._steps.moving:
-                slots[slot] = row(*[slots[arg] for arg in args])
-            series = slots[self._steps.result]
+                instructions[slot] = row(*[instructions[arg] for arg in args])
+            series = instructions[self._steps.result]
             found += [series[1]] if found else [series[0], series[1]]
         return found
 
     def _start(self) -> list[Any]:
-        """The slots, those filled that no input reaches."""
-        slots: list[Any] = [None] * self._steps.size
+        """The instructions, those filled that no input reaches."""
+        instructions: list[Any] = [None] * self._steps.size
         for slot, row, args in self._steps.fixed:
-            slots[slot] = row(*[slots[arg] for arg in args])
-        return slots
+            instructions[slot] = row(*[instructions[arg] for arg in args])
+        return instructions
 
 
 def values(

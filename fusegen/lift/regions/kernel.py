@@ -11,10 +11,10 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
 from fusegen import runtime_text
-from fusegen.built import imported
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.partition import Region
 from fusegen.lift.regions.pointwise import DTYPES, called, constant_of
+from fusegen.loader import imported
 
 PLAIN = (Tensor, nn.Parameter)
 DEVICES = ("cpu", "cuda")

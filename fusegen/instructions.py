@@ -21,17 +21,17 @@ SLOTS: dict[str, tuple[int, int]] = {
     "tanh_softplus": (30, 14), "tanh_softplus_slope": (32, 23), "gauss": (24, 4), "normal": (28, 4),
     "tanh_of_exp": (36, 16), "tanh_of_exp_slope": (42, 14), "tanh_shrink": (34, 34),
     "times_tanh_softplus": (31, 14), "times_tanh_softplus_slope": (33, 23),
-    "times_ndtr": (46, 16), "times_ndtr_slope": (43, 20), "gate": (26, 7), "gate_slope": (35, 9),
+    "times_ndtr": (46, 16), "times_ndtr_slope": (43, 20), "x_sigmoid": (26, 7), "x_sigmoid_slope": (35, 9),
     "finite_below": (2, 2), "finite_above": (2, 2), "rounded": (3, 3), "by_width": (0, 0),
     "detach": (0, 0),
     "words": (2, 0), "narrow": (1, 0), "scaled": (2, 1),
     "product_plus": (5, 1), "linear": (8, 1),
-    "lifted": (2, 0), "lift_back": (3, 0), "curve": (14, 14),
+    "prescaled": (2, 0), "unscale": (3, 0), "curve": (14, 14),
 }  # fmt: skip
 
 # the same in float of what gives a double-word value (`typed.widened`)
 WIDENED = {
-    "erf": 30, "tanh": 60, "square": 6, "cube": 7, "gate": 44, "sigmoid": 36, "sigmoid_slope": 40,
+    "erf": 30, "tanh": 60, "square": 6, "cube": 7, "x_sigmoid": 44, "sigmoid": 36, "sigmoid_slope": 40,
     "tanh_slope": 42, "times_ndtr": 62, "times_tanh_softplus": 45, "times_tanh_softplus_slope": 56,
 }  # fmt: skip
 EXACT = {"add": 6, "mul": 2}  # of single words, as a double-word value
@@ -42,7 +42,7 @@ SPECIAL: dict[str, int] = {
     "div": 1, "reciprocal": 1, "quotient": 1, "soft_sign": 1, "sqrt": 1, "rsqrt": 1, "pow": 2,
     "exp": 1, "exp2": 1, "expm1": 1, "erf": 1,
     "tanh": 2, "tanh_shrink": 2, "tanh_of_exp": 3, "tanh_of_exp_slope": 3,
-    "tanh_slope": 2, "sigmoid": 2, "sigmoid_slope": 2, "gate": 2, "gate_slope": 2, "softplus": 1,
+    "tanh_slope": 2, "sigmoid": 2, "sigmoid_slope": 2, "x_sigmoid": 2, "x_sigmoid_slope": 2, "softplus": 1,
     "gauss": 1, "normal": 1, "erfc": 2, "ndtr": 2, "ndtr_tail": 2, "times_ndtr": 2,
     "times_ndtr_slope": 3, "tanh_softplus": 2, "tanh_softplus_slope": 2,
     "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
@@ -54,10 +54,10 @@ WAIT = 3  # instructions that could be issued in the time that one of these take
 SHARED = {"exp": 34, "logistic": 40, "tanh": 44, "tail": 90, "softplus": 88, "turn": 100}
 IN_ONE_WORD = {
     "exp": ("exp", 0), "expm1": ("exp", 4),
-    "sigmoid": ("logistic", 0), "sigmoid_slope": ("logistic", 4), "gate": ("logistic", 2),
+    "sigmoid": ("logistic", 0), "sigmoid_slope": ("logistic", 4), "x_sigmoid": ("logistic", 2),
     "tanh": ("tanh", 8), "tanh_slope": ("tanh", 6), "ndtr_tail": ("tail", 0), "erfc": ("tail", 8),
     "times_ndtr": ("tail", 8), "times_ndtr_slope": ("tail", 14), "softplus": ("softplus", 0),
     "sin": ("turn", 0), "cos": ("turn", 0),
 }  # fmt: skip
 OF_DOUBLE = 2
-ONE_AS_TWO = ("lifted", "lift_back", "narrow")  # what changes nothing there
+ONE_AS_TWO = ("prescaled", "unscale", "narrow")  # what changes nothing there
