@@ -77,6 +77,7 @@ def random_case(number: int) -> Declared:
         try:
             found = compiled(formula)
             assert constants_folded(found.eager)
+            derived(found)
         except (FusegenError, SpecErrors):
             continue
         return found

@@ -8,6 +8,7 @@ import pytest
 import sympy
 
 from fusegen.ops import OPS, ROWS
+from fusegen.segments import CURVE
 from fusegen.values import VALUES, value
 
 POINTS = (-90.0, -31.5, -3.7, -1.26, -0.26, -1e-3, 1e-9, 0.2, 0.7, 1.0, 1.24, 2.6, 5.5, 33.0, 88.0)
@@ -17,7 +18,7 @@ FUNCTIONS = sorted({name for name, row in OPS.items() if row.args and not row.bo
 
 
 def test_every_operation_has_a_value() -> None:
-    assert set(VALUES) == set(ROWS)
+    assert set(VALUES) == set(ROWS) - {CURVE}  # whose value is that of a kernel of its own
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

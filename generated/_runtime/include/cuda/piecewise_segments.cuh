@@ -4,9 +4,9 @@
 // function; it is fitted in double on first use: around each centre of a grid, and as a line from the outermost ones
 // on. A piece that errs by more than 1.25 ulp holds NaN. Next to a zero there is another polynomial, around the zero.
 // What neither gives, and results that are NaN or infinite, are computed by the formula.
-#include <tuple>
 #include "cuda/piecewise_uniform.cuh"
 #include "double_word.h"
+#include <tuple>
 
 namespace fusegen {
 namespace {
