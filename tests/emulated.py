@@ -25,7 +25,7 @@ from kernels import INTEGERS
 from torch import Tensor
 
 EMULATION = Path(__file__).resolve().parent / "emulation"
-FLAGS = ["-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+FLAGS = ["-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]  # what is undefined ends the test
 FLAGS += ["-pthread", "-Wno-unused", "-Wno-unknown-pragmas", f"-I{EMULATION}"]
 LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
@@ -146,7 +146,7 @@ def retold(module: ModuleType, *pieces: tuple[str, str]) -> Any:
 
 
 def emulated(
-    module: ModuleType, name: str, folder: Path, params: int = 0, *, own: bool = False
+    module: ModuleType, name: str, folder: Path, params: int = 0, *, own: bool = False, level: str = "-O0"
 ) -> Emulated:
     """The library that g++ makes of a module's CUDA text; only the launch is rewritten.
 
@@ -156,6 +156,7 @@ def emulated(
         folder: where to build.
         params: how many scalars it is given.
         own: launch by the module's own tables; else as `CHIPS` says, whatever the size.
+        level: of g++'s optimisation; more pays where a kernel fits polynomials.
     """
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{module.CUDA_TEXT}')
     unstaged = text
@@ -179,7 +180,9 @@ def emulated(
     ]
     text += f'\n#include <cstddef>\nextern "C" {{ size_t layout[] = {{{", ".join(layouts)}}}; }}\n'
     library = folder / f"{name}.so"
-    shutil.copy(compiler.library(text, FLAGS), library)  # a library of its own has a state of its own
+    shutil.copy(
+        compiler.library(text, [level, *FLAGS]), library
+    )  # a library of its own has a state of its own
     loaded = ctypes.CDLL(str(library))
     mirrored: list[int] = []
     kernels = []

@@ -6,15 +6,16 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import ROOT
-from emulated import CHIPS, Emulated, emulated, fill_table, looked_up_by, retold
+from emulated import CHIPS, Emulated, fill_table, looked_up_by, retold
 from emulated import defined as defined
+from emulated import emulated as compiled_at
 from kernels import (
     assert_same,
     assert_same_in_any_layout,
@@ -42,6 +43,7 @@ BENDS = "chain: [x * 1.3 - 0.4, softsign, silu, mish, quick_gelu]\n"  # where it
 BODIES = {"chained": CHAIN, "shrinks": SHRINKS, "crosses": CROSSES, "bends": BENDS}
 HALVES = (torch.float16, torch.bfloat16)
 GRAD = torch.tensor([1.0, -0.75, 1000.0])
+emulated = partial(compiled_at, level="-O1")
 COMPUTES = "    double x[INPUTS], y[1];\n"  # begins what double does with what no polynomial gives
 NOT_COMPUTED = (COMPUTES, f"    out[0] = NAN;\n    return;\n{COMPUTES}")
 
