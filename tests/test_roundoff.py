@@ -57,7 +57,7 @@ EXACT = {
     "a power of two times": call("mul", call("abs", X), Const(0.25)),
     "by a power of two": call("div", call("neg", X), Const(0.5)),
     "1": call("tanh", call("maximum", X, Const(20.0))),
-    "what it takes": call("gate", call("clamp", X, Const(80.0), Const(90.0)), Const(90.0)),
+    "what it takes": call("x_sigmoid", call("clamp", X, Const(80.0), Const(90.0)), Const(90.0)),
     "words": call("narrow", Call("add", (call("relu", X), Const(0.0)), Word.DOUBLE, Body.DOUBLE_WORD)),
 }
 ERRS: dict[str, tuple[Expr, float, str]] = {

@@ -2,7 +2,7 @@
 
 sigmoid(x) falls like e^x, so that at -90 it has lost most of its digits, and x sigmoid(x) would have lost
 them too. What falls so is computed where it is e^37 times as large (`lifted`), and the whole product is
-taken back by one factor (`lift_back`).
+taken back by one factor (`unscale`).
 """
 
 from __future__ import annotations
