@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from operator import mul
 
 from fusegen.term import (
     Apply,
@@ -65,6 +67,7 @@ class _Segments:
         self.terms = {let.name: let.term for let in program.lets}
         self.chains: dict[Term, Chain] = {}
         self.curves: list[Program] = []
+        self.known: dict[Program, bool] = {}  # which segments pay
 
     def chain(self, term: Term) -> Chain:
         """The dominators of a term, the furthest last; none of a number."""
@@ -83,14 +86,43 @@ class _Segments:
         """A term with its segments as curves; a name stays one, as its own term is covered."""
         if not isinstance(term, Apply):
             return term
-        *_, of = self.chain(term) or (term,)
-        if of != term:
+        term = self.grouped(term)
+        of = self.value(term)
+        if of != term and self.is_curve(term, of):
             segment = self.segment(term, of)
-            if segment in self.curves or self.pays(segment):
-                self.curves += [] if segment in self.curves else [segment]
-                place = Number(Fraction(self.curves.index(segment)))
-                return Apply(CURVE, (self.cover(of), place))
+            self.curves += [] if segment in self.curves else [segment]
+            place = Number(Fraction(self.curves.index(segment)))
+            return Apply(CURVE, (self.cover(of), place))
         return rebuild(term, self.cover)
+
+    def value(self, term: Term) -> Term:
+        """The value that a term is a function of; the term itself if it has several, or none."""
+        *_, of = self.chain(term) or (term,)
+        return of
+
+    def is_curve(self, term: Term, of: Term) -> bool:
+        """True if a function of a value pays as a curve."""
+        segment = self.segment(term, of)
+        if segment not in self.known:
+            self.known[segment] = self.pays(segment)
+        return self.known[segment]
+
+    def grouped(self, term: Term) -> Term:
+        """A product in which functions of one value stand together, if they pay as one curve.
+
+        So grad * f(u) * g(u) is grad times a function of u.
+        """
+        factors, groups = _factors(term), dict[Term, list[Term]]()
+        for factor in factors:
+            groups.setdefault(self.value(factor), []).append(factor)
+        if len(groups) == 1:
+            return term
+        together: list[Term] = []
+        for of, group in groups.items():
+            product = reduce(mul, group)
+            is_one = len(group) > 1 and self.is_curve(product, of)
+            together += [product] if is_one else group
+        return reduce(mul, together) if len(together) < len(factors) else term
 
     def segment(self, term: Term, of: Term) -> Program:
         """A term as a program of the value that it is a function of."""
@@ -100,6 +132,13 @@ class _Segments:
         lets = tuple(Let(let.name, _replaced(let.term, of, Name(value))) for let in lets)
         result = _replaced(term, of, Name(value))
         return Program((value,), (), needed(lets, (result,)), (result,))
+
+
+def _factors(term: Term) -> list[Term]:
+    """The factors of a product, in order; of another term, itself."""
+    if isinstance(term, Apply) and term.op == "mul":
+        return [factor for part in term.args for factor in _factors(part)]
+    return [term]
 
 
 def _common_end(chains: list[Chain]) -> Chain:

@@ -59,7 +59,7 @@ ANYWHERE double conv2d_mish_mish_curve0(double u) {
 
 ANYWHERE double conv2d_mish_mish_curve1(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
-  return times_tanh_softplus_slope(after_mish);
+  return times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(u);
 }
 
 template <typename CURVES>
@@ -71,7 +71,7 @@ ANYWHERE float conv2d_mish_mish_forward_by_curves(float x, float conv_bias, CURV
 template <typename CURVES>
 ANYWHERE void conv2d_mish_mish_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
-  const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias) * curve<1>(curves, x_with_bias);
+  const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias);
   out[0] = grad_x_with_bias;
   out[1] = grad_x_with_bias;
 }
@@ -81,8 +81,7 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 32.0f, -2049, 321, conv2d_mish_mish_curve0(u))
-FUSEGEN_CURVE(Curve1, 1 / 32.0f, -770, 321, conv2d_mish_mish_curve1(u))
-FUSEGEN_CURVE(Curve2, 1 / 128.0f, -8193, 1288, times_tanh_softplus_slope(u))
+FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 1540, conv2d_mish_mish_curve1(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<2, 1> {
@@ -96,7 +95,7 @@ struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  FUSEGEN_BY_CURVES(conv2d_mish_mish_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1, Curve2);
+  FUSEGEN_BY_CURVES(conv2d_mish_mish_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
   FUSEGEN_ELEMENT(conv2d_mish_mish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -67,12 +67,7 @@ ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
 ANYWHERE double conv3d_four_activations_shift_curve1(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
-  return sigmoid_slope(after_gelu);
-}
-
-ANYWHERE double conv3d_four_activations_shift_curve2(double u) {
-  const double after_relu = relu(u);
-  return times_ndtr_slope(after_relu);
+  return sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
 }
 
 template <typename M>
@@ -108,12 +103,13 @@ ANYWHERE void conv3d_four_activations_shift_backward_in_float(M grad, M x, M con
 
 template <typename CURVES>
 ANYWHERE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias, CURVES& curves, float* out) {
-  const float x_with_bias = x + conv_bias;
-  const float after_relu = relu(x_with_bias);
-  const float grad_after_leaky_relu = grad * curve<0>(curves, x_with_bias) * curve<1>(curves, x_with_bias);
-  const float grad_after_relu = after_relu > 0.0f ? grad_after_leaky_relu : grad_after_leaky_relu * 0.01f;
-  out[0] = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
-  out[1] = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
+  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
+  const float after_relu = relu(float(x_with_bias));
+  const float grad_after_leaky_relu = grad * curve<0>(curves, x_with_bias);
+  const float grad_after_relu = after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
+      2.2351741e-10f);
+  out[0] = float(x_with_bias) <= 0.0f ? 0.0f : grad_after_relu;
+  out[1] = float(x_with_bias) <= 0.0f ? 0.0f : grad_after_relu;
   out[2] = grad;
 }
 
@@ -122,8 +118,7 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 16.0f, -5, 321, conv3d_four_activations_shift_curve0(u))
-FUSEGEN_CURVE(Curve1, 1 / 16.0f, -5, 1025, conv3d_four_activations_shift_curve1(u))
-FUSEGEN_CURVE(Curve2, 1 / 16.0f, -5, 97, conv3d_four_activations_shift_curve2(u))
+FUSEGEN_CURVE(Curve1, 1 / 32.0f, -10, 2049, conv3d_four_activations_shift_curve1(u))
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {
@@ -138,7 +133,7 @@ struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1, Curve2);
+  FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };

@@ -38,18 +38,8 @@ ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve1(double u) {
   const Promoted<double> t_lifted = sigmoid(prescaled(u));
   const Promoted<double> after_silu = u * t_lifted * unscale(u);
   const Promoted<double> after_tanh = tanh(after_silu);
-  return times_ndtr_slope(after_tanh);
-}
-
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve2(double u) {
-  const Promoted<double> t_lifted = sigmoid(prescaled(u));
-  const Promoted<double> after_silu = u * t_lifted * unscale(u);
-  return tanh_slope(after_silu);
-}
-
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve3(double u) {
-  const Promoted<double> t_lifted = sigmoid(prescaled(u));
-  return double(t_lifted + u * sigmoid_slope(prescaled(u))) * unscale(u);
+  return double(times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + u *
+      sigmoid_slope(prescaled(u)))) * unscale(u);
 }
 
 // x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
@@ -116,21 +106,18 @@ ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(double grad, double 
 
 template <typename CURVES>
 ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(float grad, float x, float add_value, CURVES& curves, float* out) {
-  const float step1 = x + add_value;
-  const float grad_step1 = grad * curve<0>(curves, step1) * curve<1>(curves, step1) * curve<2>(curves, step1);
+  const Promoted<float> step1 = two_sum(x, add_value);
+  const float grad_step1 = grad * curve<0>(curves, step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4097, 641, linear_shift_silu_tanh_gelu_hardtanh_curve0(u))
-FUSEGEN_CURVE(Curve1, 1 / 32.0f, -769, 257, linear_shift_silu_tanh_gelu_hardtanh_curve1(u))
-FUSEGEN_CURVE(Curve2, 1 / 32.0f, -386, 2049, linear_shift_silu_tanh_gelu_hardtanh_curve2(u))
-FUSEGEN_CURVE(Curve3, 1 / 128.0f, -8193, 2568, linear_shift_silu_tanh_gelu_hardtanh_curve3(u))
+FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 8196, linear_shift_silu_tanh_gelu_hardtanh_curve1(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<2, 1> {
@@ -141,10 +128,10 @@ struct Forward : Broadcasting<2, 1> {
   FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
-  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1, Curve2, Curve3);
+  FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
   FUSEGEN_ELEMENT(linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
