@@ -416,14 +416,23 @@ def certified_as(
     return whole
 
 
+@pytest.mark.parametrize(
+    ("dtype", "ulp", "told"), [("float32", 5.31, "5.3 ulp > 4"), ("float16", 5.31, "1 exception")]
+)
+def test_broken_promises_in_short(dtype: str, ulp: float, told: str) -> None:
+    output = Output("value", Accuracy((Worst(("0x1.0p+0",), ulp, "0x1.0p+0", "0x1.0p+0"),), 1), Accuracy())
+    found = Evidence(dtype, 4, False, 0, 0, (output,), broken=("one",))
+    assert contract.in_short(found) == told
+
+
 def test_a_part_is_kept_broken_or_stale(module: Path) -> None:
     assert state.states(module, CLAIM) == {}
     broken = contract.judged(evidence("float16", layouts=1), "accurate", "cuda")
     whole = certified_as(module, evidence("float32"))
     certified_as(module, evidence("float32"), broken, device="cuda", onto=whole)
-    assert state.states(module, CLAIM) == {"cpu": "kept", "cuda": "broken"}
+    assert state.states(module, CLAIM) == {"cpu": "ok", "cuda": "float16 1 exception"}
     module.write_text(MODULE.replace("gpu", "GPU"), encoding="utf-8")
-    assert state.states(module, CLAIM) == {"cpu": "kept", "cuda": "stale"}
+    assert state.states(module, CLAIM) == {"cpu": "ok", "cuda": "stale"}
     module.unlink()
     assert state.states(module, CLAIM) == {"cpu": "stale", "cuda": "stale"}
 
@@ -521,7 +530,11 @@ def states(workshop: Workshop) -> list[list[str]]:
 
 
 def test_list_shows_what_certificates_say(certified: Workshop) -> None:
-    assert states(certified) == [["current", "cpu broken"], ["current", "cpu kept"], ["current", "none"]]
+    assert states(certified) == [
+        ["current", "cpu float16 1 exception"],
+        ["current", "cpu ok"],
+        ["current", "none"],
+    ]
     certified.spec("kept", "formula: x + 2\ndtypes: [float16]")
     certified.run("build", "kept")
     assert states(certified)[1] == ["current", "cpu stale"]

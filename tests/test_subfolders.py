@@ -278,6 +278,6 @@ def test_a_certificate_lies_beside_the_module_of_a_subfolder(workshop: Workshop)
     result = workshop.run("certify", "shift", "--device", "cpu")
     assert result.output.startswith("own/shift              cpu  float16  value        0.5 ulp")
     assert "generated/own/shift.certificate.json" in workshop.files()
-    assert workshop.run("list").output.endswith("\tfloat16\tcurrent\tcpu kept\n")
+    assert workshop.run("list").output.endswith("\tfloat16\tcurrent\tcpu ok\n")
     assert workshop.run("check").output == "1 modules are what their specs say\n"
     assert workshop.run("certify", "own/shift", "--device", "cpu", "--resume").output == ""

@@ -148,7 +148,7 @@ def audit(
         inputs: the names of the tensors in it.
         specs: the folder of the specs that the formula may call.
         options: on what devices and dtypes.
-        progress: is told how far this is.
+        progress: receives the number of finished inputs.
 
     Raises:
         NoSuchCallable: the name leads to nothing that can be called.

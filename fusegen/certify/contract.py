@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fusegen.certify.findings import Evidence, Output
+from fusegen.errors import counted
 
 LIMIT, ROOM = 4.0, 1.0005  # in ulp; ROOM for what the filter leaves undecided of an error
 HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
@@ -56,13 +57,27 @@ def _accurate(evidence: Evidence, device: str) -> Iterator[str]:
         yield from (_halves if evidence.dtype in HALVES else _wide)(output)
 
 
+def in_short(evidence: Evidence) -> str:
+    """The broken promises of one dtype in few words: ``5.3 ulp > 4``, or their number."""
+    wide = evidence.outputs if evidence.dtype not in HALVES else ()
+    over = [(o.given.ulp, allowed(o)) for o in wide if o.given.ulp > allowed(o) * ROOM]
+    if over:
+        ours, most = max(over)
+        return f"{ours:.2g} ulp > {most:.2g}"
+    return counted(len(evidence.broken), "exception")
+
+
+def allowed(output: Output) -> float:
+    """The largest error that float32 and float64 results may have, in ulp."""
+    return max(LIMIT, output.eager.ulp if output.eager else 0.0)
+
+
 def _wide(output: Output) -> Iterator[str]:
     """Of float32 and float64."""
-    ours, eager = output.given.ulp, output.eager.ulp if output.eager else 0.0
-    allowed = max(LIMIT, eager)
-    if ours > allowed * ROOM:
-        theirs = f", eager by {eager:.4g} ulp" if output.eager else ""
-        yield f"{output.name} errs by {ours:.4g} ulp{theirs}; {allowed:.4g} ulp are allowed"
+    ours, most = output.given.ulp, allowed(output)
+    if ours > most * ROOM:
+        theirs = f", eager by {output.eager.ulp:.4g} ulp" if output.eager else ""
+        yield f"{output.name} errs by {ours:.4g} ulp{theirs}; {most:.4g} ulp are allowed"
 
 
 def _halves(output: Output) -> Iterator[str]:

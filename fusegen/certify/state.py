@@ -37,7 +37,7 @@ def read(path: Path) -> Json:
 
 
 def states(module: Path, claim: Claim) -> dict[str, str]:
-    """The state of each device's part: ``kept``, ``broken``, or a key of `SENTENCES`.
+    """The state of each device's part: ``ok``, the broken promises in short, or a key of `SENTENCES`.
 
     Args:
         module: the path of the module.
@@ -111,6 +111,7 @@ def _state(certificate: Json, device: str, claim: Claim, kernel: str) -> str:
         return "foreign"
     if any(contract.judged(one, one.promise, device).broken != one.broken for one in evidence):
         return "contradictory"
-    if any(one.broken for one in evidence):
-        return "broken"
-    return "incomplete" if set(claim.dtypes) - part["dtypes"].keys() else "kept"
+    broken = [one for one in evidence if one.broken]
+    if broken:
+        return "; ".join(f"{one.dtype} {contract.in_short(one)}" for one in broken)
+    return "incomplete" if set(claim.dtypes) - part["dtypes"].keys() else "ok"

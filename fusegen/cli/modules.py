@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +19,10 @@ from fusegen.errors import counted
 if TYPE_CHECKING:
     from fusegen.spec import Spec
 
+Row = Mapping[str, str | Sequence[str] | Mapping[str, str]]  # by column
 SCHEMA = SPECS / "schema.json"
 JUDGES = ("torch", "python-flint")  # the libraries that compare references with formulas
+CURRENT = "current"
 OUTDATED = {"new": "not built", "changed": "out of date"}  # by what a build would do
 FORMATS = ("text", "markdown", "latex")
 STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda", "cpu", "module")
@@ -109,18 +112,24 @@ def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
 @click.command("list")
 @WHERE
 @click.option("--functions", is_flag=True, help="Show the functions of formulas instead.")
-def list_(output: Path, functions: bool) -> None:
-    """Show every spec: its formula, dtypes, and what its module and its certificate are worth."""
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of objects.")
+def list_(output: Path, functions: bool, as_json: bool) -> None:
+    """Show every spec: its formula, its dtypes, and the states of its module and of its certificate.
+
+    A certificate is ok by device, or shows what it exceeds: "cuda float32 5.3 ulp > 4".
+    """
     from fusegen.printers import notation
 
-    if functions:
-        _table(("function", "value"), ((row, None) for row in notation.functions()))
+    named = (dict(zip(("function", "value"), row, strict=True)) for row in notation.functions())
+    found: list[Row] = [*(named if functions else _specs(output))]
+    if as_json:
+        click.echo(json.dumps(found, indent=1, ensure_ascii=False))
     else:
-        _table(("spec", "formula", "dtypes", "module", "certificate"), tuple(_specs(output)))
+        _table(found)
 
 
-def _specs(output: Path) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    """A row for each spec, and its style: yellow if its module is not current."""
+def _specs(output: Path) -> Iterator[Row]:
+    """A row for each spec."""
     from fusegen import library, manifest, modules, write
     from fusegen.certify import state
     from fusegen.printers.notation import notation
@@ -132,30 +141,39 @@ def _specs(output: Path) -> Iterator[tuple[tuple[str, ...], str | None]]:
     states = {change.path: OUTDATED[change.kind] for change in write.changes(texts)}
     for path, of in zip(texts, specs, strict=True):
         spec, name = library.load(of), library.place(of).as_posix()
-        worth = ", ".join(map(" ".join, state.states(path, state.claim(spec)).items())) or "none"
-        found = states.get(path, "current")
-        row = (name, notation(spec), ", ".join(spec.dtypes), found, worth)
-        yield row, None if found == "current" else "yellow"
+        yield {
+            "spec": name,
+            "formula": notation(spec),
+            "dtypes": spec.dtypes,
+            "module": states.get(path, CURRENT),
+            "certificate": state.states(path, state.claim(spec)),
+        }
 
 
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], str | None]]) -> None:
-    """Print rows: as a table in a terminal, else separated by tabs and without heads.
-
-    Args:
-        heads: of the columns.
-        rows: each with its style.
-    """
+def _table(rows: Sequence[Row]) -> None:
+    """Print rows: as a table in a terminal, else separated by tabs and without heads."""
+    cells = [tuple(map(_cell, row.values())) for row in rows]
     if not sys.stdout.isatty():
-        for row, _ in rows:
+        for row in cells:
             click.echo("\t".join(row))
         return
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*heads, box=None)
-    for row, style in rows:
-        table.add_row(*row, style=style)
+    table = Table(*(rows[0] if rows else ()), box=None)
+    for row, of in zip(cells, rows, strict=True):
+        table.add_row(*row, style=None if of.get("module", CURRENT) == CURRENT else "yellow")
     Console(markup=False).print(table)
+
+
+def _cell(value: str | Sequence[str] | Mapping[str, str]) -> str:
+    """A value of a row as text."""
+    match value:
+        case str():
+            return value
+        case Mapping():
+            return ", ".join(map(" ".join, value.items())) or "none"
+    return ", ".join(value)
 
 
 @click.command()
