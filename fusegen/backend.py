@@ -58,7 +58,7 @@ def fusegen(graph: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Calla
         first = str(error).strip().splitlines()[0]
         warnings.warn(f"{first}; Inductor compiles this graph alone", stacklevel=2)
     compiled = compile_fx(graph, inputs, config_patches=options or None)
-    assert callable(compiled)  # Inductor gives files only where it is told to compile ahead of time
+    assert callable(compiled)  # Inductor returns file names only when it compiles ahead of time
     return compiled
 
 

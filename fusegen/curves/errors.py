@@ -43,7 +43,7 @@ class Bound:
         return min(own, self.formula.enough(Device.CUDA, self.which))
 
     def holds(self, kernel: Kernel, own: Sequence[Curve]) -> bool:
-        """Whether a kernel by curves errs by no more where pieces give the curves."""
+        """True if a kernel's estimated error is within the bound on inputs that the pieces cover."""
         of, sample = _WrittenOut(own), self.formula.sample(kernel)
         for let in kernel.lets:
             value = of.expr(let.value)
