@@ -7,7 +7,7 @@ derive     Declared                  value and gradient in fewer operations, wit
 limit      Programs                  Programs without NaN at infinity where there is a limit
 hoist      Programs                  Programs in which scalars that parameters decide have names
 lower      Programs                  Kernels per device and variant, verified; no algebra below this line
-words      Kernels                   Kernels in single words on CUDA where these are enough and faster
+words      Kernels                   Kernels in single words where these are enough and faster
 curves     Programs, Kernels         Curves: kernels on CUDA with piecewise cubics for their unary segments
 measure    Programs, Kernels         Facts: estimated errors, instruction counts
 choose     Facts                     Plan: the method of each pass, device and dtype

@@ -84,7 +84,7 @@ FIELDS = (
           "source: Howard et al. 2019, arXiv:1905.02244, section 5.2"),
     Field("inputs",
           "The arguments of forward: tensors, of which the first is threaded through a chain, and numbers. "
-          "Shape, fill and number serve get_inputs only.",
+          "Shapes serve get_inputs and say which tensors are smaller; fill and number serve it only.",
           {"type": "object", "minProperties": 1,
            "additionalProperties": {"anyOf": [_INPUT, {"type": "number"}]}, **_NAMED},
           "inputs: {x: {shape: [128, 64, 126, 126], fill: randn}}"),

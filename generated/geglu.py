@@ -88,7 +88,7 @@ ANYWHERE void geglu_backward_in_float(float grad, float gate, float up, float* o
   out[1] = grad * times_ndtr<IN_FLOAT>(finite_gate);
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {

@@ -87,7 +87,7 @@ ANYWHERE void glu_backward_in_float(float grad, float a, float b, float* out) {
   out[1] = grad * a * sigmoid_slope<IN_FLOAT>(prescaled(b)) * unscale(b);
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {

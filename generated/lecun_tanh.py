@@ -89,8 +89,8 @@ ANYWHERE float lecun_tanh_forward_short(float x) {
 
 // Double-word arithmetic (hi + lo), rounded once.
 // Forward. Near zero, the linear term, since low words would underflow.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double;
-// verified results use the single-word functions.
+// Forward. 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = lecun_tanh_forward_short(in[0]);

@@ -126,7 +126,7 @@ ANYWHERE void swish_backward_in_float(float grad, float x, float beta, float* ou
   out[1] = restore_infinity<float>(finite, x);
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {

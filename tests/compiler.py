@@ -112,7 +112,7 @@ def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
         return list(arguments)
     text = Path(source).read_text(encoding="utf-8")
     name = NAME.search(text)
-    own = name is not None and not (GENERATED / f"{name[1]}.py").exists()
+    own = name is not None and not [*GENERATED.rglob(f"{name[1]}.py")]
     less = own and LEVEL not in os.environ
     found = ["-O1" if less and argument == "-O3" else argument for argument in arguments]
     headers = included(text)

@@ -26,7 +26,7 @@ ROWS: dict[str, tuple[Notes, Notes, Notes, Notes]] = {
     "others": (("A.",), ("B.",), ("A.",), ("B.",)),
     "one of both": (("A.", "B."), ("B.", "C."), ("B.", "Forward. A."), ("C.",)),
     "more of the gradient": (("A.",), ("A.", "B."), ("A.",), ("B.",)),
-    "more of the forward pass": (("A.", "B.", "C."), ("A.",), ("A.", "Forward. B.", "C."), ()),
+    "more of the forward pass": (("A.", "B.", "C."), ("A.",), ("A.", "Forward. B.", "Forward. C."), ()),
     "a long one": (("word " * 30,), (), ("word " * 22 + "word", "word " * 6 + "word"), ()),
 }
 

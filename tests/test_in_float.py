@@ -161,6 +161,15 @@ def test_a_function_has_its_limits_and_keeps_nan(name: str, built: tuple[ctypes.
         np.testing.assert_array_equal(found, np.array([*AT_INFINITY[name], math.nan], np.float32))
 
 
+@pytest.mark.parametrize("name", ["expm1", "log1p"])
+def test_an_odd_function_keeps_the_sign_of_a_zero(name: str, built: tuple[ctypes.CDLL, str]) -> None:
+    x = np.array([0.0, -0.0, 1e-30, -1e-30], np.float32)
+    for kind in ["single"] if name in ONLY_SINGLE else ["single", "words"]:
+        found = applied(built[0], f"{name}_{kind}", x)
+        np.testing.assert_array_equal(found, x)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(x))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_loop_over_a_function_becomes_vector_instructions(
     name: str, built: tuple[ctypes.CDLL, str]

@@ -113,7 +113,7 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path.parent.name != "runtime"
 }
-GENERATED = sorted((ROOT / "generated").glob("*.py"))
+GENERATED = sorted(p for p in (ROOT / "generated").rglob("*.py") if p.parent.name != "_runtime")
 RUNTIME = sorted((ROOT / "generated/_runtime").glob("*.py"))
 
 

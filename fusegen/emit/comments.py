@@ -68,7 +68,7 @@ def once(forward: tuple[str, ...], backward: tuple[str, ...]) -> dict[Pass, tupl
     both = tuple(note for note in forward if note in backward)
     own = _without(forward, both)
     if both and own:
-        own = (FORWARD + own[0], *own[1:])
+        own = tuple(FORWARD + note for note in own)
     return {Pass.FORWARD: _lines((*both, *own)), Pass.BACKWARD: _lines(_without(backward, both))}
 
 

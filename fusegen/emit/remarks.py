@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusegen.emit.kernels import emitted
 from fusegen.ir import Body, Const, Device, Kernel, Math, Word, calls, operations
-from fusegen.method import Pass
+from fusegen.method import Pass, Variant
 from fusegen.notes import noteworthy, told
 from fusegen.ops import SINGLES, TRANSCENDENTAL
 from fusegen.pipeline import Compiled
@@ -17,14 +17,19 @@ LINKED = "Double-word arithmetic (hi + lo), rounded once; in float, single-word 
 ARGUMENTS = "Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word."
 OWN = ("tanh", "erf")  # single-word functions of the CPU's math library
 IN_DOUBLE = "Single words in float; in double, double-word arithmetic (hi + lo), rounded once."
+OTHERS = "16-bit and float64: "  # of kernels whose float32 results have a function of their own
 LINEAR = "Near zero, the linear term, since low words would underflow."
 
 
 def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
     """The remarks on a pass on a device."""
-    first, *others = emitted(of, which, device).kernels
+    found = emitted(of, which, device)
+    first, *others = found.kernels
     in_single = device is Device.CUDA and not _reads_words(first)
-    yield from (IN_DOUBLE,) if in_single and any(map(_reads_words, others)) else arithmetic(first)
+    said = (IN_DOUBLE,) if in_single and any(map(_reads_words, others)) else arithmetic(first)
+    yield from (
+        f"{OTHERS}{each[0].lower()}{each[1:]}" if Variant.IN_FLOAT in found.named else each for each in said
+    )
     yield from told(noteworthy(of.plan.of(which, device)))
 
 

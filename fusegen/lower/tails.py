@@ -1,8 +1,8 @@
 """Products of something large with what is too small for a float.
 
-sigmoid(x) falls like e^x, so that at -90 it has lost most of its digits, and x sigmoid(x) would have lost
-them too. What falls so is computed where it is e^37 times as large (`lifted`), and the whole product is
-taken back by one factor (`unscale`).
+sigmoid(x) falls like e^x, so that at -90 it has lost most of its digits, and x sigmoid(x) would lose them
+too. Such a factor is computed e^37 times as large (`prescaled`), and the whole product is multiplied by one
+factor that undoes it (`unscale`).
 """
 
 from __future__ import annotations

@@ -42,10 +42,10 @@ def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str
 def exceptions(folder: Path) -> list[str]:
     """The promises that the certificates of a folder show as broken, as lines of Markdown."""
     lines = ["| spec | device | dtype | broken promise |", "|---|---|---|---|"]
-    for path in sorted(folder.glob("*.certificate.json")):
+    for path in sorted(folder.rglob("*.certificate.json")):
+        name = path.relative_to(folder).as_posix().removesuffix(".certificate.json")
         for device in DEVICES:
             for dtype, evidence in evidences(path, device):
-                name = path.name.removesuffix(".certificate.json")
                 broken = contract.judged(evidence, evidence.promise, device).broken
                 lines += [f"| {name} | {NAMES[device]} | {dtype} | {sentence} |" for sentence in broken]
     return lines

@@ -183,7 +183,7 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(float grad, float x
   out[2] = restore_infinity<float>(finite, x_with_bias);
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {

@@ -101,12 +101,13 @@ ANYWHERE void conv2d_two_differences_mish_backward_in_float(float grad, float x,
   out[1] = grad_step2;
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_two_differences_mish_forward(in[0], in[1], p.subtract_value_1, p.subtract_value_2))
 };
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;

@@ -165,12 +165,13 @@ ANYWHERE void conv3d_four_activations_shift_backward_in_float(float grad, float 
   out[2] = grad;
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;

@@ -144,12 +144,13 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(float grad, f
   out[2] = step2 < -1.0f ? 0.0f : step2 > 1.0f ? 0.0f : grad_step3;
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward(in[0], in[1], in[2]))
 };
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;

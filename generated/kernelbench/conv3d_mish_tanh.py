@@ -159,7 +159,7 @@ struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv3d_mish_tanh_forward(in[0], in[1]))
 };
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;

@@ -174,7 +174,7 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_in_float(float grad, floa
   out[3] = grad_step3_lifted * float(after_tanh) * unscale(step3);
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<4, 1> {

@@ -126,7 +126,7 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(float grad, float
   out[2] = -grad_step1;
 }
 
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {

@@ -206,13 +206,14 @@ ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(float grad,
 
 // float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
+// Forward. 16-bit and float64: double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow
+// little.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_in_float(in[0], in[1]);
                   else out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);

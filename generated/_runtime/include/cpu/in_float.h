@@ -26,6 +26,10 @@ inline DoubleWord<float> at_most(DoubleWord<float> x, float most) {
   return {x.hi >= most ? most : x.hi, x.hi >= most ? 0.0f : x.lo};
 }
 
+// The first word, which has the sign.
+inline float leading(float x) { return x; }
+inline float leading(DoubleWord<float> x) { return x.hi; }
+
 // e^x as (1 + more) 2^n, of an x from -132.5 to 89.
 inline ReducedExp<float> reduced(float x) { return exp_reduced(x, 0.0f); }
 inline ReducedExp<float> reduced(DoubleWord<float> x) { return exp_reduced(x.hi, x.lo); }
@@ -55,7 +59,7 @@ template <Body BODY, typename X>
 ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> expm1(X x) {
   const ReducedExp<float> e = reduced(at_least(at_most(x, 89.0f), -60.0f));
   const float half = exp2i<float>(e.n - 1), y = fma(e.more, half, half - 0.5f);  // 2^n may be infinite
-  return y + y;
+  return std::copysign(y + y, leading(x));  // -0.0 stays
 }
 
 template <Body BODY>
