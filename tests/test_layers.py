@@ -36,9 +36,9 @@ FLOORS = {
     "pipeline": PIPELINE,
     "emit": EMIT,
     "build": BUILD,
-    **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show"), BUILT),
-    **dict.fromkeys(("certify", "bench", "modules", "standalone", "generated"), RUNS),
-    **dict.fromkeys(("lift", "report"), LIFT),
+    **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show", "toolkit"), BUILT),
+    **dict.fromkeys(("certify", "bench", "modules", "standalone", "generated", "runtime"), RUNS),
+    **dict.fromkeys(("ahead", "lift", "report"), LIFT),
     **dict.fromkeys(("backend", "cli", "dropin"), CLI),
 }
 DOORS = {
@@ -50,7 +50,8 @@ DOORS = {
         *(
             f"cli.{name}"
             for name in (
-                *("building", "evidence", "lifting", "modules", "options", "progress", "reporting"),
+                *("building", "compiling", "evidence", "lifting", "modules", "options", "progress"),
+                "reporting",
                 *("speed", "tuning"),
             )
         ),
@@ -99,7 +100,7 @@ DOORS = {
             )
         ),
         *("dropin.pairs", "dropin.replace", "dropin.table"),
-        *("backend", "cli.options", "report.eager"),
+        *("ahead", "backend", "cli.options", "report.eager", "toolkit"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},

@@ -31,6 +31,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from fusegen import toolkit
 from fusegen.certify.findings import Ranges
 from fusegen.certify.host import compiler
 from fusegen.certify.interval_filter_text import source
@@ -154,9 +155,7 @@ class IntervalFilter:
 
 
 def _nvcc() -> Path:
-    from torch.utils.cpp_extension import CUDA_HOME
-
-    return Path(CUDA_HOME or "/usr/local/cuda") / "bin" / "nvcc"
+    return (toolkit.home() or Path("/usr/local/cuda")) / "bin" / "nvcc"
 
 
 def build_folder() -> Path:

@@ -14,11 +14,11 @@ import click
 
 from fusegen import __version__
 from fusegen.access import refused
-from fusegen.cli import building, evidence, lifting, modules, reporting, speed, tuning
+from fusegen.cli import building, compiling, evidence, lifting, modules, reporting, speed, tuning
 from fusegen.errors import FusegenError, SpecErrors
 
 VERBS = (
-    *(building.build, modules.check, modules.list_, lifting.lift),
+    *(building.build, compiling.compile_, modules.check, modules.list_, lifting.lift),
     *(evidence.certify, evidence.audit, speed.bench, tuning.tune, reporting.report),
     *(modules.explain, modules.show, modules.new, modules.schema),
 )

@@ -8,6 +8,7 @@ import click
 
 SPECS, GENERATED = Path("specs"), Path("generated")
 DEVICES = ("cpu", "cuda")
+FOLDER = click.Path(path_type=Path, file_okay=False)
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 WHERE = click.option(

@@ -11,6 +11,11 @@ from fusegen.errors.certifying import NoDevice as NoDevice
 from fusegen.errors.certifying import NoSuchCallable as NoSuchCallable
 from fusegen.errors.certifying import NotBuilt as NotBuilt
 from fusegen.errors.certifying import OtherFunction as OtherFunction
+from fusegen.errors.compiling import NoArchitecture as NoArchitecture
+from fusegen.errors.compiling import NoNvcc as NoNvcc
+from fusegen.errors.compiling import NotAnArchitecture as NotAnArchitecture
+from fusegen.errors.compiling import NotCompiled as NotCompiled
+from fusegen.errors.compiling import NotStable as NotStable
 from fusegen.errors.composing import ChainCycle as ChainCycle
 from fusegen.errors.composing import NotAReference as NotAReference
 from fusegen.errors.composing import ReferenceTensors as ReferenceTensors

@@ -7,11 +7,11 @@ import os
 import pathlib
 import re
 import tempfile
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import torch
 
-from . import flags, flavour, tools
+from . import flags, flavour, prebuilt, targets, tools
 from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish
 from .checks import check
 from .headers import without_comments
@@ -34,39 +34,61 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
     recent = tuple(map(int, torch.__version__.split(".")[:2])) >= flavour.MINIMUM
     check(recent, name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
     recipe = recipe_of(kernels.texts(), kernel, device, namespace)
-    content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
-    library = cache_folder(name) / f"{namespace}_{kernel}_{device}_{content}.so"
     with contextlib.ExitStack() as stack:
         stack.callback(
             operators._turn.put, operators._turn.get()
         )  # one thread at a time loads this module's kernels
         if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::{name}_{kernel}", key):
             return
-        built = load_whole(library)
-        if not built:
-            stack.enter_context(locked(name, library.with_suffix(".lock")))
-            turn = torch.ops.fusegen._turn
-            stack.callback(turn.put, turn.get())  # builds set the process's variables
-            built = load_whole(library) or build_library(name, library, (kernel, device), recipe)
+        if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
+            return
+        built = _built(name, namespace, (kernel, device), recipe)
         flavour.implement(operators, name, built, kernel, key)
 
 
+def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> Any:
+    """A library from the folder of builds, where it is built first unless it is there."""
+    kernel, device = of
+    recipe = for_targets(recipe, device, targets.wanted(device))
+    content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
+    library = cache_folder(module) / f"{namespace}_{kernel}_{device}_{content}.so"
+    built = load_whole(library)
+    if built:
+        return built
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(module, library.with_suffix(".lock")))
+        turn = torch.ops.fusegen._turn
+        stack.callback(turn.put, turn.get())  # builds set the process's variables
+        return load_whole(library) or build_library(module, library, of, recipe)
+
+
 def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
-    """The sources and the flags of a kernel."""
+    """The sources and the flags of a kernel, without those of its targets."""
     without = "#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
     cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
         cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, of.cuda]
-        count = torch.cuda.device_count()
-        chips = sorted({"%d%d" % torch.cuda.get_device_capability(k) for k in range(count)})
-        cuda_flags = flags.CUDA_FLAGS + [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in chips]
+        cuda_flags = list(flags.CUDA_FLAGS)
     cpp = flavour.in_namespace(cpp, namespace, device.upper())
     return {
         "cpp_sources": [_in_ascii(text) for text in cpp],
         "cuda_sources": [_in_ascii(text) for text in cuda],
-        "extra_cflags": flavour.CPU_FLAGS + flags.CPU_ISA.get(flavour.capability(), []),
+        "extra_cflags": list(flavour.CPU_FLAGS),
         "extra_cuda_cflags": cuda_flags,
     }
+
+
+def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]") -> "Dict[str, Any]":
+    """A recipe with the flags of its targets; the code of the host is for the CPU that is here."""
+    host = targets.flags_of("cpu", chosen if device == "cpu" else targets.here("cpu"))
+    chips = targets.flags_of("cuda", chosen) if device == "cuda" else []
+    cflags, cuda_cflags = recipe["extra_cflags"] + host, recipe["extra_cuda_cflags"] + chips
+    return {**recipe, "extra_cflags": cflags, "extra_cuda_cflags": cuda_cflags}
+
+
+def content_of(recipe: "Dict[str, Any]") -> str:
+    """The digest of what a library is built from, whatever its targets."""
+    return digest(repr((os.uname().machine, _bare(recipe))))
 
 
 def build_library(

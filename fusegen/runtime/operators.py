@@ -46,6 +46,11 @@ class Signature:
         return _tensors(self.backward)[1:]
 
     @property
+    def namespace(self) -> str:
+        """The namespace of the operators, unless another module of the process has it."""
+        return f"fusegen_{self.name}_{build.digest(self.forward + '; ' + self.backward)[:6]}"
+
+    @property
     def params(self) -> int:
         """How many scalars follow the tensors."""
         return len(self.forward.split(", ")) - len(self.tensors)
@@ -60,9 +65,7 @@ class Signature:
 def registered(kernels: Any) -> Any:
     """The namespace of a module's operators; kernels are loaded when they are first asked for."""
     signature = kernels.signature
-    namespace = (
-        f"fusegen_{signature.name}_{build.digest(signature.forward + '; ' + signature.backward)[:6]}"
-    )
+    namespace = signature.namespace
     first = getattr(getattr(torch.ops, namespace), "_texts", None)
     if first is not None and first() != kernels.texts():  # another module has the name
         namespace = f"{namespace}_{build.digest(repr(kernels.texts()))}"

@@ -1,0 +1,71 @@
+"""The command that compiles libraries ahead of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fusegen.cli.options import DEVICES, FOLDER, SPECS, WHERE
+
+VECTORS = ("DEFAULT", "AVX2", "AVX512")
+
+
+@click.command("compile")
+@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@click.option(
+    "--device",
+    type=click.Choice(DEVICES),
+    help="Compile for this; else for the CPU, and for CUDA if nvcc is found and an architecture is known.",
+)
+@click.option(
+    "--arch",
+    metavar="LIST",
+    help="GPU architectures of one library, as 8.0,9.0+PTX; else those of TORCH_CUDA_ARCH_LIST and of the "
+    "GPUs here.",
+)
+@click.option(
+    "--isa",
+    type=click.Choice(VECTORS),
+    multiple=True,
+    help="The CPU's vector instructions, a library for each; else those of this CPU.",
+)
+@click.option(
+    "--into", type=FOLDER, metavar="DIR", help="Where libraries go; else _libraries beside modules."
+)
+@WHERE
+def compile_(
+    specs: tuple[str, ...],
+    device: str | None,
+    arch: str | None,
+    isa: tuple[str, ...],
+    into: Path | None,
+    output: Path,
+) -> None:
+    """Compile the kernels of modules ahead of time; this needs no GPU.
+
+    SPECs are those of specs/ if none is named; their modules have to be built. A library holds the kernel
+    of one pass for one device. Modules load it on first use from _libraries beside their runtime, or from
+    the folders of the environment variable FUSEGEN_LIBRARIES. If none fits, they build the kernel.
+    """
+    from fusegen import ahead, build, library, loader, manifest
+    from fusegen.cli.building import painted
+    from fusegen.errors import NotStable, Span
+
+    paths = library.find_all(specs, SPECS)
+    if manifest.read(output).binding != "stable":
+        raise NotStable(Span(output.as_posix()), folder=output.as_posix())
+    modules = [loader.built(build.compiled_file(path), output) for path in paths]
+    folder = into or output / "_libraries"
+    wanted = [
+        each
+        for place, chosen in ahead.targets_of(device, arch, isa)
+        for module in modules
+        for each in ahead.libraries(module, place, chosen, folder)
+    ]
+    done = 0
+    for kind, path in ahead.compile_all(wanted):
+        click.echo(f"{painted(kind)} {path}")
+        done += kind == "new"
+    if len(wanted) > done:
+        click.echo(f"unchanged: {len(wanted) - done} librar{'y' if len(wanted) - done == 1 else 'ies'}")
