@@ -6,6 +6,8 @@ beside what these tables make of them. Of sin and cos only the path of ordinary 
 
 from __future__ import annotations
 
+from fusegen.ops.kernels import CURVE
+
 # instructions in float, and where 16 bits are kept of a result by the cheaper functions; 1 unless listed
 SLOTS: dict[str, tuple[int, int]] = {
     "relu": (2, 2), "relu6": (3, 3), "clamp": (4, 4), "saturate": (4, 4), "clamp_min": (2, 2),
@@ -26,7 +28,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "detach": (0, 0),
     "words": (2, 0), "narrow": (1, 0), "scaled": (2, 1),
     "product_plus": (5, 1), "linear": (8, 1),
-    "prescaled": (2, 0), "unscale": (3, 0), "curve": (14, 14),
+    "prescaled": (2, 0), "unscale": (3, 0), CURVE: (14, 14),
 }  # fmt: skip
 
 # the same in float of what gives a double-word value (`typed.widened`)

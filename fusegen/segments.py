@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import reduce
 from operator import mul
 
+from fusegen.ops.kernels import CURVE
 from fusegen.term import (
     Apply,
     Let,
@@ -28,7 +29,7 @@ from fusegen.term import (
 )
 
 ONE = Number(Fraction(1))
-CURVE = "curve"  # the operation that stands for a segment
+VALUE = "u"  # that a segment is a function of, unless a step has the name
 Chain = tuple[Term, ...]  # the dominators of a term, itself first
 
 
@@ -128,7 +129,7 @@ class _Segments:
         """A term as a program of the value that it is a function of."""
         own = of.name if isinstance(of, Name) else None
         lets = needed([let for let in self.program.lets if let.name != own], (_replaced(term, of, ONE),))
-        value = unused("u", [let.name for let in lets])
+        value = unused(VALUE, [let.name for let in lets])
         lets = tuple(Let(let.name, _replaced(let.term, of, Name(value))) for let in lets)
         result = _replaced(term, of, Name(value))
         return Program((value,), (), needed(lets, (result,)), (result,))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.segments import CURVE, segments
+from fusegen.ops.kernels import CURVE
+from fusegen.segments import segments
 from fusegen.term import Apply, Let, Name, Number, Program, Term, applied, call
 from fusegen.values import value
 

@@ -8,7 +8,7 @@ import pytest
 import sympy
 
 from fusegen.ops import OPS, ROWS
-from fusegen.segments import CURVE
+from fusegen.ops.kernels import CURVE
 from fusegen.values import VALUES, value
 
 POINTS = (-90.0, -31.5, -3.7, -1.26, -0.26, -1e-3, 1e-9, 0.2, 0.7, 1.0, 1.24, 2.6, 5.5, 33.0, 88.0)

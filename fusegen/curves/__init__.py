@@ -24,9 +24,10 @@ from fusegen.ir import Device, Kernel, Math
 from fusegen.lower import lower
 from fusegen.method import Both, Pass, Variant
 from fusegen.ops import ROWS, TRANSCENDENTAL
+from fusegen.ops.kernels import CURVE
 from fusegen.pieces import SCALES, centres, fits
 from fusegen.roundoff import function
-from fusegen.segments import CURVE, Segments, segments
+from fusegen.segments import Segments, segments
 from fusegen.spec import Spec
 from fusegen.term import Apply, Program, applied
 from fusegen.verify import broken_law

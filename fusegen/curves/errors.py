@@ -13,8 +13,8 @@ from fusegen.facts import Curve
 from fusegen.interval import Interval
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Ref, Word
 from fusegen.method import Pass
+from fusegen.ops.kernels import CURVE
 from fusegen.roundoff import covered, roundoff
-from fusegen.segments import CURVE
 
 ERRS = 1.25  # ulp, that a piece may err by; it rounds once
 

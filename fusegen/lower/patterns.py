@@ -7,11 +7,12 @@ from fractions import Fraction
 
 from fusegen.lower.slack import scaled
 from fusegen.ops import PRODUCTS, ROWS, SINGLES
+from fusegen.ops.kernels import CURVE
 from fusegen.ops.row import Words
 from fusegen.term import Apply, Let, Name, Term, applied, call
 
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
-ARGUMENTS = ("exp", "erf", "tanh", "prescaled", "unscale", "curve", *PRODUCTS)  # take two words
+ARGUMENTS = ("exp", "erf", "tanh", "prescaled", "unscale", CURVE, *PRODUCTS)  # take two words
 ERRING = SINGLES - {"exp"}  # in float on CUDA, by units in the last place
 LARGE = 2**60
 

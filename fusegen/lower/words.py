@@ -24,6 +24,7 @@ from fusegen.lower.single import SingleWord, is_double
 from fusegen.lower.slack import Slack
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
+from fusegen.ops.kernels import CURVE
 from fusegen.ops.row import Words
 from fusegen.term import Apply, Name, Number, Program, Term, applied, infinite, unused
 from fusegen.term import Let as Named
@@ -187,8 +188,8 @@ class DoubleWordLowering(SingleWord):
                 return found
             case Apply("x_sigmoid", (a, t)):
                 return self.call("x_sigmoid", self.single(a), self.expr(t, True))
-            case Apply("curve", (a, k)):
-                return self.call("curve", self.expr(a, True), self.expr(k))
+            case Apply(op, (a, k)) if op == CURVE:
+                return self.call(op, self.expr(a, True), self.expr(k))
             case Apply("exp", (a,)):
                 return self.exponential(self.expr(a, True))
             case Apply("expm1", (a,)) if self.wide:

@@ -11,6 +11,8 @@ from fusegen import interval
 from fusegen.interval import INFINITY, REALS, between
 from fusegen.ops.row import CHAINED, IN_FLOAT, Op, Words, always
 
+CURVE = "curve"
+
 
 def _word(name: str, *args: str, range_: Any, **more: Any) -> Op:
     return Op(name, args, _no_function, range_, written=False, **more)
@@ -48,6 +50,6 @@ WORDS = {row.name: row for row in (
     _word("ndtr_tail", "x", range_=always(0, INFINITY), words=Words.DOUBLE,
           header="normal", transcendental=True),
     # the k-th curve of a kernel, a function of one value that a piecewise cubic gives
-    _word("curve", "x", "k", range_=lambda x, k: REALS, words=Words.NARROWED, transcendental=True,
+    _word(CURVE, "x", "k", range_=lambda x, k: REALS, words=Words.NARROWED, transcendental=True,
           single=True),
 )}  # fmt: skip
