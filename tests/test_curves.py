@@ -13,6 +13,7 @@ from fusegen.ir import Call, Const, Device, Kernel, Let, Math, Ref, Word, calls
 from fusegen.library import load
 from fusegen.method import FLOAT, PLAIN, Formula, Pass, Segmented, Variant
 from fusegen.notes import told
+from fusegen.ops.kernels import CURVE
 from fusegen.pipeline import Compiled
 from fusegen.roundoff import covered, roundoff
 from fusegen.sample import Sample
@@ -104,12 +105,26 @@ def test_the_type_of_a_kernel_says_its_curves(workshop: Workshop) -> None:
     assert "piecewise_segments.cuh" not in stage(workshop.spec("some", BIAS_GELU), "cpu")
 
 
+@pytest.mark.parametrize("name", ["u", "curve", "curves"])
+def test_an_input_and_a_step_may_have_the_names_of_arguments(name: str, workshop: Workshop) -> None:
+    """Those of a function of curves, and of a curve."""
+    inputs = CHANNEL.replace("b:", f"{name}:")
+    text = stage(workshop.spec("some", f"{inputs}formula: sigmoid(gelu(x + {name}))\n"), "cuda")
+    given = name if name == "u" else f"{name}_V"
+    assert f"some_forward_by_curves(float x, float {given}, CURVES& curves) {{" in text
+    inputs, step = CHANNEL, f"where: {{{name}: gelu(x + b)}}\nformula: silu({name})\n"
+    text = stage(workshop.spec("some", f"{inputs}{step}"), "cuda")
+    argument = "u1" if name == "u" else "u"
+    assert f"some_curve0(double {argument}) {{\n" in text
+    assert ", some_curve0(u))\n" in text
+
+
 def test_the_argument_of_a_curve_keeps_what_a_sum_rounds(workshop: Workshop) -> None:
     found = made(workshop, BIAS_GELU).facts.forward.curves
     assert found is not None
     [argument] = [let for let in found.kernel.lets if let.name == "gelu_x"]
     assert argument.word is Word.DOUBLE
-    assert [call.op for call in calls(found.kernel)] == ["add", "curve"]
+    assert [call.op for call in calls(found.kernel)] == ["add", CURVE]
     [curve] = found.curves
     assert (curve.step, curve.within.high) == (1 / 128, float("inf"))
     assert curve.low * curve.step == curve.within.low

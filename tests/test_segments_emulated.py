@@ -19,7 +19,7 @@ from torch import Tensor
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
-SHAPES = {"x": "[2, 4, 8, 8]", "u": "[2, 4, 8, 8]", "r": "[2, 4, 8, 8]", "b": "[4, 1, 1]", "s": "[4, 1, 1]"}
+SHAPES = dict.fromkeys("xur", "[2, 4, 8, 8]") | dict.fromkeys(("b", "s", "curves"), "[4, 1, 1]")
 COUNT = 20_000
 
 
@@ -79,6 +79,12 @@ CHAINS: dict[str, tuple[str, str, Any, Any]] = {
         "x * sigmoid(b * x)",
         lambda x, b: x * sigmoid(b * x),
         lambda x, b: x * torch.sigmoid(b * x),
+    ),
+    "names": (  # that functions of curves have, too
+        "x curves",
+        "silu(u)\nwhere: {u: gelu(x + curves)}",
+        lambda x, b: (u := gelu(x + b)) * sigmoid(u),
+        lambda x, b: F.silu(F.gelu(x + b)),
     ),
 }
 BY_CURVES = {  # methods of float32, forward and backward

@@ -10,6 +10,7 @@ from fusegen.method import Arithmetic, Pass, Segmented
 from fusegen.pipeline import Compiled
 from fusegen.printers.cpp import CppPrinter
 from fusegen.render import CurvesText, CurveText
+from fusegen.segments import VALUE
 
 OTHERWISE = {Arithmetic.FLOAT: "float", Arithmetic.DOUBLE: "double", Arithmetic.PLAIN_DOUBLE: "PlainDouble"}
 
@@ -49,7 +50,6 @@ def _every(of: Compiled) -> list[Curve]:
 def _curve(spec: str, place: int, of: Curve) -> CurveText:
     kernel = replace(of.kernel, name=f"{spec}_curve{place}")
     printer, grid = CppPrinter(kernel), (of.step, of.low, of.high)
-    if not kernel.lets:
+    if kernel.inputs == (VALUE,) and not kernel.lets:
         return CurveText(f"Curve{place}", printer.result(kernel.results[0]), "", grid)
-    argument = printer.variable(kernel.inputs[0])
-    return CurveText(f"Curve{place}", f"{kernel.name}({argument})", printer.definition(), grid)
+    return CurveText(f"Curve{place}", f"{kernel.name}({VALUE})", printer.definition(), grid)

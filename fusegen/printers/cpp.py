@@ -28,7 +28,7 @@ from fusegen.ir import (
     operations,
 )
 from fusegen.ops import ROWS
-from fusegen.ops.kernels import WORDS
+from fusegen.ops.kernels import CURVE, WORDS
 from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
 from fusegen.printers.both import OfBoth, is_number
 from fusegen.printers.guards import Guard, guard
@@ -37,7 +37,7 @@ from fusegen.typed import takes_double
 GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
 ROUNDED = "rounded"  # eager's rounding between two operations
-CURVE = "curve"  # which an object looks up that the kernel is given
+CURVES = "curves"  # the object of the kernel that looks curves up
 TYPED = (ROUNDED, "by_width")  # templates over the element type T
 BODIES: dict[Body | None, str] = {Body.IN_FLOAT: "in_float"}  # families of the functions with a body
 NARROW = "narrow"  # a double-word value rounded to one word
@@ -53,6 +53,7 @@ class CppPrinter:
         self.kernel, self.library = kernel, library
         self.kind = GENERIC if generic else kernel.math.value
         self.called = {ROWS[op].function for op in operations(kernel)}
+        self.called |= {CURVES} if self.by_curves else set()
 
     def expr(self, expr: Expr, place: int = SELECT) -> str:
         """The text of an expression for a place that needs at least the strength `place`."""
@@ -94,7 +95,7 @@ class CppPrinter:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT
             case (value, Const(place)) if expr.op == CURVE:
-                return f"curve<{int(place)}>(curves, {self.expr(value)})", ATOM
+                return f"curve<{int(place)}>({CURVES}, {self.expr(value)})", ATOM
         arguments = ", ".join(map(self.expr, expr.args))
         body = f"<{expr.body.name}>" if expr.body and not op.infix else ""
         return f"{self.function(op)}{body}({arguments})", ATOM
@@ -119,7 +120,7 @@ class CppPrinter:
         return self.kind if word is Word.SINGLE else f"Promoted<{self.kind}>"
 
     def variable(self, name: str) -> str:
-        """The C++ name of a variable: one that the kernel calls gets a letter that no spec's names have."""
+        """The C++ name of a variable: one that is taken gets a letter that no spec's names have."""
         return f"{name}_V" if name in self.called else name
 
     def function(self, op: Op) -> str:
@@ -134,7 +135,7 @@ class CppPrinter:
         """The whole function of a kernel: its lets as named lines, then its value, or values in `out`."""
         kernel, kind = self.kernel, self.kind
         arguments = [f"{kind} {self.variable(name)}" for name in (*kernel.inputs, *kernel.params)]
-        arguments += ["CURVES& curves"] if self.by_curves else []
+        arguments += [f"CURVES& {CURVES}"] if self.by_curves else []
         values = list(map(self.result, kernel.results))
         lines = [
             f"  const {self.type_of(let.word)} {name} = {self.expr(let.value)};"
@@ -174,7 +175,7 @@ class CppPrinter:
         kernel = self.kernel
         typed = "<T>" if self.typed else ""
         values = [f"in[{k}]" for k in range(len(kernel.inputs))]
-        values += [*(f"p.{name}" for name in kernel.params), *["curves"] * self.by_curves]
+        values += [*(f"p.{name}" for name in kernel.params), *[CURVES] * self.by_curves]
         if len(kernel.results) == 1:
             return f"out[0] = {kernel.name}{typed}({', '.join(values)})"
         return f"{kernel.name}{typed}({', '.join([*values, 'out'])})"
