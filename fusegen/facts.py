@@ -12,6 +12,7 @@ from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel
 from fusegen.pieces import Centres
 from fusegen.sample import Point
+from fusegen.term import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,14 @@ class Curve:
     """A unary segment of a pass, which a piecewise cubic gives.
 
     Attributes:
+        segment: a program of one input and one result.
         kernel: of it, in double.
         step: from each centre of its pieces to the next; a power of two.
         low, high: the first and the last centre, in steps, from which on a line gives it, if one does.
         within: the interval in which pieces give it, but for a few.
     """
 
+    segment: Program
     kernel: Kernel
     step: float
     low: int

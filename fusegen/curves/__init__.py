@@ -121,7 +121,7 @@ def _curve(segment: Program) -> Curve | None:
     low, high = (int(side.last * side.step / step) for side in (found.below, found.above))
     least = -math.inf if found.below.straight else -low * step
     most = math.inf if found.above.straight else high * step
-    return Curve(kernel, step, -low, high, Interval(least, most))
+    return Curve(segment, kernel, step, -low, high, Interval(least, most))
 
 
 def _outer(name: str, which: Pass, split: Segments) -> Iterator[Kernel]:

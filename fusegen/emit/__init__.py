@@ -53,12 +53,14 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]
     from_output = saved != of.declared.composed.inputs
     has_eager_gradient = from_output or of.algebra.pytorch_bits
-    written = kernel_texts(of, launches)
+    by_curves, every_curve = curves.curves_texts(of)
+    written = kernel_texts(of, launches, by_curves)
     return render.Texts(
         notation=notation(of.spec),
         counts=_counts(kernels[Device.CUDA]),
         forward=written[Pass.FORWARD],
         backward=written[Pass.BACKWARD],
+        curves=every_curve,
         mask=_mask(of) if binding is Binding.STABLE else None,
         headers={device: headers(several) for device, several in called.items()},
         scalars=tuple(name for name in (*of.declared.composed.params, *host_scalar) if name in read),

@@ -6,10 +6,12 @@ nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fusegen.cost import Cost, cost_of
 from fusegen.elements import ELEMENTS
 from fusegen.emit.comments import Comments, comments
-from fusegen.emit.curves import curves_text, taken
+from fusegen.emit.curves import taken
 from fusegen.emit.kernels import Emitted, emitted
 from fusegen.ir import Device, Kernel, Math
 from fusegen.launch import Table as Launches
@@ -33,7 +35,7 @@ from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 from fusegen.printers.cpp import CppPrinter
 from fusegen.printers.functions import Functions, definitions, functions
-from fusegen.render import Halves, KernelText, Share, Singles
+from fusegen.render import CurvesText, Halves, KernelText, Share, Singles
 
 IF_FLOAT = "sizeof(M) == 4"
 CONDITIONS = {
@@ -85,11 +87,20 @@ def uses_plain_double(plan: Plan, which: Pass) -> bool:
     return any(Arithmetic.PLAIN_DOUBLE in arithmetics(method) for method in methods)
 
 
-def kernel_texts(of: Compiled, launches: Launches) -> dict[Pass, KernelText]:
-    """The text of the kernels of both passes."""
+def kernel_texts(
+    of: Compiled, launches: Launches, by_curves: Mapping[Pass, CurvesText]
+) -> dict[Pass, KernelText]:
+    """The text of the kernels of both passes.
+
+    Args:
+        of: the spec.
+        launches: how dense tensors are shared out on CUDA.
+        by_curves: the texts of the passes by curves.
+    """
     written = {which: _written(of, which) for which in Pass}
     notes = comments(of, written)
-    return {which: _kernel_text(of, which, launches, (written[which], notes[which])) for which in Pass}
+    parts = {which: (written[which], notes[which], by_curves.get(which)) for which in Pass}
+    return {which: _kernel_text(of, which, launches, parts[which]) for which in Pass}
 
 
 def _written(of: Compiled, which: Pass) -> Functions:
@@ -99,14 +110,13 @@ def _written(of: Compiled, which: Pass) -> Functions:
 
 
 def _kernel_text(
-    of: Compiled, which: Pass, launches: Launches, parts: tuple[Functions, Comments]
+    of: Compiled, which: Pass, launches: Launches, parts: tuple[Functions, Comments, CurvesText | None]
 ) -> KernelText:
-    """The text of one kernel, of its functions and comments."""
-    written, above = parts
+    """The text of one kernel, of its functions, comments and curves."""
+    written, above, by_curves = parts
     kernels = {device: emitted(of, which, device) for device in Device}
     name, inputs = f"{of.spec.name}_{which.value}", of.algebra.derivations[which].program.inputs
     of_cuda = singles(of.plan, which, Device.CUDA)
-    by_curves = curves_text(of, which)
     of_curves = {Device.CUDA: (by_curves.definition,) if by_curves else (), Device.CPU: ()}
     return KernelText(
         name=name,
@@ -135,7 +145,7 @@ def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
     """What an element of a CUDA kernel costs, by its width in bits."""
     kernels, by_curves = _candidates(of, which), taken(of, which)
     methods = {ELEMENTS[dtype].bits: method for dtype, method in of.plan.of(which, Device.CUDA).items()}
-    kernel = by_curves.kernel if by_curves else None
+    kernel = by_curves[0].kernel if by_curves else None
     return {bits: cost_of(method, bits, kernels, kernel) for bits, method in sorted(methods.items())}
 
 

@@ -37,7 +37,7 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
         kernel.functor: [*taken[kernel.functor], *_on_cuda(spec, texts, kernel)] for kernel in kernels
     }
     context = _kernels(spec, texts, Device.CUDA, members)
-    context["kernels"][:0] = curves.kernels(kernels)
+    context["kernels"][:0] = curves.kernels(texts.curves)
     launchers = [_launchers(spec)]
     if texts.mask:
         of_output = "true" if texts.from_output else "false"

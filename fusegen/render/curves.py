@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from fusegen.render.texts import CurvesText, CurveText, KernelText
@@ -10,9 +10,8 @@ from fusegen.render.texts import CurvesText, CurveText, KernelText
 NOTE = "Functions of one value, which piecewise cubics give in float."
 
 
-def kernels(several: Iterable[KernelText]) -> list[dict[str, Any]]:
-    """What the template of kernels takes for the curves of some kernels, each once."""
-    curves = dict.fromkeys(curve for kernel in several if kernel.curves for curve in kernel.curves.curves)
+def kernels(curves: Sequence[CurveText]) -> list[dict[str, Any]]:
+    """What the template of kernels takes for the curves of both."""
     if not curves:
         return []
     definitions = tuple(curve.definition for curve in curves if curve.definition)
@@ -35,5 +34,4 @@ def members(of: CurvesText | None) -> list[str]:
     """The members of a kernel's type that are about its curves."""
     if of is None:
         return []
-    named = ", ".join(curve.functor for curve in of.curves)
-    return [f"FUSEGEN_BY_CURVES({of.element}, {named})"]
+    return [f"FUSEGEN_BY_CURVES({of.element}, {', '.join(of.functors)})"]

@@ -67,7 +67,7 @@ class CurveText:
     Attributes:
         functor: the C++ type that its pieces are fitted of.
         value: its expression in u, in double, which may call the function.
-        definition: the function; empty if the expression says all.
+        definition: the function; with its formula above; empty if the expression says all.
         grid: the step of its centres, and the first and the last of them in steps.
     """
 
@@ -85,13 +85,13 @@ class CurvesText:
         otherwise: the C++ type that computes what no piece gives.
         definition: the function that calls the curves.
         element: the statement that calls this function.
-        curves: in the order of their numbers.
+        functors: the C++ types of its curves, in the order of their numbers.
     """
 
     otherwise: str
     definition: str
     element: str
-    curves: tuple[CurveText, ...]
+    functors: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,7 @@ class Texts:
         notation: the formula in mathematical notation.
         counts: a line for each kernel that counts its operations.
         forward, backward: the kernels.
+        curves: those of both kernels.
         mask: what large tensors have in place of the gradient's kernel on CUDA, if a bit decides it.
         headers: per device, the families of headers that define what the kernels call.
         scalars: the names of the scalars that the kernels read.
@@ -180,6 +181,7 @@ class Texts:
     counts: tuple[str, ...]
     forward: KernelText
     backward: KernelText
+    curves: tuple[CurveText, ...]
     mask: MaskText | None
     headers: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
