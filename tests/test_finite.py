@@ -14,7 +14,7 @@ from kernels import DTYPES, compiled, function, methods
 from fusegen.build import compiled_file
 from fusegen.finite import finite
 from fusegen.finite.everywhere import INFINITE
-from fusegen.term import Apply, Name, Number, Program, Term, call, walk
+from fusegen.term import Apply, Let, Name, Number, Program, Term, call, walk
 
 X = Name("x")
 
@@ -54,6 +54,25 @@ def of(*results: Apply) -> Program:
 )
 def test_an_input_is_kept_finite_where_that_gives_the_limit(program: Program, sides: set[str]) -> None:
     assert kept(program) == sides
+
+
+T, PRODUCT = Name("t"), X * Name("b")
+
+
+@pytest.mark.parametrize(
+    ("tied", "sides"),
+    [
+        (PRODUCT, {"finite_below"}),
+        (call("relu", PRODUCT) - 1, {"finite_below"}),
+        (call("tanh", PRODUCT), set()),
+        (call("clamp", PRODUCT, -1, 1), set()),
+        (call("minimum", PRODUCT, 1), {"finite_below"}),
+    ],
+)
+def test_a_step_of_two_inputs_is_kept_finite_unless_its_function_is_bounded(
+    tied: Apply, sides: set[str]
+) -> None:
+    assert kept(Program(("x", "b"), (), (Let("t", tied),), (T * call("sigmoid", T),))) == sides
 
 
 SQUARE = X * X

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fusegen.finite.groups import SUMS
+from fusegen.interval import REALS, point
 from fusegen.ops import OPS
-from fusegen.term import Apply, Let, Name, Program, Term, children, names, rebuild, substitute, unused, walk
+from fusegen.term import (
+    Apply,
+    Let,
+    Name,
+    Number,
+    Program,
+    Term,
+    children,
+    names,
+    rebuild,
+    substitute,
+    unused,
+    walk,
+)
 
 
 def sources(program: Program) -> dict[str, frozenset[str]]:
@@ -24,9 +39,18 @@ def _ties(term: Term, sources: Mapping[str, frozenset[str]]) -> bool:
 
 
 def tied(program: Program) -> tuple[str, ...]:
-    """The lets that depend on several inputs or parameters."""
+    """The lets that depend on several inputs or parameters and may be infinite."""
     known = sources(program)
-    return tuple(let.name for let in program.lets if len(known[let.name]) > 1)
+    return tuple(let.name for let in program.lets if len(known[let.name]) > 1 and not is_bounded(let.term))
+
+
+def is_bounded(term: Term) -> bool:
+    """True if a function has finite values whatever it is of, as tanh."""
+    if not isinstance(term, Apply):
+        return False
+    parts = (point(part.value) if isinstance(part, Number) else REALS for part in term.args)
+    found = OPS[term.op].range(*parts)
+    return -math.inf < found.low and found.high < math.inf
 
 
 def input_sums(program: Program, inputs: tuple[str, ...]) -> tuple[Let, ...]:
