@@ -3,7 +3,6 @@
 A copy leaves time to issue a few instructions for each byte it moves. A kernel that needs no more is bound
 by memory whatever its launch; one that needs as many or more wants more bytes on their way while it
 computes, so that a thread should read several vectors at once. `launch.toml` says how many, by class.
-
 `instructions` has the counts of each operation.
 """
 
@@ -69,12 +68,12 @@ PIECES = {
     Grid.UNIFORM: {1: Cost(30, LaunchClass.CUBIC), 2: Cost(33, LaunchClass.CUBIC_SLOPE)},
     Grid.OCTAVES: {1: Cost(40, LaunchClass.FINE_CUBIC), 2: Cost(43, LaunchClass.FINE_CUBIC_SLOPE)},
 }
-FAST = Arithmetic.FAST_FLOAT
 LOOP_OVERHEAD = 4  # instructions of an element: indices, conversions, the loop
 IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times what a function takes in float; as do those with erf in them
 TEST = 5  # instructions of an element whose rounding is tested
 IN_DOUBT = 0.03  # how often it is computed in double for all elements of a warp; measured of float16
 TIME = 0.92  # of the time to move; with 0.95 quick_gelu ran at 0.96 of a copy's speed
+OF_PLACES, OF_SUMS = 25, 40  # instructions of a broadcast element: places, and sums of gradients
 
 
 def weight(names: Iterable[str]) -> int:
@@ -105,7 +104,7 @@ def _is_uniform(call: Call, kernel: Kernel) -> bool:
 def _instructions(call: Call, arithmetic: Arithmetic) -> int:
     """The instructions of one operation."""
     single, fast = SLOTS.get(call.op, (1, 1))
-    if arithmetic is FAST:
+    if arithmetic is Arithmetic.FAST_FLOAT:
         return fast
     if widened(call):
         return (EXACT if call.body else WIDENED).get(call.op, WIDENED.get(call.op, single))
@@ -200,12 +199,18 @@ def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -
         arithmetic: that it is computed in.
     """
     verified = _busy(kernel, arithmetic) + TEST + IN_DOUBT * instructions(double, Arithmetic.DOUBLE)
-    return verified <= TIME * _moving_16_bits(kernel)
+    return verified <= TIME * _issued(kernel, 2)
+
+
+def hides(kernel: Kernel) -> bool:
+    """True if a float32 element takes no longer to compute in float than to move, on CUDA."""
+    around = 0 if not kernel.small else OF_SUMS if len(kernel.results) > 1 else OF_PLACES
+    return instructions(kernel, Arithmetic.FLOAT) + around <= TIME * _issued(kernel, 4)
 
 
 def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:
     """Whether 16-bit results take longer to compute than to move."""
-    return _busy(kernel, arithmetic) > _moving_16_bits(kernel)
+    return _busy(kernel, arithmetic) > _issued(kernel, 2)
 
 
 def _busy(kernel: Kernel, arithmetic: Arithmetic) -> int:
@@ -213,14 +218,9 @@ def _busy(kernel: Kernel, arithmetic: Arithmetic) -> int:
     return instructions(kernel, arithmetic) + sfu_stall(kernel)
 
 
-def issued(kernel: Kernel, size: int) -> float:
+def _issued(kernel: Kernel, size: int) -> float:
     """The instructions that are issued while an element of some bytes is moved."""
     return BUDGET * size * kernel.moved
-
-
-def _moving_16_bits(kernel: Kernel) -> float:
-    """The instructions that are issued while a 16-bit element is moved."""
-    return issued(kernel, 2)
 
 
 def pieced(kernel: Kernel, reads: int) -> bool:
@@ -233,9 +233,9 @@ def pieced(kernel: Kernel, reads: int) -> bool:
         kernel: what is computed, on CUDA.
         reads: the tensors that such a kernel reads: one, and the incoming gradient.
     """
-    chained = any(map(_is_chained, calls(kernel)))
-    nested = chained or any(
-        call.body is Body.DOUBLE_WORD and ROWS[call.op].single for call in calls(kernel)
+    nested = any(
+        _is_chained(call) or (call.body is Body.DOUBLE_WORD and ROWS[call.op].single)
+        for call in calls(kernel)
     )
     most = 0.9 * BUDGET * 4 * (reads + 1)
     return (

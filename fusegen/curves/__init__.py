@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import NormalDist
 
+from fusegen import cost
 from fusegen.candidates import Kernels
 from fusegen.curves import worth
 from fusegen.curves.errors import Bound
@@ -63,7 +64,7 @@ def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formu
         accurate = [kernel for kernel in each if bound.holds(kernel, own)]
         if not accurate:
             return None
-        kernel = next((each for each in accurate if worth.hides(each)), accurate[-1])
+        kernel = next((each for each in accurate if cost.hides(each)), accurate[-1])
         return Curves(kernel, own, saves=worth.saves(before, kernel))
 
     return Both.of(found)

@@ -6,9 +6,6 @@ from fusegen import cost
 from fusegen.ir import Kernel
 from fusegen.method import Arithmetic
 
-SIZE = 4  # bytes of a float
-# of an element where operands are broadcast: places, and sums of gradients; of two vectors a thread
-OF_PLACES, OF_SUMS = 25, 40
 LEAST = 24  # instructions of a segment, for a curve, which takes 14
 SAVED = 8  # instructions of an element, for a kernel by curves
 
@@ -19,12 +16,6 @@ def is_large(segment: Kernel) -> bool:
     return _slots(segment) - moved >= LEAST
 
 
-def hides(kernel: Kernel) -> bool:
-    """Whether an element takes no longer to compute than to move."""
-    around = 0 if not kernel.small else OF_SUMS if len(kernel.results) > 1 else OF_PLACES
-    return _slots(kernel) + around <= cost.TIME * cost.issued(kernel, SIZE)
-
-
 def saves(before: Kernel, by_curves: Kernel) -> bool:
     """Whether an element takes longer to compute than to move, and less time by curves.
 
@@ -32,7 +23,7 @@ def saves(before: Kernel, by_curves: Kernel) -> bool:
         before: the kernel by the formula.
         by_curves: the same by curves.
     """
-    return not hides(before) and _slots(before) - _slots(by_curves) >= SAVED
+    return not cost.hides(before) and _slots(before) - _slots(by_curves) >= SAVED
 
 
 def _slots(kernel: Kernel) -> int:
