@@ -80,6 +80,12 @@ CHAINS: dict[str, tuple[str, str, Any, Any]] = {
         lambda x, b: x * sigmoid(b * x),
         lambda x, b: x * torch.sigmoid(b * x),
     ),
+    "jump": (  # at 0, of less than an ulp elsewhere
+        "x b",
+        "mish(x + b) + 1e-40 * sign(x + b)",
+        lambda x, b: mish(x + b) + 1e-40 * torch.sign(x + b),
+        lambda x, b: F.mish(x + b) + 1e-40 * torch.sign(x + b),
+    ),
     "names": (  # that functions of curves have, too
         "x curves",
         "silu(u)\nwhere: {u: gelu(x + curves)}",
@@ -89,6 +95,7 @@ CHAINS: dict[str, tuple[str, str, Any, Any]] = {
 }
 BY_CURVES = {  # methods of float32, forward and backward
     "silu_residual": ["PiecewiseSegments<PlainDouble>", "Formula<float>"],
+    "jump": ["PiecewiseSegments<float>", "Formula<float>"],
 }
 IN_FLOAT = ["PiecewiseSegments<float>"] * 2
 Build = Callable[..., Emulated]
@@ -198,6 +205,27 @@ def test_nearly_all_results_are_of_pieces(name: str, first: float, build: Build)
         missing = [y.isnan().float().mean() for y in run(of.backward, grad, *inputs)]
         assert float(max(missing)) <= most
         assert float(run(of.forward, *inputs)[0].isnan().float().mean()) <= 0.001
+
+
+def test_a_piece_is_tested_next_to_0(build: Build) -> None:
+    """Also at subnormal numbers, on both sides."""
+    sizes = torch.tensor((0.0, 1e-45, 1e-42, 1e-40, 1e-38, 2e-37, 1e-30))
+    x = torch.cat((sizes, -sizes))
+    [found] = run(build("jump").forward, x, torch.zeros_like(x))
+    assert ulps(found, CHAINS["jump"][2](x.double(), torch.zeros(14).double())) <= 4
+
+
+START = "  const float least = fminf(low, high), most = fmaxf(low, high)"
+READ = (START, "  if (&piece >= {0} && &piece < {0} + CURVE_PIECES<C>) return false;\n" + START)
+
+
+@pytest.mark.parametrize("table", ["curve_pieces<C>", "around_zero<C>"])
+def test_no_piece_is_read_by_kernels_before_it_is_tested(table: str, build: Build) -> None:
+    """Such a piece fails here, so that the formula, which gives NaN, would compute all of its values."""
+    of = build("bias_gelu", FORMULA, (READ[0], READ[1].format(table)))
+    inputs = drawn("bias_gelu", 2.0)
+    missing = [y.isnan().float().mean() for y in run(of.backward, torch.ones(COUNT), *inputs)]
+    assert float(max(missing)) == 0
 
 
 def test_what_no_piece_gives_is_computed_by_the_formula(build: Build) -> None:

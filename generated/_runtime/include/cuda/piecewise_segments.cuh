@@ -2,7 +2,7 @@
 #pragma once
 // Float kernels of several tensors in which piecewise cubics give the functions of one value. A curve is such a
 // function; it is fitted in double on first use: around each centre of a grid, and as a line from the outermost ones
-// on. A piece that errs by more than 1.25 ulp holds NaN. Next to a zero there is another polynomial, around the zero.
+// on. A piece that errs by more than MOST_ULP holds NaN. Next to a zero there is another polynomial, around the zero.
 // What neither gives, and results that are NaN or infinite, are computed by the formula.
 #include "cuda/piecewise_uniform.cuh"
 #include "double_word.h"
@@ -26,6 +26,10 @@ namespace piecewise_segments {
 using piecewise_uniform::cubic;
 using piecewise_uniform::Cubic;
 using piecewise_uniform::exact;
+
+// By how much polynomials may err: pieces, which round once, and those around zeros, whose slope has no residual. The
+// estimates of curves/errors.py charge as much.
+constexpr double MOST_ULP = 1.25, MOST_ULP_AROUND_ZERO = 2.5;
 
 template <class C>
 constexpr int CURVE_PIECES = C::GRID.high - C::GRID.low + 1;
@@ -72,19 +76,25 @@ __device__ __forceinline__ Cubic packed(const Cubic& p, double first, int side) 
   return {{first == 0 && p.c[1] != 0 ? -0.0f : base, side * p.c[1], p.c[2], bit_cast<float>(high | low)}};
 }
 
-// Whether a polynomial around `from` errs by at most so many ulp between two numbers of one sign.
+// True if a polynomial around `from` errs by at most so many ulp between two numbers of one sign. What is tried is
+// closer to the ends, and next to `from`: for the piece of 0 subnormal.
 template <class C>
-__device__ __noinline__ bool curve_holds(const Cubic& piece, float from, float low, float high, double units) {
-  constexpr int SAMPLES = 65, NEAR = 3;
-  const float least = fminf(low, high), most = fmaxf(low, high);
+__device__ __noinline__ bool curve_holds(const Cubic& piece, float from, float low, float high, double most_ulp) {
+  constexpr int SAMPLES = 65, NEAR = 4;
+  const float least = fminf(low, high), most = fmaxf(low, high), size = fabsf(from);
 #pragma unroll 1
   for (int k = -NEAR; k < SAMPLES; ++k) {
-    const float root = sinpif(k / (2.0f * (SAMPLES - 1))), inside = low + (high - low) * (root * root);
-    const float x = k < 0 ? from * (1 + (k + 2) * 0x1p-23f) : fmaxf(fminf(inside, most), least);
+    const float root = sinpif(k / (2.0f * (SAMPLES - 1)));
+    float tried = low + (high - low) * (root * root);
+    if (k < 0) {
+      const int bits = size == 0 ? (1 << 8 * (k + NEAR)) >> 8 : bit_cast<int>(size) + k + NEAR / 2;
+      tried = copysignf(bit_cast<float>(bits), low + high);
+    }
+    const float x = fmaxf(fminf(tried, most), least);
     const float y = curve_value(piece, x - from);
     const double real = exact<C>(x);
     const float power = bit_cast<float>(bit_cast<int>(float(real)) & 0x7f800000);
-    if (!(fabs(y - real) <= units * fmax(double(power), 0x1p-126) * 0x1p-23)) return false;
+    if (!(fabs(y - real) <= most_ulp * fmax(double(power), 0x1p-126) * 0x1p-23)) return false;
     if (y == 0 && (bit_cast<int>(y) < 0) != (bit_cast<int64_t>(real) < 0)) return false;
   }
   return true;
@@ -99,12 +109,12 @@ __device__ __noinline__ Cubic curve_line(float from, float low, int side) {
   const Cubic found{{float(first), float(slope), 0, 0}};
 #pragma unroll 1
   for (; low < LAST; low *= TIMES) {
-    if (!curve_holds<C>(found, from, side * low, side * fminf(TIMES * low, LAST), 1.25)) return {{NAN, NAN}};
+    if (!curve_holds<C>(found, from, side * low, side * fminf(TIMES * low, LAST), MOST_ULP)) return {{NAN, NAN}};
   }
   return found;
 }
 
-// A thread fits a piece and holds it against the curve.
+// A thread fits a piece, tests it, and only then stores it: kernels may read it while a graph fits it anew.
 template <class C>
 __global__ void __launch_bounds__(128, 1) fit_curve(const ParamsOf<C, double>) {
   constexpr SegmentGrid GRID = C::GRID;
@@ -112,21 +122,20 @@ __global__ void __launch_bounds__(128, 1) fit_curve(const ParamsOf<C, double>) {
   if (i >= CURVE_PIECES<C>) return;
   const float step = GRID.step, from = k * step, size = fabsf(from), low = k == 0 ? -step / 2 : size - step / 2;
   const float high = size + step / 2;
-  Cubic& piece = curve_pieces<C>[i];
-  around_zero<C>[i] = {{NAN}};
-  if (k == GRID.low || k == GRID.high) {
-    piece = curve_line<C>(from, low, side);
-    return;
+  const bool ends = k == GRID.low || k == GRID.high;
+  Cubic piece = ends ? curve_line<C>(from, low, side)
+                     : packed(cubic<C>(side, size, low, high), exact<C>(from), side);
+  Cubic other{{NAN}};
+  const bool holds = k == 0 ? curve_holds<C>(piece, 0, low, 0, MOST_ULP) && curve_holds<C>(piece, 0, 0, high, MOST_ULP)
+                            : ends || curve_holds<C>(piece, from, side * low, side * high, MOST_ULP);
+  if (!holds) {
+    const float zero = piecewise_uniform::zero<C>(side, fmaxf(low - 4 * step, 0), high + 4 * step);
+    piece = {{NAN, side * zero}};
+    if (zero == zero && k != 0) other = packed(cubic<C>(side, zero, low, high), exact<C>(side * zero), side);
+    if (!curve_holds<C>(other, side * zero, side * low, side * high, MOST_ULP_AROUND_ZERO)) other = {{NAN}};
   }
-  piece = packed(cubic<C>(side, size, low, high), exact<C>(from), side);
-  const bool holds = k == 0 ? curve_holds<C>(piece, 0, low, 0, 1.25) && curve_holds<C>(piece, 0, 0, high, 1.25)
-                            : curve_holds<C>(piece, from, side * low, side * high, 1.25);
-  if (holds) return;
-  const float zero = piecewise_uniform::zero<C>(side, fmaxf(low - 4 * step, 0), high + 4 * step);
-  piece = {{NAN, side * zero}};
-  if (zero != zero || k == 0) return;
-  const Cubic other = packed(cubic<C>(side, zero, low, high), exact<C>(side * zero), side);
-  if (curve_holds<C>(other, side * zero, side * low, side * high, 2.5)) around_zero<C>[i] = other;
+  curve_pieces<C>[i] = piece;
+  around_zero<C>[i] = other;
 }
 
 // The curves of one element; `missing` after one whose value no piece gives. NEXT_TO_ZERO looks at both polynomials.
