@@ -60,6 +60,7 @@ class Curve:
         step: from each centre of its pieces to the next; a power of two.
         low, high: the first and the last centre, in steps, from which on a line gives it, if one does.
         within: the interval in which pieces give it, but for a few.
+        zeros: the intervals around zeros in which another polynomial may take a piece's place.
     """
 
     segment: Program
@@ -68,6 +69,7 @@ class Curve:
     low: int
     high: int
     within: Interval
+    zeros: tuple[Interval, ...]
 
 
 @dataclass(frozen=True, slots=True)

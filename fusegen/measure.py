@@ -19,7 +19,7 @@ from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
-from fusegen.pieces import Centres, centres, fits
+from fusegen.pieces import UNIFORM, Centres, centres, fits
 from fusegen.printers.approximations import approximates, errs
 from fusegen.roundoff import function, roundoff
 from fusegen.roundoff.graph import DOUBLE
@@ -136,8 +136,9 @@ class _Pass:
         """Whether a piece of a cubic gives the result at a point."""
         if grid is None:
             return _nowhere
-        fitted, moving = function(self.in_double, self.params), self.of.formula.declared.inputs[0]
-        return lambda point: fits(grid, fitted, point[moving])
+        moving = self.of.formula.declared.inputs[0]
+        fitted = fits(grid, function(self.in_double, self.params), UNIFORM)
+        return lambda point: fitted(point[moving])
 
     def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
         """Whether float is accurate enough, by device."""

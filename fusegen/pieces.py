@@ -2,7 +2,8 @@
 
 runtime/include/cuda/piecewise_uniform.cuh fits them: around each centre of |x|, on either side of 0,
 there is one. Its first value is that there, the rest a quadratic, by least squares in the zeros of a
-Chebyshev polynomial. This does it in double for one piece.
+Chebyshev polynomial. This does it in double for one piece. Those of piecewise_segments.cuh have one step on
+both sides, and round once.
 
 A warp takes the longer to look 32 of them up the more cache lines they lie in. So there are as few as the
 function lets there be: a line begins as early as it fits, and centres are as far apart as a sample says.
@@ -12,8 +13,10 @@ That is a matter of speed alone: wherever centres are, no piece is used that err
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from fusegen.ir import Math, held
 
@@ -28,8 +31,7 @@ TRIES = (*(k / 16 for k in range(1, 1024)), *(2.0**e for e in range(6, 127)))
 TRIED = 16.0  # of |x|, in steps of the finest centres; few numbers are larger
 SCALES = (1.0, 2.0, 4.0)  # of the normal distributions that say how many numbers a piece has
 ENOUGH = 1e-4  # of them, without a polynomial that errs by less than it may
-UNITS = 1.75  # in the last place, that a piece may err by
-OF_A_LINE, OF_A_CUBIC = 0.75, 0.5  # of them, what its form errs by; the rest is for roundings
+OF_A_LINE, OF_A_CUBIC = 0.75, 0.5  # ulp that a polynomial errs by before it is rounded
 FIRST = 4  # pieces from 0 on, of which many numbers are; next to a zero the first value's rounding decides
 NEXT = 0.6  # of a centre's value, what it may fall by up to the end of its piece, so that few digits cancel
 NODES = tuple(math.cos((k + 0.5) * math.pi / 4) for k in range(4))
@@ -60,26 +62,78 @@ class Centres:
     below: Side
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a polynomial around a centre is stored and computed.
+
+    Attributes:
+        most: the ulp that it may err by.
+        least: the least number that the piece of 0 gives.
+        packed: its four coefficients in double as five floats: those of a polynomial, the highest first,
+            and what is added to it.
+    """
+
+    most: float
+    least: float
+    packed: Callable[[Sequence[float]], Sequence[float]]
+
+
+def _as_floats(of: Sequence[float]) -> Sequence[float]:
+    return (*map(_single, reversed(of)), -0.0)
+
+
+def _with_rest(of: Sequence[float]) -> Sequence[float]:
+    """The low 12 bits of the highest coefficient are the first 12 of what the lowest leaves."""
+    first, linear, quadratic, cubic = of
+    zero = -0.0 if linear else 0.0
+    base, rest = (_single(first), first - _single(first)) if first else (zero, zero)
+    low = (_bits(rest) + 0x80000) >> 20
+    highest = _float(_bits(cubic) & 0xFFFFF000 | low)
+    return highest, _single(quadratic), _single(linear), _float(low << 20 & 0xFFFFFFFF), base
+
+
+UNIFORM, SEGMENT = Form(1.75, 0.0, _as_floats), Form(1.25, -math.inf, _with_rest)
+
+
 def centres(function: Function) -> Centres:
     """As few as a function lets there be."""
     return Centres(_side(function), _side(lambda sizes: function([-size for size in sizes])))
 
 
-def fits(of: Centres, function: Function, x: float) -> bool:
-    """Whether a piece gives a function at an x, to about two units in the last place."""
-    sign = math.copysign(1.0, x)
-    side, size = of.above if sign > 0 else of.below, abs(x)
-    if not size < (side.last - 0.5) * side.step:
-        return side.straight
-    return _holds(
-        lambda sizes: function([sign * size for size in sizes]), side.step, round(size / side.step)
-    )
+def of_one_step(of: Centres, step: float) -> Centres:
+    """The centres of both sides, with a step that is no larger than theirs."""
+    sides = (Side(step, int(side.last * side.step / step), side.straight) for side in (of.above, of.below))
+    return Centres(*sides)
 
 
-def _holds(function: Function, step: float, centre: int) -> bool:
-    """Whether the piece at a centre gives what a function gives of sizes."""
+def fits(of: Centres, function: Function, form: Form) -> Callable[[float], bool]:
+    """A predicate that is true of the numbers at which a piece gives a function.
+
+    Args:
+        of: where pieces are.
+        function: that they are fitted to.
+        form: of the pieces.
+    """
+
+    @cache
+    def holds(sign: float, centre: int) -> bool:
+        step = (of.above if sign > 0 else of.below).step
+        return _holds(lambda sizes: function([sign * size for size in sizes]), step, centre, form)
+
+    def at(x: float) -> bool:
+        sign = math.copysign(1.0, x)
+        side, size = of.above if sign > 0 else of.below, abs(x)
+        if not size < (side.last - 0.5) * side.step:
+            return side.straight
+        return holds(sign, round(size / side.step))
+
+    return at
+
+
+def _holds(function: Function, step: float, centre: int, form: Form) -> bool:
+    """True if the piece at a centre gives what a function gives of sizes."""
     at = centre * step
-    low, high = max(at - step / 2, 0.0), at + step / 2
+    low, high = max(at - step / 2, form.least), at + step / 2
     half, middle = (high - low) / 2, (high + low) / 2 - at
     nodes = [middle + half * node for node in NODES]
     first, *values = function([at, *(at + t for t in nodes)])
@@ -90,16 +144,17 @@ def _holds(function: Function, step: float, centre: int) -> bool:
     linear = mean - bend * half**2 / 2 - slope * middle + bend * middle**2
     if not math.isfinite(first + linear + slope + bend):
         return False
-    base, *slopes = (_single(c) for c in (first, linear, slope - 2 * bend * middle, bend))
+    highest, *others, base = form.packed((first, linear, slope - 2 * bend * middle, bend))
 
     def errs() -> Iterator[bool]:
         places = [_single(middle + half * end) for end in PIECE]
         for t, exact in zip(places, function([at + t for t in places]), strict=True):
-            y = slopes[-1]
-            for c in (*slopes[-2::-1], base):
+            y = highest
+            for c in others:
                 y = _single(y * t + c)
+            y = _single(base + y)
             lost = y == 0 and math.copysign(1.0, exact) != math.copysign(1.0, y)
-            yield lost or not abs(y - exact) <= UNITS * _unit(exact)
+            yield lost or not abs(y - exact) <= form.most * _unit(exact)
 
     return not any(errs())
 
@@ -112,7 +167,9 @@ def _side(function: Function) -> Side:
     values = function([k * FINEST for k in range(int(min(end, TRIED) / FINEST) + 5)])
 
     def enough(step: float) -> bool:
-        return _left(values, step) <= ENOUGH and all(_holds(function, step, k) for k in range(FIRST))
+        return _left(values, step) <= ENOUGH and all(
+            _holds(function, step, k, UNIFORM) for k in range(FIRST)
+        )
 
     step = next(filter(enough, STEPS), FINEST)
     return Side(step, int(end / step) + 1, straight is not None)
@@ -177,3 +234,14 @@ def _unit(number: float) -> float:
     """The last place of a number, as a float has it."""
     _, exponent = math.frexp(number)
     return math.ldexp(1.0, max(exponent, SUBNORMAL) - DIGITS)
+
+
+def _bits(number: float) -> int:
+    """The bits of the nearest float."""
+    return int.from_bytes(struct.pack("<f", _single(number)), "little")
+
+
+def _float(bits: int) -> float:
+    """The float that has some bits."""
+    [number] = struct.unpack("<f", bits.to_bytes(4, "little"))
+    return float(number)

@@ -36,7 +36,7 @@ from fusegen import build as compiler
 from fusegen.certify.random_chains import drawn
 from fusegen.ir import Device
 from fusegen.method import DOUBLE, Grid, Pass, Piecewise
-from fusegen.pieces import fits
+from fusegen.pieces import UNIFORM, fits
 
 CROSSES = "chain: [mish, x * 1.3 - 0.4, exp(-x * x), silu, x - 0.5]\n"  # 0, and so does its slope
 BENDS = "chain: [x * 1.3 - 0.4, softsign, silu, mish, quick_gelu]\n"  # where it is 0, its slope has a kink
@@ -340,7 +340,7 @@ def test_where_a_piece_fits_is_known_before(name: str, tmp_path: Path) -> None:
     [y] = looked_up_by(kernel, *[torch.ones_like(x)] * (kernel.inputs - 1), x)
     of = getattr(compiler.compiled_file(ROOT / "specs" / f"{name}.yaml").facts, GIVEN[name]).grid
     assert of is not None
-    known = torch.tensor([fits(of, function, float(at)) for at in x])
+    known = torch.tensor(list(map(fits(of, function, UNIFORM), x.tolist())))
     assert known.float().mean() > 0.4
     assert (known & y.isnan()).float().mean() < 0.005
     assert (known != ~y.isnan()).float().mean() < 0.02

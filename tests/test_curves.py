@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from conftest import ROOT, Workshop
 
@@ -14,8 +19,10 @@ from fusegen.library import load
 from fusegen.method import FLOAT, PLAIN, Formula, Pass, Segmented, Variant
 from fusegen.notes import told
 from fusegen.ops.kernels import CURVE
+from fusegen.pieces import SEGMENT
 from fusegen.pipeline import Compiled
-from fusegen.roundoff import covered, roundoff
+from fusegen.roundoff import errors as errors_of
+from fusegen.roundoff import inside, roundoff, steps
 from fusegen.sample import Sample
 from fusegen.show import stage
 
@@ -116,6 +123,7 @@ def test_an_input_and_a_step_may_have_the_names_of_arguments(name: str, workshop
     text = stage(workshop.spec("some", f"{inputs}{step}"), "cuda")
     argument = "u1" if name == "u" else "u"
     assert f"some_curve0(double {argument}) {{\n" in text
+    assert f"// Curve0: {name} · sigmoid({name}),  {name} = {argument} Φ({argument})\n" in text
     assert ", some_curve0(u))\n" in text
 
 
@@ -142,7 +150,7 @@ def test_an_estimate_is_within_that_of_the_formula(workshop: Workshop) -> None:
 def test_pieces_that_would_err_by_more_than_the_formula_are_not_taken(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "ERRS", 110.0)
+    monkeypatch.setattr(errors, "SEGMENT", replace(SEGMENT, most=110.0))
     of = made(workshop, BIAS_GELU)
     assert [of.facts[which].curves for which in Pass] == [None, None]
 
@@ -164,10 +172,51 @@ def test_a_step_that_polynomials_give_errs_by_what_is_said(
     assert roundoff(of, sample, {}, fitted=fitted).ulp == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_step_is_covered_within_its_interval_where_it_is_not_subnormal() -> None:
-    of = kernel(Let("y", SQUARE), Let("z", Call("add", (Ref("y"), Const(0.0)))))
-    points = [{"x": x} for x in (1.0, 3.0, 1e-30, 0.0)]
-    assert covered(of, points, {"y": Interval(0.0, 4.0)}, ["z"]) == [True, False, False, False]
+def test_the_errors_of_a_step_may_differ_by_point() -> None:
+    points = ({"x": 1.1}, {"x": 1.2})
+    sample = Sample(points, tuple((point["x"] ** 2,) for point in points))
+    fitted = {"y": np.array([1.25, 2.5])}
+    [[first, second]] = errors_of(kernel(Let("y", SQUARE)), sample, {}, fitted=fitted).ulp
+    assert (first, second) == pytest.approx((1.25, 2.5), abs=1e-6)
+
+
+def test_steps_have_values_in_double_that_lie_in_intervals() -> None:
+    of = kernel(Let("y", SQUARE), Let("z", Call("add", (Ref("y"), Const(1.0)))))
+    found = steps(of, [{"x": x} for x in (1.0, 3.0, 2.0**-99)])
+    assert {name: column.tolist() for name, column in found.items()} == {
+        "y": [1.0, 9.0, 2.0**-198],
+        "z": [2.0, 10.0, 1.0],
+    }
+    assert inside(found["y"], Interval(0.5, 1.0), Interval(8.0, math.inf)).tolist() == [1.0, 1.0, 0.0]
+    assert inside(found["y"]).tolist() == [0.0, 0.0, 0.0]
+
+
+ZERO = -0.7517915  # of the derivative of gelu
+
+
+def test_next_to_a_zero_a_curve_is_charged_for_another_polynomial(workshop: Workshop) -> None:
+    """Where pieces hold next to a zero, as those of gelu do, it is not."""
+    facts = made(workshop, BIAS_GELU).facts
+    assert facts.forward.curves is not None
+    assert facts.backward.curves is not None
+    [value], [slope] = facts.forward.curves.curves, facts.backward.curves.curves
+    [around] = slope.zeros
+    assert value.zeros == ()
+    assert around.low < ZERO - 4 * slope.step
+    assert ZERO + 4 * slope.step < around.high
+    assert around.high - around.low <= 11 * slope.step
+
+
+def test_estimates_charge_what_the_kernel_accepts() -> None:
+    header = (ROOT / "fusegen/runtime/include/cuda/piecewise_segments.cuh").read_text(encoding="utf-8")
+    [found] = re.findall(r"constexpr double MOST_ULP = ([\d.]+), MOST_ULP_AROUND_ZERO = ([\d.]+);", header)
+    assert tuple(map(float, found)) == (SEGMENT.most, errors.NEXT_TO_ZERO)
+    accepted = re.findall(r"curve_holds<C>\((\w+), [^;]*?, (MOST\w+)\)", header)
+    assert set(accepted) == {
+        ("found", "MOST_ULP"),
+        ("piece", "MOST_ULP"),
+        ("other", "MOST_ULP_AROUND_ZERO"),
+    }
 
 
 def test_no_spec_takes_long(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.pieces import FINEST, Centres, Side
+from fusegen.pieces import FINEST, SEGMENT, UNIFORM, Centres, Form, Side, of_one_step
 from fusegen.pieces import centres as centres_of_columns
 from fusegen.pieces import fits as fits_columns
 
@@ -20,8 +20,8 @@ def centres(function: Function) -> Centres:
     return centres_of_columns(lambda numbers: list(map(function, numbers)))
 
 
-def fits(of: Centres, function: Function, x: float) -> bool:
-    return fits_columns(of, lambda numbers: list(map(function, numbers)), x)
+def fits(of: Centres, function: Function, x: float, form: Form = UNIFORM) -> bool:
+    return fits_columns(of, lambda numbers: list(map(function, numbers)), form)(x)
 
 
 SIDES: dict[str, tuple[Function, Side]] = {
@@ -67,3 +67,35 @@ def test_a_zero_keeps_its_sign(x: float) -> None:
     positive = centres(abs)
     assert fits(positive, abs, x)
     assert not fits(positive, lambda x: 0.0 * -abs(x) if x else 0.0, 1e-3)
+
+
+LINES = centres(lambda x: 2.0)
+FORMS: dict[str, tuple[Function, float, tuple[bool, bool]]] = {  # what pieces of |x|, and of segments, give
+    "the first value rounds once in a segment": (lambda x: 4.000001 + x / 3, 0.9, (True, True)),
+    "a kink at 0 is within a segment's piece": (lambda x: 2.0 + abs(x), 0.01, (True, False)),
+    "a kink elsewhere is in a piece of both": (lambda x: 2.0 + abs(x - 0.13), 0.13, (False, False)),
+    "a zero on the way": (lambda x: x - 0.1, 0.1, (False, False)),
+    "a zero at 0": (lambda x: x / 3, 0.01, (True, True)),
+    "too large for a float": (lambda x: 1e300 * x**3, 0.13, (False, False)),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_pieces_of_segments_have_their_own_form(name: str) -> None:
+    function, x, expected = FORMS[name]
+    assert (fits(LINES, function, x), fits(LINES, function, x, SEGMENT)) == expected
+
+
+def test_sides_of_one_step_end_where_they_did() -> None:
+    of = Centres(Side(1 / 16, 5, True), Side(1 / 64, 4097, False))
+    assert of_one_step(of, 1 / 64) == Centres(Side(1 / 64, 20, True), Side(1 / 64, 4097, False))
+    assert of_one_step(of, FINEST) == Centres(Side(FINEST, 40, True), Side(FINEST, 8194, False))
+
+
+@given(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30), st.floats(-1e30, 1e30))
+def test_coefficients_of_a_segment_hold_what_the_first_leaves(
+    cubic: float, linear: float, first: float
+) -> None:
+    highest, _, _, rest, base = SEGMENT.packed((first, linear, 0.0, cubic))
+    assert abs(base + rest - first) <= abs(first) * 2.0**-28 + 2.0**-129
+    assert abs(highest - cubic) <= abs(cubic) * 2.0**-11 + 2.0**-137

@@ -15,7 +15,7 @@ from fusegen.emit.kernel import singles
 from fusegen.facts import Roundoff
 from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.method import Grid, Pass, Piecewise
-from fusegen.pieces import centres, fits
+from fusegen.pieces import UNIFORM, centres, fits
 from fusegen.pipeline import Compiled
 from fusegen.roundoff import evaluated, function, roundoff
 from fusegen.roundoff.graph import DOUBLE, FLOAT, Range
@@ -45,8 +45,8 @@ def of(
         return function(kernel, params)([given["x"]])
 
     sample = sampled(("x",), "", params, {}, reals)
-    by_pieces = (lambda at: fits(pieces, fitted, at["x"])) if pieces else (lambda at: False)
-    return roundoff(single, sample, params, given=by_pieces, within=within)
+    holds = fits(pieces, fitted, UNIFORM) if pieces else (lambda x: False)
+    return roundoff(single, sample, params, given=lambda at: holds(at["x"]), within=within)
 
 
 PLUS_ONE = call("add", X, Const(1.0))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from statistics import NormalDist
 
 from fusegen import cost
@@ -26,17 +27,18 @@ from fusegen.lower import lower
 from fusegen.method import Both, Pass, Variant
 from fusegen.ops import ROWS, TRANSCENDENTAL
 from fusegen.ops.kernels import CURVE
-from fusegen.pieces import SCALES, centres, fits
-from fusegen.roundoff import function
+from fusegen.pieces import SCALES, SEGMENT, STEPS, Centres, Function, centres, fits, of_one_step
+from fusegen.roundoff import NORMAL, function
 from fusegen.segments import Segments, segments
 from fusegen.spec import Spec
 from fusegen.term import Apply, Program, applied
 from fusegen.verify import broken_law
 
-MOST = 4  # curves of a kernel, each of which has 256 KiB of pieces at most
+MOST = 4  # curves of a kernel, each of which has 256 KiB of pieces at most, and as much around zeros
 TRIED = 12  # segments of a pass that are fitted, so that no spec takes long
-# of normal inputs, and what share may be in no piece: with 1 % every fourth warp computes the formula
-PROBES, MISSED = 256, 0.005
+# of normal inputs, none of them 0, and what share may be in no piece: with 1 % every fourth warp looks on
+PROBES, MISSED = 257, 0.005
+NEAR = 4  # pieces next to a zero, whose polynomial may take their place
 
 
 def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula) -> Both[Curves | None]:
@@ -113,16 +115,38 @@ def _curve(segment: Program) -> Curve | None:
     kernel = lower(CURVE, segment, Device.CUDA, Math.DOUBLE, precise=True)
     assert broken_law(kernel) is None, broken_law(kernel)
     of = function(kernel, {})
-    found = centres(of)
-    probes = [scale * x for scale in SCALES for x in NormalDist().quantiles(PROBES)]
-    missed = sum(y == 0 or not fits(found, of, x) for x, y in zip(probes, of(probes), strict=True))
-    if missed > MISSED * len(probes):
+    found = _centres(of)
+    if found is None:
         return None
-    step = min(found.above.step, found.below.step)
-    low, high = (int(side.last * side.step / step) for side in (found.below, found.above))
+    step, low, high = found.above.step, found.below.last, found.above.last
     least = -math.inf if found.below.straight else -low * step
     most = math.inf if found.above.straight else high * step
-    return Curve(segment, kernel, step, -low, high, Interval(least, most))
+    return Curve(segment, kernel, step, -low, high, Interval(least, most), tuple(_zeros(found, of)))
+
+
+def _centres(of: Function) -> Centres | None:
+    """The fewest centres with which nearly all inputs of ordinary sizes are in pieces."""
+    found = centres(of)
+    probes = [scale * x for scale in SCALES for x in NormalDist().quantiles(PROBES)]
+    values, largest = of(probes), min(found.above.step, found.below.step)
+
+    def missed(tried: Centres) -> int:
+        holds = fits(tried, of, SEGMENT)
+        return sum(y == 0 or not holds(x) for x, y in zip(probes, values, strict=True))
+
+    every = (of_one_step(found, step) for step in STEPS if step <= largest)
+    return next((tried for tried in every if missed(tried) <= MISSED * len(probes)), None)
+
+
+def _zeros(found: Centres, of: Function) -> Iterator[Interval]:
+    """The intervals next to zeros in which a piece errs by too much, and another polynomial is taken."""
+    step, low, high = found.above.step, -found.below.last, found.above.last
+    holds, values = fits(found, of, SEGMENT), of([k * step for k in range(low, high + 1)])
+    for k, (y, z) in enumerate(pairwise(values), low):
+        near = range(max(k - NEAR, low), min(k + NEAR + 1, high) + 1)
+        if (y < 0) == (z < 0) or max(abs(y), abs(z)) < NORMAL or all(holds(i * step) for i in near):
+            continue
+        yield Interval((near[0] - 0.5) * step, (near[-1] + 0.5) * step)
 
 
 def _outer(name: str, which: Pass, split: Segments) -> Iterator[Kernel]:

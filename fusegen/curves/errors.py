@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fusegen import budget
 from fusegen.expected import Formula
 from fusegen.facts import Curve
-from fusegen.interval import Interval
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Ref, Word
 from fusegen.method import Pass
 from fusegen.ops.kernels import CURVE
-from fusegen.roundoff import covered, roundoff
+from fusegen.pieces import SEGMENT
+from fusegen.roundoff import NORMAL, inside, roundoff, steps
+from fusegen.roundoff.graph import Fitted
+from fusegen.sample import Point
+from fusegen.values import Column
 
-ERRS = 1.25  # ulp, that a piece may err by; it rounds once
+NEXT_TO_ZERO = 2.5  # ulp that the polynomial around a zero may err by, as its slope has no residual
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The error that a kernel by curves may have.
+    """The error that a kernel by curves may have: the contract's, unless the formula exceeds it in float.
 
     Attributes:
         which: the pass.
@@ -35,7 +38,7 @@ class Bound:
 
     @cached_property
     def ulp(self) -> float:
-        """The error of the formula in float; that of the contract, if the formula exceeds it."""
+        """The contract's if the formula is within it in float; else its own, or eager's if smaller."""
         own = roundoff(self.single, self.formula.sample(self.single), self.formula.params).ulp
         most = budget.FLOAT_ENOUGH[Device.CUDA]
         if own <= most:
@@ -50,14 +53,9 @@ class Bound:
             of.lets.append(Let(let.name, value))
         results = tuple(map(of.expr, kernel.results))
         whole = replace(kernel, lets=tuple(of.lets), results=results)
-        inside = covered(whole, sample.points, of.within, of.values)
-        outside = {id(point) for point, holds in zip(sample.points, inside, strict=True) if not holds}
+        fitted, outside = of.at(steps(whole, sample.points), sample.points)
         found = roundoff(
-            whole,
-            sample,
-            self.formula.params,
-            given=lambda point: id(point) in outside,
-            fitted=of.fitted,
+            whole, sample, self.formula.params, given=lambda point: id(point) in outside, fitted=fitted
         )
         return math.isfinite(found.ulp) and found.ulp <= self.ulp
 
@@ -69,16 +67,30 @@ class _WrittenOut:
     Attributes:
         own: the curves.
         lets: its steps so far.
-        fitted: what the steps of curves err by, in ulp, by name.
-        within: the intervals in which pieces give the curves, by the names of their arguments.
-        values: the names of the curves' values.
+        on_the_way: the steps of curves, by name.
+        values: the curves, the names of their arguments and of their values.
     """
 
     own: Sequence[Curve]
     lets: list[Let] = field(default_factory=list)
-    fitted: dict[str, float] = field(default_factory=dict)
-    within: dict[str, Interval] = field(default_factory=dict)
-    values: set[str] = field(default_factory=set)
+    on_the_way: list[str] = field(default_factory=list)
+    values: list[tuple[Curve, str, str]] = field(default_factory=list)
+
+    def at(self, of: Mapping[str, Column], points: Sequence[Point]) -> tuple[Fitted, set[int]]:
+        """The errors of steps at some points, in ulp, and the points at which no piece gives a curve.
+
+        Args:
+            of: the values of the steps.
+            points: the points, which are known by their identities.
+        """
+        fitted: dict[str, float | Column] = dict.fromkeys(self.on_the_way, 0.0)
+        missing: set[int] = set()
+        for curve, argument, value in self.values:
+            near = inside(of[argument], *curve.zeros)
+            fitted[value] = SEGMENT.most + near * (NEXT_TO_ZERO - SEGMENT.most)
+            each = zip(points, inside(of[argument], curve.within), of[value], strict=True)
+            missing |= {id(point) for point, holds, y in each if not holds or not abs(y) >= NORMAL}
+        return fitted, missing
 
     def expr(self, expr: Expr) -> Expr:
         """An expression of these steps."""
@@ -99,9 +111,8 @@ class _WrittenOut:
         result = _renamed(kernel.results[0], taken)
         single = Call("narrow", (result,)) if result.word is Word.DOUBLE else result
         self.lets += [argument, *lets, Let(prefix, single)]
-        self.fitted |= dict.fromkeys((let.name for let in lets), 0.0) | {prefix: ERRS}
-        self.within[argument.name] = curve.within
-        self.values.add(prefix)
+        self.on_the_way += [let.name for let in lets]
+        self.values.append((curve, argument.name, prefix))
         return Ref(prefix)
 
 

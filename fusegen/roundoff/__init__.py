@@ -13,7 +13,7 @@ Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ from fusegen import budget
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
 from fusegen.ir import Const, Expr, Kernel, Ref, held
-from fusegen.roundoff.graph import FLOAT, LARGEST, Graph, Node, Range
+from fusegen.roundoff.graph import FLOAT, LARGEST, Fitted, Graph, Node, Range
 from fusegen.roundoff.local import Run, local
 from fusegen.sample import Point, Sample
 from fusegen.values import Column, value
@@ -61,7 +61,7 @@ def roundoff(
     *,
     given: Callable[[Point], bool] = lambda point: False,
     within: Range = FLOAT,
-    fitted: Mapping[str, float] = MappingProxyType({}),
+    fitted: Fitted = MappingProxyType({}),
 ) -> Roundoff:
     """The largest estimated error of a kernel's results.
 
@@ -71,7 +71,7 @@ def roundoff(
         params: a value for each of the kernel's parameters.
         given: whether polynomials give the result at a point instead of the kernel.
         within: the range of values on the way, which have float's digits.
-        fitted: what steps err by that polynomials give, in ulp, by name; 0 of those on the way.
+        fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
     """
     found = errors(kernel, sample, params, within, fitted).descending()
     return next((error for error in found if not given(error.at)), Roundoff(0.0, {}, ""))
@@ -82,7 +82,7 @@ def errors(
     sample: Sample,
     params: Mapping[str, float],
     within: Range = FLOAT,
-    fitted: Mapping[str, float] = MappingProxyType({}),
+    fitted: Fitted = MappingProxyType({}),
 ) -> Errors:
     """The estimated error of each result at each point of a sample.
 
@@ -91,7 +91,7 @@ def errors(
         sample: points, and the exact results there.
         params: a value for each of the kernel's parameters, which the kernel has rounded to its type.
         within: the range of values on the way.
-        fitted: what steps err by that polynomials give, in ulp, by name; 0 of those on the way.
+        fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
     """
     graph, points = Graph(kernel, fitted), sample.points
     columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
@@ -103,26 +103,25 @@ def errors(
     return Errors(tuple(ulp for ulp, _ in found), tuple(by for _, by in found), points)
 
 
-def covered(
-    kernel: Kernel, points: Sequence[Point], within: Mapping[str, Interval], normal: Collection[str]
-) -> list[bool]:
-    """Whether some steps of a kernel have values of some kinds, at each point.
+def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
+    """The values of a kernel's steps at some points, in double, by name.
 
     Args:
         kernel: without parameters.
         points: a value for each of its inputs.
-        within: the intervals of steps, by name.
-        normal: the steps that are not to be subnormal.
     """
     graph = Graph(kernel)
     columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
     with np.errstate(all="ignore"):
         values = graph.values(columns, lambda x: x)
-    of = {let.name: values[graph.known[Ref(let.name, let.word)]] for let in kernel.lets}
-    ends = {name: (float(each.low), float(each.high)) for name, each in within.items()}
-    holds = [(low <= of[name]) & (of[name] <= high) for name, (low, high) in ends.items()]
-    holds += [np.abs(of[name]) >= NORMAL for name in normal]
-    found: list[bool] = np.all(holds, axis=0).tolist()
+    return {let.name: values[graph.known[Ref(let.name, let.word)]] for let in kernel.lets}
+
+
+def inside(values: Column, *intervals: Interval) -> Column:
+    """1 for the values that lie in one of some intervals, 0 for the others."""
+    found = np.zeros(len(values))
+    for each in intervals:
+        found = np.where((values >= float(each.low)) & (values <= float(each.high)), 1.0, found)
     return found
 
 

@@ -17,6 +17,7 @@ from fusegen.budget import FUNCTION, FUNCTIONS, IN_FLOAT
 from fusegen.ir import Body, Call, Const, Expr, Kernel, Ref, Word
 from fusegen.values import Column, column, value
 
+Fitted = Mapping[str, float | Column]
 UNITED = ("tanh", "erf")  # whose single-word bodies are the math library's
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
 
@@ -61,7 +62,7 @@ class Node:
     double_word: bool  # whether its result is a double-word value
     exact: bool = False  # a sum or a product of single words, as one
     usual: float = 0.0  # the error of a function of single words, in ulp
-    fitted: float | None = None  # the error of what a polynomial gives, in ulp
+    fitted: float | Column | None = None  # the error of what a polynomial gives, in ulp
 
     @property
     def is_number(self) -> bool:
@@ -78,12 +79,12 @@ class Graph:
         functions: the usual errors of functions where it runs, in ulp.
     """
 
-    def __init__(self, kernel: Kernel, fitted: Mapping[str, float] = MappingProxyType({})) -> None:
+    def __init__(self, kernel: Kernel, fitted: Fitted = MappingProxyType({})) -> None:
         """List the operations of a kernel.
 
         Args:
             kernel: its operations.
-            fitted: what steps err by that polynomials give, in ulp, by name; 0 of those on the way.
+            fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
         """
         self.functions = FUNCTIONS[kernel.device]
         self.nodes: list[Node] = []
