@@ -52,11 +52,13 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Curve0: after_mish tanh(softplus(after_mish)),  after_mish = u tanh(softplus(u))
 ANYWHERE double conv2d_mish_mish_curve0(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return times_tanh_softplus(after_mish);
 }
 
+// Curve1: times_tanh_softplus_slope(after_mish) · times_tanh_softplus_slope(u),  after_mish = u tanh(softplus(u))
 ANYWHERE double conv2d_mish_mish_curve1(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(u);
@@ -80,7 +82,7 @@ constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
-FUSEGEN_CURVE(Curve0, 1 / 32.0f, -2049, 321, conv2d_mish_mish_curve0(u))
+FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4098, 642, conv2d_mish_mish_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 1540, conv2d_mish_mish_curve1(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.

@@ -58,12 +58,15 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Curve0: sigmoid(after_gelu),  after_gelu = after_relu Φ(after_relu),  after_relu = relu(u)
 ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
 }
 
+// Curve1: sigmoid_slope(after_gelu) · times_ndtr_slope(after_relu),  after_gelu = after_relu Φ(after_relu),  after_relu
+// = relu(u)
 ANYWHERE double conv3d_four_activations_shift_curve1(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
@@ -117,8 +120,8 @@ constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
-FUSEGEN_CURVE(Curve0, 1 / 16.0f, -5, 321, conv3d_four_activations_shift_curve0(u))
-FUSEGEN_CURVE(Curve1, 1 / 32.0f, -10, 2049, conv3d_four_activations_shift_curve1(u))
+FUSEGEN_CURVE(Curve0, 1 / 64.0f, -20, 1284, conv3d_four_activations_shift_curve0(u))
+FUSEGEN_CURVE(Curve1, 1 / 64.0f, -20, 4098, conv3d_four_activations_shift_curve1(u))
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {

@@ -42,11 +42,13 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Curve0: tanh(after_mish),  after_mish = u tanh(softplus(u))
 ANYWHERE double conv3d_mish_tanh_curve0(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return tanh(double(after_mish));
 }
 
+// Curve1: tanh_slope(after_mish) · times_tanh_softplus_slope(u),  after_mish = u tanh(softplus(u))
 ANYWHERE double conv3d_mish_tanh_curve1(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return tanh_slope(after_mish) * times_tanh_softplus_slope(u);

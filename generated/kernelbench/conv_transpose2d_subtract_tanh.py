@@ -34,7 +34,6 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_transp
 CUDA_SOURCE = r"""
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
-#include "cuda/piecewise_segments.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/channels_last.cuh"
@@ -50,19 +49,9 @@ ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M 
 
 template <typename M>
 ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(M grad, M x, M conv_transpose_bias, M bias, M* out) {
-  const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
-  const Promoted<M> step1 = x_with_bias - bias;
+  const M x_with_bias = x + conv_transpose_bias;
+  const M step1 = x_with_bias - bias;
   const M grad_step1 = grad * tanh_slope(step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
-  out[2] = -grad_step1;
-}
-
-template <typename CURVES>
-ANYWHERE void conv_transpose2d_subtract_tanh_backward_by_curves(float grad, float x, float conv_transpose_bias, float bias, CURVES& curves, float* out) {
-  const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
-  const Promoted<float> step1 = x_with_bias - bias;
-  const float grad_step1 = grad * curve<0>(curves, step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
   out[2] = -grad_step1;
@@ -73,8 +62,6 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
-// Functions of one value, which piecewise cubics give in float.
-FUSEGEN_CURVE(Curve0, 1 / 32.0f, -2049, 2049, tanh_slope(u))
 // Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM;
@@ -82,14 +69,12 @@ struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
-// float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
-  using Methods = ByWidth<Verified<FastFloat, double>, PiecewiseSegments<float>, Formula<double>>;
-  FUSEGEN_BY_CURVES(conv_transpose2d_subtract_tanh_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve0);
+  using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
