@@ -226,7 +226,7 @@ class Activation(Arguments, UnderCompile):
         saved = None if self.signature.saved != self.signature.tensors else x.clone()
         return self.in_place.apply(x, saved, *params)
 
-    def halves(self, whole: torch.Tensor, dim: int, *params: float) -> torch.Tensor:
+    def halves(self, whole: Any, dim: int, *params: float) -> torch.Tensor:
         """The kernel on the two halves of a tensor along a dimension."""
         check(whole.dim() > 0, self.name, "a tensor without dimensions has no halves")
         if not recorded():  # which would record the size

@@ -1,6 +1,6 @@
 """The arguments of a module's function as its kernels take them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,10 @@ class Arguments:
 
     name: str
     signature: Any
+
+    if TYPE_CHECKING:  # a module's function is an attribute under two names that no type checker knows
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def scalar(self, name: str, value: Any) -> float:
         """A parameter as the float that the operator takes."""
