@@ -27,10 +27,11 @@ from torch import Tensor
 
 from benchmarks.kernelbench.accuracy import SLOPES
 from benchmarks.kernelbench.errors import Size, errors
-from fusegen import build, runtime_text
+from fusegen import build
 from fusegen.bench import clock
 from fusegen.loader import imported
 from fusegen.method import Segmented
+from fusegen.outputs import write_runtime
 from fusegen.pipeline import Compiled
 
 COLUMNS = ("chain", "layout", "way", "ours, ms", "of copy", "of eager", "of compile", "of formula")
@@ -88,11 +89,7 @@ CHAINS = {
 
 def modules(folder: Path) -> dict[str, dict[str, ModuleType]]:
     """The modules of each chain: ours, and the one without piecewise cubics, if that is another."""
-    runtime = folder / runtime_text.FOLDER
-    for name, text in runtime_text.files("stable").items():
-        path = runtime / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write_runtime(folder)
     made: dict[str, dict[str, ModuleType]] = {}
     for name, chain in CHAINS.items():
         spec = folder / f"{name}.yaml"

@@ -102,13 +102,9 @@ def load(path: Path, name: str = "") -> ModuleType:
 
 def with_runtime(folder: Path, binding: str = "stable") -> Path:
     """A folder of modules, with the runtime of a binding in it."""
-    from fusegen import runtime_text
+    from fusegen.outputs import write_runtime
 
-    place = folder / runtime_text.FOLDER
-    place.mkdir(parents=True, exist_ok=True)
-    for name, text in runtime_text.files(binding).items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(text, encoding="utf-8")
+    write_runtime(folder, binding)
     return folder
 
 

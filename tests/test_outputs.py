@@ -11,6 +11,7 @@ from conftest import Workshop
 
 from fusegen import manifest, runtime_text
 from fusegen.manifest import Entry, Manifest
+from fusegen.outputs import write_runtime
 
 MANIFEST = "generated/MANIFEST.toml"
 RUNTIME = runtime_text.digest(runtime_text.files("stable"))
@@ -28,6 +29,17 @@ def line(workshop: Workshop, name: str, spec: str, folder: str = "generated") ->
     """A module's line in the manifest."""
     digest = hashlib.sha256((workshop.folder / folder / f"{name}.py").read_bytes()).hexdigest()
     return f'{name} = {{ spec = "{spec}", sha256 = "{digest}" }}\n'
+
+
+# The runtime
+
+
+@pytest.mark.parametrize("binding", ["stable", "pybind"])
+def test_a_runtime_is_written_without_a_manifest(tmp_path: Path, binding: str) -> None:
+    write_runtime(tmp_path / "new", binding)
+    found = {p.relative_to(tmp_path / "new/_runtime").as_posix(): p for p in tmp_path.rglob("*.*")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in found.items() if path.is_file()}
+    assert texts == runtime_text.files(binding)
 
 
 # The manifest

@@ -19,13 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusegen import build, emit, pipeline, runtime_text
+from fusegen import build, emit, pipeline
 from fusegen.bench import clock
 from fusegen.bench.rows import Trial, at
 from fusegen.elements import ELEMENTS
 from fusegen.errors import NothingToTune, Span, Unequal
 from fusegen.launch import BROADCAST, MOST_THREADS, Key, Launch, Launches, Table, broadcast_rows
 from fusegen.loader import imported
+from fusegen.outputs import write_runtime
 from fusegen.pipeline import Compiled
 from fusegen.render import Binding, KernelText
 from fusegen.render.texts import Share
@@ -136,8 +137,8 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
         table = Table({0: ""}, rows)
         path = compiled.module(folder).with_stem(f"{compiled.spec.name}_{launch}")
         texts[path] = emit.module(compiled, Binding.STABLE, table)
-    runtime = {folder / runtime_text.FOLDER / n: text for n, text in runtime_text.files("stable").items()}
-    for change in changes(texts | runtime):
+    write_runtime(folder)
+    for change in changes(texts):
         apply(change)
     modules = {
         launch: imported(path)

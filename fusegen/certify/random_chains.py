@@ -16,8 +16,7 @@ from pathlib import Path
 from fusegen import build
 from fusegen.certify.certification import CertifyOptions, certify_all
 from fusegen.certify.findings import Evidence
-from fusegen.outputs import Outputs
-from fusegen.write import apply
+from fusegen.outputs import write_runtime
 
 STEPS = (
     "silu", "gelu", "mish", "tanh", "sigmoid", "softplus", "elu", "selu", "celu", "gelu_tanh", "quick_gelu",
@@ -77,8 +76,7 @@ def page(seeds: range, sample: int, device: str) -> Iterator[str]:
     whole = 0
     yield "| | chain | value | gradient | broken |\n|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as folder:
-        for change in Outputs(Path(folder), "stable", {}, Path(folder)).runtime():
-            apply(change)
+        write_runtime(Path(folder))
         for seed in seeds:
             chain, evidence = certified(seed, Path(folder), device, sample)
             whole += not any(found.broken for found in evidence)

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from fusegen import build, library
 from fusegen.loader import imported
-from fusegen.outputs import Outputs
-from fusegen.write import apply
+from fusegen.outputs import write_runtime
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16,
@@ -81,8 +80,7 @@ def _eager_modules(names: tuple[str, ...], specs: Path, folder: Path) -> dict[st
         text = re.sub(r"^numerics:.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         (folder / path.name).write_text(text + "numerics: eager\n", encoding="utf-8")
     modules = {}
-    for change in Outputs(folder, "stable", {}, folder).runtime():
-        apply(change)
+    write_runtime(folder)
     for path in library.find_all(names, folder):
         module = path.with_suffix(".py")
         module.write_text(build.module(build.compiled_file(path)), encoding="utf-8")
