@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import GENERATED, SPECS
+from fusegen.cli.options import FOLDER, GENERATED, SPECS
 from fusegen.errors import Span, TwoOfOneName
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ BINDINGS = ("stable", "pybind")
 )
 @click.option(
     "--standalone",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Write to DIR, instead, files that need no runtime beside them, for what runs one file.",
 )

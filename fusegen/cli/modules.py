@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fusegen.cli.building import painted, tell
-from fusegen.cli.options import SPECS, WHERE
+from fusegen.cli.options import FILE, SPECS, WHERE
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def show(spec: str, stage: str) -> None:
 @click.option(
     "--plot",
     "picture",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Draw the function, its gradient and their errors, as SVG or PNG.",
 )

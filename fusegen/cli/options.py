@@ -11,6 +11,8 @@ DEVICES = ("cpu", "cuda")
 FOLDER = click.Path(path_type=Path, file_okay=False)
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 WHERE = click.option(
     "--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules are."
 )

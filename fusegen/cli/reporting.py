@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.options import DEVICE, SPECS, WHERE, devices
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
+from fusegen.cli.options import DEVICE, FILE, SPECS, WHERE, devices
 
 
 @click.group()
@@ -28,7 +26,7 @@ def accuracy(output: Path) -> None:
 
 
 @report.command()
-@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 def speed(files: tuple[Path, ...]) -> None:
     """Print the table of speeds of each FILE that `bench --json` wrote."""
     from fusegen.bench import results
@@ -52,7 +50,7 @@ def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
 
 
 @report.command()
-@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 def predicted(files: tuple[Path, ...]) -> None:
     """Print predicted speeds of kernels beside measured ones, of FILEs that `bench --json` wrote."""
     from fusegen.bench import results

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SPECS, WHERE, devices
+from fusegen.cli.files import save
+from fusegen.cli.options import DEVICE, DTYPE, DTYPES, FILE, FOLDER, SPECS, WHERE, devices
 from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
     from fusegen.bench.results import Report, Row
     from fusegen.bench.session import BenchOptions
     from fusegen.pipeline import Compiled
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
@@ -35,13 +33,13 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--against", multiple=True, metavar="FILE:CLASS", help="Another module; repeatable.")
 @click.option("--seconds", default=2.0, help="How long the turns of a case may take.")
 @click.option(
-    "--json", "as_json", type=_FILE, help="Write all that was measured, as JSON lines: one a case."
+    "--json", "as_json", type=FILE, help="Write all that was measured, as JSON lines: one a case."
 )
-@click.option("--csv", "as_csv", type=_FILE, help="The same for a spreadsheet.")
-@click.option("--markdown", "as_markdown", type=_FILE, help="The table that is printed, for a README.")
-@click.option("--plot", "folder", type=_FOLDER, help="Write pictures there, as SVG and PNG.")
-@click.option("--history", type=_FILE, help="Add all that was measured to a file, a line a run.")
-@click.option("--compare", "before", type=_FILE, metavar="OLD.jsonl", help="Tell what has become slower.")
+@click.option("--csv", "as_csv", type=FILE, help="The same for a spreadsheet.")
+@click.option("--markdown", "as_markdown", type=FILE, help="The table that is printed, for a README.")
+@click.option("--plot", "folder", type=FOLDER, help="Write pictures there, as SVG and PNG.")
+@click.option("--history", type=FILE, help="Add all that was measured to a file, a line a run.")
+@click.option("--compare", "before", type=FILE, metavar="OLD.jsonl", help="Tell what has become slower.")
 def bench(specs: tuple[str, ...], **given: Any) -> None:
     """Time modules beside eager, torch.compile, a copy of the same bytes, and others.
 
@@ -135,13 +133,6 @@ def _write(report: Report, arguments: BenchArguments) -> None:
 
         for path in plots.save(report, arguments.folder):
             click.echo(path)
-
-
-def save(path: Path, text: str, mode: str) -> None:
-    """Write or append to a file, in new folders if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open(mode, encoding="utf-8") as file:
-        file.write(text)
 
 
 def _shape(text: str) -> tuple[int, ...]:

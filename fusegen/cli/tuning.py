@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import SPECS
-from fusegen.cli.speed import save
+from fusegen.cli.files import save
+from fusegen.cli.options import FILE, SPECS
 
 if TYPE_CHECKING:
     from fusegen.bench.rows import Trial
     from fusegen.launch import Table
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
@@ -24,7 +22,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--table",
     "path",
     default=SPECS / "launch.toml",
-    type=_FILE,
+    type=FILE,
     show_default=True,
     help="Where the rows go.",
 )
