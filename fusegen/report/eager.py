@@ -7,11 +7,10 @@ largest distance in ulp; zeros of another sign, and the gradient at a NaN, are t
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +18,13 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from fusegen import build, library
+from fusegen import build, library, pipeline
+from fusegen.errors import TwoOfOneName
 from fusegen.loader import imported
 from fusegen.outputs import write_runtime
+from fusegen.render.forward import function_name
+from fusegen.spec import Spec
+from fusegen.write import Change, apply
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16,
@@ -44,24 +47,26 @@ class Setting:
 
 
 def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:
-    """The lines of the table in Markdown, of the named specs, or of all without layers.
+    """The lines of the table in Markdown, of the named specs, or of all in the folder without layers.
 
     Raises:
-        SpecErrors: there is no such spec.
+        NoSuchSpec: there is no such spec.
+        SpecErrors: every mistake in one of them.
+        TwoOfOneName: two of them would have the same module.
     """
-    chosen = names or _without_layers(setting.specs)
+    paths = library.find_all(names, setting.specs) if names else without_layers(setting.specs)
     chip = torch.cuda.get_device_name() if setting.device == "cuda" else _capability()
     yield f"PyTorch {torch.__version__}, {chip}; {setting.count} random inputs of each kind\n"
     heads = [f"{str(dtype)[6:]} {which}" for dtype in DTYPES for which in ("forward", "backward")]
     yield "| | " + " | ".join(heads) + " |\n" + "|---" * (1 + len(heads)) + "|"
     with tempfile.TemporaryDirectory() as folder:
-        modules = _eager_modules(chosen, setting.specs, Path(folder))
+        modules = eager_modules(paths, Path(folder))
         with ThreadPoolExecutor() as pool:  # the compilers are processes of their own
-            kernels = product(("forward", "backward"), modules.values())
-            list(pool.map(lambda one: one[1].KERNELS.load(one[0], setting.device), kernels))
-        for name, module in modules.items():
+            kernels = product(("forward", "backward"), modules)
+            list(pool.map(lambda one: one[1][1].KERNELS.load(one[0], setting.device), kernels))
+        for spec, module in modules:
             with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu is another function
-                cells = _row(name, module, setting)
+                cells = _row(spec, module, setting)
             yield f"| {' | '.join(cells)} |"
 
 
@@ -70,22 +75,36 @@ def _capability() -> str:
     return found
 
 
-def _without_layers(specs: Path) -> tuple[str, ...]:
-    return tuple(sorted(p.stem for p in specs.glob("*.yaml") if "layers:" not in p.read_text()))
+def without_layers(specs: Path) -> tuple[Path, ...]:
+    """The specs of a folder without layers, sorted."""
+    return tuple(path for path in sorted(specs.glob("*.yaml")) if not library.load(path).layers)
 
 
-def _eager_modules(names: tuple[str, ...], specs: Path, folder: Path) -> dict[str, ModuleType]:
-    """The modules of the named specs with `numerics: eager`, built in a folder."""
-    for path in specs.glob("*.yaml"):
-        text = re.sub(r"^numerics:.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        (folder / path.name).write_text(text + "numerics: eager\n", encoding="utf-8")
-    modules = {}
+def eager_modules(paths: tuple[Path, ...], folder: Path) -> list[tuple[Spec, ModuleType]]:
+    """Some specs with `numerics: eager`, and their modules.
+
+    Args:
+        paths: the files of the specs.
+        folder: where the modules and their runtime are written; nothing is written elsewhere.
+
+    Raises:
+        SpecErrors: every mistake in one of them.
+        TwoOfOneName: two of them would have the same module.
+    """
     write_runtime(folder)
-    for path in library.find_all(names, folder):
-        module = path.with_suffix(".py")
-        module.write_text(build.module(build.compiled_file(path)), encoding="utf-8")
-        modules[path.stem] = imported(module)
-    return modules
+    modules: dict[Path, Path] = {}
+    found = []
+    for path in paths:
+        spec = replace(library.load(path), numerics="eager")
+        compiled = pipeline.compiled(spec, library.Library(path.parent))
+        module = compiled.module(folder)
+        if module in modules:
+            first, place = modules[module].as_posix(), f"{compiled.place}.py"
+            raise TwoOfOneName(spec.span, name=spec.name, first=first, module=place)
+        modules[module] = path
+        apply(Change(module, None, build.module(compiled)))
+        found.append((spec, imported(module)))
+    return found
 
 
 def patterns(dtype: torch.dtype, count: int, device: str, seed: int) -> Tensor:
@@ -128,12 +147,15 @@ def ordered(words: Tensor) -> Tensor:
     return torch.where(wide < 0, lowest - wide, wide)
 
 
-def _row(name: str, module: ModuleType, setting: Setting) -> list[str]:
-    """Forward and backward of one spec in each dtype."""
-    cells = [name]
-    function, device = getattr(module, name), setting.device
-    params = [value for value in function.__defaults__ or () if isinstance(value, float)]
+def _row(spec: Spec, module: ModuleType, setting: Setting) -> list[str]:
+    """Forward and backward of one spec in each dtype; cells of a dtype that it lacks are empty."""
+    cells = [spec.name]
+    function, device = getattr(module, function_name(spec)), setting.device
+    params = [scalar.default for scalar in spec.scalars]
     for dtype in DTYPES:
+        if str(dtype).removeprefix("torch.") not in spec.dtypes:
+            cells += ["", ""]
+            continue
         seeds = range(module.KERNELS.inputs)
         inputs = [patterns(dtype, setting.count, device, seed).requires_grad_() for seed in seeds]
         ours, theirs = function(*inputs, *params), module.eager(*inputs, *params)
