@@ -333,6 +333,12 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert results.from_json_lines(path) == report(2.0)
 
 
+def test_the_last_run_of_a_history_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    path.write_text("".join(map(results.as_json_lines, (report(2.0), report(3.0)))), encoding="utf-8")
+    assert results.from_json_lines(path) == report(3.0)
+
+
 def test_a_table_holds_shares_and_what_was_said() -> None:
     found = [results.shown(report(2.0), row) for row in report(2.0).rows]
     ours, compiled = found[2], found[3]
@@ -391,16 +397,24 @@ def test_times_that_vary_widely_are_told() -> None:
     ]
 
 
+NO_OBJECT = "is no JSON object; earlier versions wrote one object on many lines"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("", "the file is empty"),
+        ('{\n "format": 1\n}', f"line 1 {NO_OBJECT}"),
+        ('{"format": 2, "machine": {}}\n{"case":', f"line 2 {NO_OBJECT}"),
+        ("[]", f"line 1 {NO_OBJECT}"),
+        ('{"case": {}}', "no line has a format"),
         ('{"format": 1}', "its format is 1, and this reads 2"),
         ('{"format": 2}', "KeyError: 'machine'"),
         ('{"format": 2, "machine": {}}\n{"rows": []}', "KeyError: 'case'"),
-        ("[]", "TypeError: list indices must be integers or slices, not str"),
+        ('{"format": 2, "machine": {}, "rows": []}',
+         "it is a history of an earlier version, which has a line for each run"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_holds_no_measurements_is_told(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "old.jsonl"
     path.write_text(text, encoding="utf-8")
@@ -526,17 +540,18 @@ def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
 
 
 def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
-    for _ in range(2):
+    for run in ("first", "second"):
         measure = gated.run(
-            "bench", "gate", *QUICK, "--shape", "4096", "--plot", "plots", "--history", "all.jsonl"
-        )
+            "bench", "gate", *QUICK, "--shape", "4096", "--plot", "plots", "--history", "all.jsonl",
+            "--json", f"{run}.jsonl"
+        )  # fmt: skip
         assert measure.exit_code == 0
     assert measure.stdout.split()[-4:] == [
         f"plots/{name}.{kind}" for name in ("shares", "speedups") for kind in ("svg", "png")
     ]
     assert (gated.folder / "plots/shares.svg").stat().st_size > 1000
-    runs = [json.loads(line) for line in (gated.folder / "all.jsonl").read_text().splitlines()]
-    assert [run["rows"][2]["who"] for run in runs] == ["fusegen", "fusegen"]
+    first, second = ((gated.folder / f"{run}.jsonl").read_text() for run in ("first", "second"))
+    assert (gated.folder / "all.jsonl").read_text() == first + second
 
 
 def test_a_suite_is_all_dtypes_and_both_passes(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -14,7 +15,7 @@ from fusegen.bench.clock import Spread
 from fusegen.bench.competitors import COPY, EAGER, OURS, Case
 from fusegen.errors import NoMeasurements, Span
 
-FORMAT = 2
+FORMAT = 2  # of a head line
 NOISY = 0.10  # a spread above this is told
 LEAST = 0.02  # a difference that is never called one
 
@@ -120,26 +121,41 @@ def as_json_lines(report: Report) -> str:
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
-def as_line(report: Report) -> str:
-    """The report as a line of a file that keeps one for each run."""
-    rows = [asdict(row) for row in report.rows]
-    return json.dumps({"format": FORMAT, "machine": report.machine, "rows": rows}) + "\n"
-
-
 def from_json_lines(path: Path) -> Report:
-    """A report as it was written.
+    """The report in a file; of a file to which `--history` appended several, the last one.
 
     Raises:
         NoMeasurements: the file cannot be read, or is none of this format.
     """
     try:
-        head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        lines = [_object(*line) for line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)]
+        heads = [place for place, line in enumerate(lines) if "format" in line]
+        if not lines:
+            raise ValueError("the file is empty")
+        if not heads:
+            raise ValueError("no line has a format")
+        head, *cases = lines[heads[-1] :]
         if head["format"] != FORMAT:
             raise ValueError(f"its format is {head['format']}, and this reads {FORMAT}")
-        return Report(head["machine"], tuple(row for line in lines for row in _rows(line)))
+        if "rows" in head:
+            raise ValueError("it is a history of an earlier version, which has a line for each run")
+        return Report(head["machine"], tuple(row for line in cases for row in _rows(line)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | TypeError) else str(error)
         raise NoMeasurements(Span(str(path)), why=why) from None
+
+
+def _object(number: int, line: str) -> dict[str, Any]:
+    """The JSON object in a line of a file.
+
+    Raises:
+        ValueError: it holds none, or a part of one.
+    """
+    with contextlib.suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict):
+            return found
+    raise ValueError(f"line {number} is no JSON object; earlier versions wrote one object on many lines")
 
 
 def _rows(read: dict[str, Any]) -> Iterator[Row]:

@@ -38,8 +38,14 @@ if TYPE_CHECKING:
 @click.option("--csv", "as_csv", type=FILE, help="The same for a spreadsheet.")
 @click.option("--markdown", "as_markdown", type=FILE, help="The table that is printed, for a README.")
 @click.option("--plot", "folder", type=FOLDER, help="Write pictures there, as SVG and PNG.")
-@click.option("--history", type=FILE, help="Add all that was measured to a file, a line a run.")
-@click.option("--compare", "before", type=FILE, metavar="OLD.jsonl", help="Tell what has become slower.")
+@click.option("--history", type=FILE, help="Append the same JSON lines to this file.")
+@click.option(
+    "--compare",
+    "before",
+    type=FILE,
+    metavar="OLD.jsonl",
+    help="Report cases that are slower than in the last run of this file.",
+)
 def bench(specs: tuple[str, ...], **given: Any) -> None:
     """Time modules beside eager, torch.compile, a copy of the same bytes, and others.
 
@@ -123,7 +129,7 @@ def _write(report: Report, arguments: BenchArguments) -> None:
         (arguments.as_json, results.as_json_lines, "w"),
         (arguments.as_csv, results.as_csv, "w"),
         (arguments.as_markdown, results.as_markdown, "w"),
-        (arguments.history, results.as_line, "a"),
+        (arguments.history, results.as_json_lines, "a"),
     )
     for path, text, mode in texts:
         if path:
