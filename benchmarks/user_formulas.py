@@ -6,7 +6,7 @@
 
 Without --modules the installed compiler builds the modules. Modules and kernels are built in parallel, and
 every result is appended to docs/reports/user_formulas.jsonl as soon as it is known: a run that was cut off
-goes on where it stopped. The same judge and the formula of the spec judge modules of any compiler.
+goes on where it stopped. The same evaluator and the formula of the spec serve modules of any compiler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.sweep import EVERY
 from fusegen.library import Library, load
 from fusegen.loader import imported
-from fusegen.stages import real, screened
+from fusegen.stages import real, stable_program
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "docs" / "reports" / "user_formulas.jsonl"
@@ -96,15 +96,15 @@ def subject_of(spec: Path, modules: Path) -> Subject:
     return Subject(
         name=spec.stem,
         program=real(parsed, library),
-        stable=screened(parsed, library),
+        stable=stable_program(parsed, library),
         params=params,
         given=lambda *tensors: own(*tensors, *numbers),
         eager=lambda *tensors: eager(*tensors, *numbers),
     )
 
 
-def judge_of(spec: Path, modules: Path, device: str) -> Evaluator:
-    """The judge of a module on a device, with its kernels built."""
+def evaluator_of(spec: Path, modules: Path, device: str) -> Evaluator:
+    """The evaluator of a module on a device, with its kernels built."""
     subject = subject_of(spec, modules)
     evaluator = Evaluator(subject, IntervalFilter(subject.stable, subject.params), device)
     prepared(evaluator, ("float32",))
@@ -121,7 +121,7 @@ def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
     wanted = [one for one in every if not any(identity(*one, run).items() <= r.items() for r in known)]
     pool = ThreadPoolExecutor(jobs)
     pairs = dict.fromkeys((spec, device) for spec, device, _ in wanted)
-    ready = {pair: pool.submit(judge_of, pair[0], run.modules, pair[1]) for pair in pairs}
+    ready = {pair: pool.submit(evaluator_of, pair[0], run.modules, pair[1]) for pair in pairs}
     try:
         for count, (spec, device, dtype) in enumerate(wanted, 1):
             if time.monotonic() > run.deadline:
@@ -164,7 +164,7 @@ def identity(spec: Path, device: str, dtype: str, run: Run) -> Record:
     return {
         **dict(zip(KEY, (spec.stem, device, dtype, run.column), strict=True)),
         "module": digest([module] if module.exists() else []),
-        "judge": digest(sorted(Path(certify.__file__).parent.glob("*.py"))),
+        "certifier": digest(sorted(Path(certify.__file__).parent.glob("*.py"))),
         "sample": run.sample,
     }
 

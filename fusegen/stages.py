@@ -127,7 +127,7 @@ def stable_form(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     return found, (*first, *second)
 
 
-def screened(spec: Spec, library: Library) -> Program:
+def stable_program(spec: Spec, library: Library) -> Program:
     """A program equal to the formula over the real numbers, in which little cancels."""
     if spec.numerics == "eager":
         return formed(stable(constants_folded(real(spec, library)))[0])[0]

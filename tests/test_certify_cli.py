@@ -6,7 +6,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from conftest import Workshop
 from torch import Tensor
 
 from fusegen.certify import certification, inputs, random_chains, reference, suite, sweep
+from fusegen.certify.certification import CertifyOptions
 from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Accuracy, Evidence, Output
+from fusegen.certify.random_chains import CertifiedChain
 
 CERTIFICATE = "generated/halved.certificate.json"
 
@@ -327,11 +330,95 @@ def test_a_suite_is_eager_and_compiled_in_every_dtype(workshop: Workshop) -> Non
 def test_random_chains_are_certified_and_nothing_is_written(workshop: Workshop) -> None:
     result = workshop.run("certify", "--random", "1", "--seed", "3", "--sample", "4096", "--device", "cpu")
     assert result.exit_code == 0, result.output
-    head, _, row, _, last = result.output.splitlines()
+    head, _, row, _, last, _ = result.output.splitlines()
     assert head == "| | chain | value | gradient | broken |"
     assert row.startswith(f"| 3 | {', '.join(random_chains.drawn(3)).replace('*', '·')} | ")
     assert last == "1 of 1 keep every promise on cpu, 4,096 float32 inputs of each tried."
     assert workshop.files() == {}
+
+
+@pytest.fixture
+def random_runs(monkeypatch: pytest.MonkeyPatch) -> list[CertifyOptions]:
+    """The options of each run of random chains; chain 7 breaks a promise in the last dtype."""
+    asked: list[CertifyOptions] = []
+
+    def certified(seeds: range, options: CertifyOptions) -> Iterator[CertifiedChain]:
+        asked.append(options)
+        for seed in seeds:
+            found = [Evidence(dtype, 1, False, 0, 0, ()) for dtype in ("float32", "float16")]
+            broken = ("too large",) if seed == 7 else ()
+            yield CertifiedChain(seed, ("x * 2",), (found[0], replace(found[1], broken=broken)))
+
+    monkeypatch.setattr(random_chains, "certified", certified)
+    return asked
+
+
+@pytest.mark.parametrize(("seed", "status", "kept"), [(7, 1, 1), (8, 0, 2)])
+def test_a_random_chain_that_breaks_a_promise_decides_the_exit_status(
+    workshop: Workshop, random_runs: list[CertifyOptions], seed: int, status: int, kept: int
+) -> None:
+    result = workshop.run("certify", "--random", "2", "--seed", f"{seed}", "--device", "cpu")
+    assert result.exit_code == status
+    told = "float16: too large" if status else ""
+    assert f"| {seed} | x · 2 |  | {told} |\n" in result.output
+    last = f"{kept} of 2 keep every promise on cpu, 300,000 float32 inputs of each tried."
+    assert result.output.splitlines()[-2] == last
+
+
+def test_random_chains_are_of_the_dtypes_and_the_devices_that_are_asked_for(
+    workshop: Workshop, random_runs: list[CertifyOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    result = workshop.run("certify", "--random", "1", "--dtype", "bfloat16", "--sample", "64")
+    assert result.exit_code == 0, result.output
+    asked = [(options.devices, options.dtypes, options.sample) for options in random_runs]
+    assert asked == [((device,), ("bfloat16",), 64) for device in ("cpu", "cuda")]
+    assert result.output.count("| | chain | value | gradient | broken |") == 2
+
+
+def test_random_chains_are_certified_in_a_dtype_that_is_asked_for(calls: list[str]) -> None:
+    options = CertifyOptions(Path(), ("cpu",), ("bfloat16",))
+    [one] = random_chains.certified(range(3, 4), options)
+    assert [found.dtype for found in one.evidence] == calls == ["bfloat16"]
+
+
+@pytest.mark.parametrize("words", [("gelu",), ("--at", "1"), ("--resume",)])
+def test_random_chains_take_no_specs_and_no_certificates(
+    workshop: Workshop, words: tuple[str, ...]
+) -> None:
+    result = workshop.run("certify", "--random", "1", *words)
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: --random takes no SPEC, no --at and no --resume\n")
+
+
+def test_a_suite_without_a_function_of_that_name_lists_them(workshop: Workshop) -> None:
+    result = workshop.run("audit", "nosuch", "--suite", "torch", "--device", "cpu")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "--suite torch: there is no activation 'nosuch' in the suite\n"
+        f"  hint: it has {', '.join(suite.FUNCTIONS)}\n"
+    )
+
+
+@pytest.mark.parametrize("words", [("--formula", "x"), ("--inputs", "x")])
+def test_a_suite_has_its_own_formulas(workshop: Workshop, words: tuple[str, ...]) -> None:
+    result = workshop.run("audit", "--suite", "torch", *words)
+    assert result.exit_code == 2
+    told = "Error: --suite has formulas of its own; leave --formula and --inputs out\n"
+    assert result.stderr.endswith(told)
+
+
+def test_a_suite_is_of_the_dtypes_that_are_asked_for(
+    workshop: Workshop, thin: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "known", lambda device: iter(()))
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    result = workshop.run(
+        "audit", "F.hardswish", "--suite", "torch", "--device", "cpu", "--dtype", "float16"
+    )
+    assert result.exit_code == 0, result.output
+    rows = [line.split(" | ")[:2] for line in result.output.splitlines() if line.startswith("| F.")]
+    assert rows == [["| F.hardswish", "float16"], ["| F.hardswish, compiled", "float16"]]
 
 
 def test_audit_knows_inputs_by_their_names(workshop: Workshop, thin: None) -> None:

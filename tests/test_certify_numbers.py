@@ -378,11 +378,11 @@ def test_a_program_that_is_another_function_is_no_screen() -> None:
     subject = subject_of("planted", unary(1 + call("erf", X)), torch.clone)
     guard.check(subject, IntervalFilter(subject.stable, {}))
     nearly = unary(call("erfc", -X) * (1 + Fraction(1, 2**40)))
-    with pytest.raises(guard.WrongScreen, match="the stable program of planted is not its formula: at "):
+    with pytest.raises(guard.WrongFilter, match="the stable program of planted is not its formula: at "):
         guard.check(subject, IntervalFilter(nearly, {}))
     kink = subject_of("planted", unary(call("relu", X)), torch.clone)
     other = unary(call("where", X >= 0, X, 0))  # the same but for the slope at 0
-    with pytest.raises(guard.WrongScreen, match=r"at -?0\.0 its derivative lies between 1\.0 and 1\.0"):
+    with pytest.raises(guard.WrongFilter, match=r"at -?0\.0 its derivative lies between 1\.0 and 1\.0"):
         guard.check(kink, IntervalFilter(other, {}))
 
 

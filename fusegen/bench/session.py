@@ -53,15 +53,15 @@ class BenchOptions:
     seconds: float = SECONDS
 
 
-class Progress(Protocol):
-    """Who is told how far a run is."""
+class BenchProgress(Protocol):
+    """Receives the progress of a benchmark, case by case."""
 
     def begin(self, title: str, cases: int) -> None:
-        """A case is begun, of so many in all."""
+        """The start of a case, and the number of all cases."""
 
 
 def measured(
-    compilations: tuple[Compiled, ...], options: BenchOptions, progress: Progress
+    compilations: tuple[Compiled, ...], options: BenchOptions, progress: BenchProgress
 ) -> Iterator[tuple[Row, ...]]:
     """The rows of each case, as it is done.
 

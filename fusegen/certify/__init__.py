@@ -11,7 +11,8 @@
     evaluator         all of that, for one function on one device
     contract          the promises, and which of them are broken
     digest, certificate, recorded, state    the evidence on disk, and what it is worth
-    host              what the kernels are built by and run on
+    host              the compiler and the chip of this computer
+    progress          the receivers of the progress of a run
     certification     many specs, one after the other
 
 `findings`, `contract`, `digest`, `certificate`, `recorded` and `state` need no torch; the others do.

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 
 from fusegen import build
-from fusegen.certify import certificate, contract, guard, host, reference, state, subject
+from fusegen.certify import certificate, contract, guard, host, reference, state
 from fusegen.certify.certificate import Kernel
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Evidence
+from fusegen.certify.findings import Evidence, Subject
 from fusegen.certify.interval_filter import IntervalFilter
+from fusegen.certify.progress import CertifyProgress
+from fusegen.certify.subject import of_spec
 from fusegen.certify.sweep import EVERY, value_and_slopes
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors
-from fusegen.library import Library
-from fusegen.parse import parse_spec
 from fusegen.pipeline import Compiled
 from fusegen.write import apply, changes
 
@@ -48,16 +47,6 @@ class CertifyOptions:
     resume: bool = False
 
 
-class Progress(Protocol):
-    """Receives the progress of a run."""
-
-    def begin(self, title: str, inputs: int) -> None:
-        """A dtype of a spec is begun, of so many inputs."""
-
-    def advance(self, inputs: int) -> None:
-        """So many of them are done."""
-
-
 @dataclass(frozen=True)
 class Verdict:
     """The findings on one spec, on one device, in one dtype."""
@@ -68,7 +57,7 @@ class Verdict:
 
 
 def certify_all(
-    compilations: tuple[Compiled, ...], options: CertifyOptions, progress: Progress
+    compilations: tuple[Compiled, ...], options: CertifyOptions, progress: CertifyProgress
 ) -> Iterator[Verdict]:
     """Certify specs on devices; a certificate is written as soon as a dtype is done.
 
@@ -80,7 +69,7 @@ def certify_all(
     """
     check_devices(options.devices)
     jobs = [(compiled, device) for compiled in compilations for device in options.devices]
-    subjects = {c.place: subject.of_spec(c, options.output) for c in compilations}
+    subjects = {c.place: of_spec(c, options.output) for c in compilations}
     filters = {place: IntervalFilter(s.stable, s.params, s.assume) for place, s in subjects.items()}
     evaluators = [Evaluator(subjects[c.place], filters[c.place], device) for c, device in jobs]
     errors: list[FusegenError] = []
@@ -100,7 +89,7 @@ def certify_all(
 
 
 def prepared(evaluator: Evaluator, dtypes: tuple[str, ...]) -> None:
-    """Build the libraries that a judge calls for some dtypes; compilers run in parallel."""
+    """Build the libraries that an evaluator calls for some dtypes; compilers run in parallel."""
     if evaluator.unary and "float32" in dtypes:  # only a sweep needs the filter
         evaluator.interval_filter.library(evaluator.interval_filter.place(evaluator.device))
         evaluator.interval_filter.library("cpu")  # for the guard
@@ -118,7 +107,7 @@ def check_devices(devices: tuple[str, ...]) -> None:
         raise NoDevice(Span("--device cuda"))
 
 
-def judged(evaluator: Evaluator, dtype: str, count: int, progress: Progress) -> Evidence:
+def judged(evaluator: Evaluator, dtype: str, count: int, progress: CertifyProgress) -> Evidence:
     """The evidence of one dtype, with what it breaks.
 
     Raises:
@@ -132,43 +121,24 @@ def judged(evaluator: Evaluator, dtype: str, count: int, progress: Progress) -> 
     return contract.judged(evidence, evaluator.subject.promise, evaluator.device)
 
 
-def audit(
-    function: str,
-    formula: str,
-    inputs: tuple[str, ...],
-    specs: Path,
-    options: CertifyOptions,
-    progress: Progress,
-) -> Iterator[Verdict]:
-    """Compare a callable with a formula; nothing is written.
+def audit(subject: Subject, options: CertifyOptions, progress: CertifyProgress) -> Iterator[Verdict]:
+    """Compare a callable with its formula; nothing is written.
 
     Args:
-        function: its dotted name, perhaps with arguments that are fixed.
-        formula: as a spec has it.
-        inputs: the names of the tensors in it.
-        specs: the folder of the specs that the formula may call.
-        options: on what devices and dtypes.
+        subject: the callable and the formula, as of `subject.of_callable`.
+        options: the devices, the dtypes and the number of inputs.
         progress: receives the number of finished inputs.
 
     Raises:
-        NoSuchCallable: the name leads to nothing that can be called.
-        SpecErrors: the formula is none.
         NoDevice, Misbehaves: as of `certify_all`.
     """
     check_devices(options.devices)
-    said = {
-        "name": "formula",
-        "summary": function,
-        "inputs": {name: {} for name in inputs},
-        "formula": formula,
-    }
-    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
-    looked_at = subject.of_callable(function, parse_spec(text, "formula"), Library(specs))
-    interval_filter = IntervalFilter(looked_at.stable, looked_at.params, looked_at.assume)
+    interval_filter = IntervalFilter(subject.stable, subject.params, subject.assume)
     for device in options.devices:
+        evaluator = Evaluator(subject, interval_filter, device)
         for dtype in options.dtypes:
-            evaluator = Evaluator(looked_at, interval_filter, device)
-            yield Verdict(function, device, judged(evaluator, dtype, options.sample or EVERY, progress))
+            found = judged(evaluator, dtype, options.sample or EVERY, progress)
+            yield Verdict(subject.name, device, found)
 
 
 def looked_at(
@@ -178,7 +148,7 @@ def looked_at(
     check_devices(options.devices)
     lines = []
     for compiled in compilations:
-        one = subject.of_spec(compiled, options.output)
+        one = of_spec(compiled, options.output)
         if len(inputs) != len(one.program.inputs):
             continue
         reference.require(compiled.spec, one, "cpu")
@@ -218,7 +188,7 @@ def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
     """
     try:
         return found()
-    except guard.WrongScreen:
+    except guard.WrongFilter:
         raise
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -226,7 +196,11 @@ def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
 
 
 def _certified(
-    compiled: Compiled, device: str, evaluator: Evaluator, options: CertifyOptions, progress: Progress
+    compiled: Compiled,
+    device: str,
+    evaluator: Evaluator,
+    options: CertifyOptions,
+    progress: CertifyProgress,
 ) -> Iterator[Verdict]:
     """One spec on one device, dtype after dtype."""
     name = compiled.place.as_posix()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -16,9 +15,9 @@ from fusegen.certify.enclosures import values
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Accuracy, Evidence, Output, Sample, Subject
 from fusegen.certify.interval_filter import IntervalFilter
+from fusegen.certify.progress import InputsDone
 from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep, value_and_slopes
 
-Progress = Callable[[int], None]
 Points = tuple[Tensor, ...]
 Results = tuple[list[Tensor], list[Tensor]]  # ours and eager's: value and slopes
 VECTORS = 64  # elements that are whole vectors on every CPU
@@ -49,13 +48,15 @@ class Evaluator:
         """The names of the outputs."""
         return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
 
-    def evidence(self, dtype: str, count: int = EVERY, progress: Progress = lambda done: None) -> Evidence:
+    def evidence(
+        self, dtype: str, count: int = EVERY, progress: InputsDone = lambda done: None
+    ) -> Evidence:
         """The evidence of one dtype.
 
         Args:
             dtype: its name in torch.
             count: of float32 inputs to a function of one input; all of them if there are no more.
-            progress: is told of inputs as they are done.
+            progress: receives the number of inputs as they are done.
 
         Raises:
             ValueError: the function does not do as a function of tensors should.
@@ -108,7 +109,7 @@ class Evaluator:
         )
         return given, tuple(outputs)
 
-    def swept(self, count: int, progress: Progress) -> Evidence:
+    def swept(self, count: int, progress: InputsDone) -> Evidence:
         """The evidence of all float32 inputs."""
         guard.check(self.subject, self.interval_filter)
         found = sweep(self.subject, self.interval_filter, self.device, count, progress)

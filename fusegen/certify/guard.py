@@ -17,7 +17,7 @@ from fusegen.certify.interval_filter import IntervalFilter
 AT_KINKS, ELSEWHERE = 100, 100
 
 
-class WrongScreen(AssertionError):
+class WrongFilter(AssertionError):
     """An interval of the filter does not contain the exact value: an error in fusegen."""
 
 
@@ -25,7 +25,7 @@ def check(subject: Subject, interval_filter: IntervalFilter) -> None:
     """Compare the filter's intervals of value and derivative with enclosures at some 200 inputs.
 
     Raises:
-        WrongScreen: an interval does not contain the exact value.
+        WrongFilter: an interval does not contain the exact value.
     """
     points = _points(subject)
     formula = Enclosure(subject.program, subject.params)
@@ -36,7 +36,7 @@ def check(subject: Subject, interval_filter: IntervalFilter) -> None:
         ):
             if not math.isnan(real.hi) and not holds((low, high), real):
                 where = f"at {x!r} its {name} lies between {low!r} and {high!r}"
-                raise WrongScreen(
+                raise WrongFilter(
                     f"the stable program of {subject.name} is not its formula: {where}, the formula's is "
                     f"{real.hi!r}"
                 )

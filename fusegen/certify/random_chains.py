@@ -1,8 +1,8 @@
-"""Chains of five functions that nobody chose, certified one by one: nothing is written.
+"""Chains of five random functions, certified one by one; nothing is written.
 
-The steps of chain N are drawn with N as the seed: activations of the library, and what people write between
-them. A row of the table has the largest errors in float32 on a sample of inputs, ours / eager's, and the
-broken promises, in float32 or of all 65,536 float16 inputs.
+The seed of chain N is N. Its steps are drawn from activations of the library and from common expressions.
+A row of the table has the largest errors, ours / eager's, in the first dtype, and the broken promises in
+each dtype: float32 on a sample of inputs, 16-bit types on all 65,536.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import json
 import random
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fusegen import build
 from fusegen.certify.certification import CertifyOptions, certify_all
 from fusegen.certify.findings import Evidence
+from fusegen.certify.progress import Unwatched
 from fusegen.outputs import write_runtime
 
 STEPS = (
@@ -27,16 +29,27 @@ STEPS = (
 )  # fmt: skip
 DTYPES = ("float32", "float16")
 SAMPLE = 300_000  # float32 inputs
+HEAD = "| | chain | value | gradient | broken |\n|---|---|---|---|---|"
 
 
-class Unwatched:
-    """Drops the progress of a run."""
+@dataclass(frozen=True)
+class CertifiedChain:
+    """A chain with the evidence of each dtype.
 
-    def begin(self, title: str, inputs: int) -> None:
-        """A dtype is begun."""
+    Attributes:
+        seed: of the chain.
+        steps: as a spec's chain has them.
+        evidence: one for each dtype.
+    """
 
-    def advance(self, inputs: int) -> None:
-        """Some inputs are done."""
+    seed: int
+    steps: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The broken promises, each after its dtype."""
+        return tuple(f"{found.dtype}: {said}" for found in self.evidence for said in found.broken)
 
 
 def drawn(seed: int) -> list[str]:
@@ -45,41 +58,52 @@ def drawn(seed: int) -> list[str]:
     return [choice(STEPS) for _ in range(5)]
 
 
-def certified(seed: int, folder: Path, device: str, sample: int) -> tuple[list[str], list[Evidence]]:
-    """A chain, and what is found of it by dtype."""
-    chain = drawn(seed)
-    spec = folder / f"chain{seed}.yaml"
-    spec.write_text(f"name: chain{seed}\nsummary: A random chain.\nchain: {json.dumps(chain)}\n")
-    compiled = build.compiled_file(spec)
-    (folder / f"chain{seed}.py").write_text(build.module(compiled))
-    options = CertifyOptions(folder, (device,), DTYPES, sample)
-    return chain, [verdict.evidence for verdict in certify_all((compiled,), options, Unwatched())]
-
-
-def row(seed: int, chain: list[str], evidence: list[Evidence]) -> str:
-    """A line of the table."""
-    single, *_ = evidence
-    pairs = ((output.given.ulp, output.eager.ulp) for output in single.outputs if output.eager)
-    errors = " | ".join(f"{given:.3g} / {eager:.3g}" for given, eager in pairs)
-    broken = "; ".join(f"{found.dtype}: {said}" for found in evidence for said in found.broken)
-    return f"| {seed} | {', '.join(chain).replace('*', '·')} | {errors} | {broken} |"
-
-
-def page(seeds: range, sample: int, device: str) -> Iterator[str]:
-    """The lines of the table in Markdown.
+def certified(seeds: range, options: CertifyOptions) -> Iterator[CertifiedChain]:
+    """Chains and their evidence, each as soon as it is known.
 
     Args:
         seeds: one for each chain.
-        sample: the number of float32 inputs.
-        device: ``cpu`` or ``cuda``.
+        options: one device, the dtypes (none means `DTYPES`) and the number of float32 inputs (None means
+            `SAMPLE`); the modules go to a temporary folder.
+
+    Raises:
+        NoDevice, SpecErrors: as of `certification.certify_all`.
     """
-    whole = 0
-    yield "| | chain | value | gradient | broken |\n|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as folder:
         write_runtime(Path(folder))
+        sample, dtypes = options.sample or SAMPLE, options.dtypes or DTYPES
+        here = replace(options, output=Path(folder), sample=sample, dtypes=dtypes)
         for seed in seeds:
-            chain, evidence = certified(seed, Path(folder), device, sample)
-            whole += not any(found.broken for found in evidence)
-            yield row(seed, chain, evidence)
-    tried = f"{sample:,} float32 inputs of each tried"
-    yield f"\n{whole} of {len(seeds)} keep every promise on {device}, {tried}."
+            steps = drawn(seed)
+            spec = here.output / f"chain{seed}.yaml"
+            spec.write_text(f"name: chain{seed}\nsummary: A random chain.\nchain: {json.dumps(steps)}\n")
+            compiled = build.compiled_file(spec)
+            (here.output / f"chain{seed}.py").write_text(build.module(compiled))
+            verdicts = certify_all((compiled,), here, Unwatched())
+            yield CertifiedChain(seed, tuple(steps), tuple(verdict.evidence for verdict in verdicts))
+
+
+def row(one: CertifiedChain) -> str:
+    """A line of the table."""
+    first, *_ = one.evidence
+    pairs = ((output.given.ulp, output.eager.ulp) for output in first.outputs if output.eager)
+    errors = " | ".join(f"{given:.3g} / {eager:.3g}" for given, eager in pairs)
+    steps = ", ".join(one.steps).replace("*", "·")
+    return f"| {one.seed} | {steps} | {errors} | {'; '.join(one.broken)} |"
+
+
+def page(seeds: range, options: CertifyOptions) -> Iterator[tuple[str, bool]]:
+    """The lines of the tables in Markdown, a table a device, each with whether it shows a broken promise.
+
+    Args:
+        seeds: one for each chain.
+        options: as of `certified`, with any number of devices.
+    """
+    for device in options.devices:
+        yield HEAD, False
+        kept = 0
+        for one in certified(seeds, replace(options, devices=(device,))):
+            kept += not one.broken
+            yield row(one), bool(one.broken)
+        tried = f"{options.sample or SAMPLE:,} float32 inputs of each tried"
+        yield f"\n{kept} of {len(seeds)} keep every promise on {device}, {tried}.\n", False

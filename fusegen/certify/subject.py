@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import pkgutil
 from fractions import Fraction
 from functools import partial
@@ -16,6 +17,7 @@ from fusegen.certify.findings import Function, Subject
 from fusegen.errors import NoSuchCallable, NotAReference, Span
 from fusegen.library import Library
 from fusegen.loader import built
+from fusegen.parse import parse_spec
 from fusegen.pipeline import Compiled
 from fusegen.render.forward import function_name
 from fusegen.spec import Spec
@@ -37,14 +39,14 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
     own: Any = getattr(module, function_name(spec))
     is_eager = compiled.declared.is_eager
     program = stages.real(spec, compiled.library) if is_eager else compiled.declared.program
-    screened = stages.screened(spec, compiled.library) if is_eager else compiled.algebra.best
+    stable = stages.stable_program(spec, compiled.library) if is_eager else compiled.algebra.best
 
     def at(params: dict[str, Fraction]) -> Subject:
         numbers = {name: float(value) for name, value in params.items()}
         return Subject(
             name=spec.name,
             program=program,
-            stable=screened,
+            stable=stable,
             params=params,
             given=lambda *tensors: own(*tensors, *numbers.values()),
             eager=_eager(spec, module, numbers),
@@ -59,20 +61,28 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
     return at({p.name: Fraction(p.default) for p in spec.scalars})
 
 
-def of_callable(name: str, spec: Spec, library: Library) -> Subject:
-    """A callable by its dotted name, perhaps with words: ``torch.nn.functional.gelu(approximate='tanh')``.
+def of_callable(name: str, given: Function, formula: str, inputs: tuple[str, ...], specs: Path) -> Subject:
+    """A callable beside a formula.
 
     Args:
-        name: of the callable; modules on its way are imported.
-        spec: the formula that it is compared with.
-        library: the specs that the formula may call.
+        name: of the callable.
+        given: the callable.
+        formula: as a spec has it.
+        inputs: the names of the tensors in it.
+        specs: the folder of the specs that the formula may call.
 
     Raises:
-        NoSuchCallable: the name leads to nothing that can be called.
+        SpecErrors: the formula is none.
     """
-    params = {p.name: Fraction(p.default) for p in spec.scalars}
-    program, screened = stages.real(spec, library), stages.screened(spec, library)
-    return Subject(name, program, screened, params, _reference(name))
+    keys = {
+        "name": "formula",
+        "summary": name,
+        "inputs": {tensor: {} for tensor in inputs},
+        "formula": formula,
+    }
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items())
+    spec, library = parse_spec(text, "formula"), Library(specs)
+    return Subject(name, stages.real(spec, library), stages.stable_program(spec, library), {}, given)
 
 
 def _promise(compiled: Compiled) -> str:
@@ -135,8 +145,14 @@ def _of_views(spec: Spec, function: Function) -> Function:
     return of_points
 
 
-def _reference(name: str) -> Function:
-    """The callable that a name leads to, with its words given; of a class, what those words make."""
+def named(name: str) -> Function:
+    """The callable of a dotted name, perhaps with words: ``torch.nn.functional.gelu(approximate='tanh')``.
+
+    A class is called with the words. Modules on the way are imported.
+
+    Raises:
+        NoSuchCallable: the name leads to nothing that can be called.
+    """
     path, call, _ = name.partition("(")
     try:
         found = pkgutil.resolve_name(path)

@@ -1,26 +1,25 @@
 """PyTorch's activations, eager and compiled, beside their formulas on every input: `audit --suite torch`.
 
-What is compiled comes from torch.compile with its default backend.
+The compiled functions are those of torch.compile with its default backend.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Evidence, Output, Subject
+from fusegen.certify.certification import CertifyOptions, audit, check_devices
+from fusegen.certify.findings import Evidence, Output
 from fusegen.certify.host import machine
-from fusegen.certify.interval_filter import IntervalFilter
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.stages import real, screened
+from fusegen.certify.progress import Unwatched
+from fusegen.certify.subject import of_callable
+from fusegen.errors import NotInSuite, Span
 
 FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "F.elu": (F.elu, "where(x > 0, x, expm1(x))"),
@@ -60,13 +59,6 @@ HEADS = (
 )
 
 
-def subject(name: str, function: Callable[[Tensor], Tensor], formula: str) -> Subject:
-    """A function to be compared with a formula in x."""
-    text = f"name: formula\nsummary: An audit.\nformula: {json.dumps(formula)}\n"
-    spec, library = parse_spec(text, "formula"), Library(Path("specs"))
-    return Subject(name, real(spec, library), screened(spec, library), {}, function)
-
-
 def cells(evidence: Evidence) -> Iterator[str]:
     """The figures of one dtype."""
     for output in evidence.outputs:
@@ -95,32 +87,39 @@ def known(device: str) -> Iterator[str]:
     yield f"`hardsigmoid(6.0)` in float64: {F.hardsigmoid(six)[0].item()!r}"
 
 
-def page(names: tuple[str, ...], sample: int, devices: tuple[str, ...]) -> Iterator[str]:
+def page(names: tuple[str, ...], specs: Path, options: CertifyOptions) -> Iterator[str]:
     """The lines of the report in Markdown.
 
     Args:
-        names: of `FUNCTIONS`.
-        sample: the number of float32 inputs.
-        devices: ``cpu``, ``cuda`` or both.
+        names: of `FUNCTIONS`; none means all.
+        specs: the folder of the specs that formulas may call.
+        options: the devices, the dtypes (none means `DTYPES`) and the number of float32 inputs.
+
+    Raises:
+        NotInSuite: a name is none of `FUNCTIONS`.
+        NoDevice, Misbehaves: as of `certification.certify_all`.
     """
+    for name in names:
+        if name not in FUNCTIONS:
+            raise NotInSuite(Span("--suite torch"), name=name, names=", ".join(FUNCTIONS))
+    check_devices(options.devices)
     yield INTRODUCTION
-    for device in devices:
+    for device in options.devices:
         made = machine(device)
         yield f"## {made.chip}, PyTorch {made.torch}\n"
         yield "\n".join(f"- {line}" for line in known(device)) + "\n"
         yield "| " + " | ".join(HEADS) + " |\n" + "|---" * len(HEADS) + "|"
-        for name in names:
-            yield from _rows(name, sample, device)
+        for name in names or FUNCTIONS:
+            yield from _rows(name, specs, replace(options, devices=(device,)))
         yield ""
 
 
-def _rows(name: str, sample: int, device: str) -> Iterator[str]:
+def _rows(name: str, specs: Path, options: CertifyOptions) -> Iterator[str]:
     """The rows of one function, eager and compiled, in each dtype."""
     function, formula = FUNCTIONS[name]
-    interval_filter = None
-    for who, dtype in itertools.product((name, f"{name}, compiled"), DTYPES):
+    for who, dtype in itertools.product((name, f"{name}, compiled"), options.dtypes or DTYPES):
         torch.compiler.reset()
-        one = subject(who, function if who == name else torch.compile(function), formula)
-        interval_filter = interval_filter or IntervalFilter(one.stable, one.params)
-        evidence = Evaluator(one, interval_filter, device).evidence(dtype, sample)
-        yield "| " + " | ".join((who, dtype, *cells(evidence))) + " |"
+        given = function if who == name else torch.compile(function)
+        one = of_callable(who, given, formula, ("x",), specs)
+        for verdict in audit(one, replace(options, dtypes=(dtype,)), Unwatched()):
+            yield "| " + " | ".join((who, dtype, *cells(verdict.evidence))) + " |"

@@ -19,25 +19,25 @@ from torch import Tensor
 from fusegen.certify.findings import Function, ReferenceMismatch, Subject
 from fusegen.certify.inputs import runs
 from fusegen.certify.interval_filter import BUCKETS, ROOM, IntervalFilter, SweepTotals, Task
+from fusegen.certify.progress import InputsDone
 
 EVERY = 2**32
 RUNS = 256  # of a sample, at least
 CHUNK = {"cuda": 2**26, "cpu": 2**22}
 SHARE = 2**18  # of a chunk, for one thread of the CPU
 MOST_OPEN = 2**25  # enclosures decide about 100,000 a second on one core
-Progress = Callable[[int], None]
 Columns = list[list[Tensor]]  # value and slope, ours and eager's
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep found.
+    """The findings of a sweep.
 
     Attributes:
         totals: the sums and the extremes.
-        inputs: how many bit patterns were tried.
+        inputs: the number of bit patterns that were tried.
         open: inputs that the filter did not decide, as float32; no more than `MOST_OPEN`, evenly spread.
-        lost: how many more of them there were.
+        lost: the number of further undecided inputs.
         worst: inputs of the largest errors, as float32.
     """
 
@@ -109,7 +109,7 @@ def value_and_slopes(function: Function, inputs: tuple[Tensor, ...]) -> tuple[Te
 
 
 def sweep(
-    subject: Subject, interval_filter: IntervalFilter, device: str, count: int, progress: Progress
+    subject: Subject, interval_filter: IntervalFilter, device: str, count: int, progress: InputsDone
 ) -> Swept:
     """Evaluate a function of one float32 on `count` bit patterns; all of them if there are no more.
 
@@ -118,13 +118,13 @@ def sweep(
         interval_filter: of its formula.
         device: ``cpu`` or ``cuda``; where the subject computes. The filter prefers a GPU.
         count: of inputs; fewer than 2**32 are spread over all of them.
-        progress: is told of inputs as they are done.
+        progress: receives the number of inputs as they are done.
     """
     chunk = CHUNK[device] if count >= EVERY else run_of(count)
     starts = runs(min(count, EVERY), chunk)
     chunks = ((start, _columns(subject, start, chunk, device)) for start in starts)
-    evaluator = _on_cuda if interval_filter.place(device) == "cuda" else _on_cpu
-    totals, opened, done = evaluator(interval_filter, chunks, chunk, progress)
+    swept = _on_cuda if interval_filter.place(device) == "cuda" else _on_cpu
+    totals, opened, done = swept(interval_filter, chunks, chunk, progress)
     listed = opened.ordered()
     return Swept(totals, done, listed.view(torch.float32), int(totals.open) - len(listed), _worst(totals))
 
@@ -150,7 +150,7 @@ def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> Ref
 
 
 def _on_cuda(
-    interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
+    interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: InputsDone
 ) -> tuple[SweepTotals, OpenInputs, int]:
     empty = torch.frombuffer(bytearray(SweepTotals.empty()), dtype=torch.uint8)
     totals = empty.cuda()
@@ -173,13 +173,13 @@ def _on_cuda(
 
 
 def _on_cpu(
-    interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: Progress
+    interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: InputsDone
 ) -> tuple[SweepTotals, OpenInputs, int]:
     whole, opened = SweepTotals.empty(), OpenInputs()
     done = 0
     library = interval_filter.cpu
 
-    def evaluator(columns: Columns, first: int, start: int) -> tuple[SweepTotals, Tensor]:
+    def share_swept(columns: Columns, first: int, start: int) -> tuple[SweepTotals, Tensor]:
         totals, room = SweepTotals.empty(), torch.empty(SHARE, dtype=torch.int32)
         task = _task(columns, first, min(SHARE, chunk - first), start + first, room)
         library.sweep(ctypes.byref(task), ctypes.byref(totals), None)
@@ -187,7 +187,7 @@ def _on_cpu(
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start, columns in chunks:
-            shares = [pool.submit(evaluator, columns, first, start) for first in range(0, chunk, SHARE)]
+            shares = [pool.submit(share_swept, columns, first, start) for first in range(0, chunk, SHARE)]
             found = [share.result() for share in shares]
             whole = _merged([whole, *(totals for totals, _ in found)])
             for _, some in found:
@@ -198,7 +198,7 @@ def _on_cpu(
 
 
 def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
-    """What functions give at consecutive bit patterns."""
+    """The value and slope of each function at consecutive bit patterns."""
     bits = torch.arange(start, start + count, dtype=torch.int64, device=device).to(torch.int32)
     x = bits.view(torch.float32)
     functions = [subject.given, *([subject.eager] if subject.eager else [])]

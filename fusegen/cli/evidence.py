@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SPECS, WHERE, devices
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
-    from fusegen.certify.certification import Verdict
+    from fusegen.certify.certification import CertifyOptions, Verdict
     from fusegen.certify.findings import Evidence, Output
 
 _SAMPLE = click.option(
@@ -56,19 +56,18 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
     """
     from fusegen import access, build, library
-    from fusegen.certify import certificate, certification, random_chains
+    from fusegen.certify import certificate, certification
 
     arguments = CertifyArguments(**given)
-    where = devices(arguments.device)
+    options = certification.CertifyOptions(
+        arguments.output, devices(arguments.device), arguments.dtypes, arguments.sample, arguments.resume
+    )
     if arguments.chains:
-        seeds = range(arguments.seed, arguments.seed + arguments.chains)
-        for line in random_chains.page(seeds, arguments.sample or random_chains.SAMPLE, where[-1]):
-            click.echo(line)
+        if specs or arguments.at or arguments.resume:
+            raise click.UsageError("--random takes no SPEC, no --at and no --resume")
+        _certify_random(range(arguments.seed, arguments.seed + arguments.chains), options)
         return
     compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
-    options = certification.CertifyOptions(
-        arguments.output, where, arguments.dtypes, arguments.sample, arguments.resume
-    )
     if arguments.at:
         click.echo(
             certification.looked_at(compiled, options, tuple(map(_hexadecimal, arguments.at))), nl=False
@@ -88,6 +87,18 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
         sys.exit(1)
 
 
+def _certify_random(seeds: range, options: CertifyOptions) -> None:
+    """Print the tables of random chains; the exit status is 1 if a promise is broken."""
+    from fusegen.certify import random_chains
+
+    broken = False
+    for line, breaks in random_chains.page(seeds, options):
+        click.echo(line)
+        broken |= breaks
+    if broken:
+        sys.exit(1)
+
+
 @dataclass(frozen=True)
 class CertifyArguments:
     """The arguments of `certify`, as its help describes them."""
@@ -104,8 +115,8 @@ class CertifyArguments:
 
 @click.command()
 @click.argument("function", metavar="CALLABLE", required=False)
-@click.option("--formula", help="What it should compute, as a spec's formula says it.")
-@click.option("--inputs", default="x", help="The names of the tensors in the formula, with commas.")
+@click.option("--formula", help="The formula of the callable, as a spec has it.")
+@click.option("--inputs", help="The names of the tensors in the formula, with commas; x without it.")
 @click.option("--suite", type=click.Choice(["torch"]), help="Test PyTorch's activations, and print a page.")
 @DEVICE
 @DTYPE
@@ -116,25 +127,25 @@ def audit(function: str | None, **given: Any) -> None:
     CALLABLE is a dotted name below a module that can be imported here, and may fix arguments:
     "torch.nn.functional.gelu(approximate='tanh')".
     """
-    from fusegen.certify import certification
+    from fusegen.certify import certification, subject
+    from fusegen.certify import suite as activations
 
     arguments = AuditArguments(**given)
+    options = certification.CertifyOptions(
+        Path(), devices(arguments.device), arguments.dtypes, arguments.sample
+    )
     if arguments.suite:
-        from fusegen.certify import suite as activations
-        from fusegen.certify.sweep import EVERY
-
-        chosen = (function,) if function else tuple(activations.FUNCTIONS)
-        for line in activations.page(chosen, arguments.sample or EVERY, devices(arguments.device)):
+        if arguments.formula or arguments.inputs:
+            raise click.UsageError("--suite has formulas of its own; leave --formula and --inputs out")
+        for line in activations.page((function,) if function else (), SPECS, options):
             click.echo(line)
         return
     if function is None or arguments.formula is None:
         raise click.UsageError("audit takes a CALLABLE and its --formula, or --suite torch")
-    names = tuple(name.strip() for name in arguments.inputs.split(","))
-    options = certification.CertifyOptions(
-        Path(), devices(arguments.device), arguments.dtypes or DTYPES, arguments.sample
-    )
+    names = tuple(name.strip() for name in (arguments.inputs or "x").split(","))
+    one = subject.of_callable(function, subject.named(function), arguments.formula, names, SPECS)
     with _Bars() as bars:
-        list(bars.shown(certification.audit(function, arguments.formula, names, SPECS, options, bars)))
+        list(bars.shown(certification.audit(one, replace(options, dtypes=options.dtypes or DTYPES), bars)))
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,7 @@ class AuditArguments:
     """The arguments of `audit`, as its help describes them."""
 
     formula: str | None
-    inputs: str
+    inputs: str | None
     suite: str | None
     device: str | None
     dtypes: tuple[str, ...]

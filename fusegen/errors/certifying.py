@@ -32,3 +32,8 @@ class OtherFunction(FusegenError):
         "{worst_got}"
     )
     hint = "name the function that the formula is, or leave the reference out"
+
+
+class NotInSuite(FusegenError):
+    sentence = "there is no activation {name!r} in the suite"
+    hint = "it has {names}"
