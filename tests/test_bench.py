@@ -342,15 +342,11 @@ def test_the_last_run_of_a_history_is_read(tmp_path: Path) -> None:
 def test_a_table_holds_shares_and_what_was_said() -> None:
     found = [results.shown(report(2.0), row) for row in report(2.0).rows]
     ours, compiled = found[2], found[3]
-    assert (ours["ms"], ours["spread"], ours["of copy"], ours["of eager"]) == (
-        "2.0000",
-        "±1.0%",
-        "0.500",
-        "2.00",
-    )
-    assert (compiled["ms"], compiled["of copy"], compiled[""]) == ("", "", "no")
+    heads = ("ms", "spread", "fraction of copy bandwidth", "speed-up over eager")
+    assert tuple(map(ours.get, heads)) == ("2.0000", "±1.0%", "0.500", "2.00")
+    assert tuple(map(compiled.get, (*heads, ""))) == ("", "", "", "", "no")
     assert results.columns(report(2.0)) == [
-        *("spec", "pass", "dtype", "shape", "by", "ms", "spread", "GB/s", "of copy", "of eager", ""),
+        *("spec", "pass", "dtype", "shape", "by", "ms", "spread", "GB/s", *heads[2:], ""),
     ]
 
 
@@ -507,6 +503,23 @@ def test_pictures_have_the_same_bytes_each_time(tmp_path: Path) -> None:
     first, second = (plots.save(several(4096), tmp_path / name) for name in ("a", "b"))
     assert [path.name for path in first] == ["shares.svg", "shares.png", "speedups.svg", "speedups.png"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_report_pictures_draws_what_was_measured(workshop: Workshop, tmp_path: Path) -> None:
+    workshop.file("all.jsonl", results.as_json_lines(several(4096)))
+    printed = workshop.run("report", "pictures", "all.jsonl", "drawn").output
+    drawn = plots.save(several(4096), tmp_path / "again")
+    assert printed.splitlines() == [f"drawn/{path.name}" for path in drawn]
+    assert [Path("drawn", path.name).read_bytes() for path in drawn] == [p.read_bytes() for p in drawn]
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("shares", "fraction of copy bandwidth"), ("speedups", "speed-up over eager")],
+)
+def test_a_picture_says_what_its_axis_measures(name: str, label: str) -> None:
+    drawn: Any = plots.pictures(several(4096))[name]
+    assert drawn._supxlabel.get_text() == f"{label}; a chip"
 
 
 # --- the command ----------------------------------------------------------------------------------------

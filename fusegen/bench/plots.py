@@ -1,4 +1,4 @@
-"""Pictures of a report: shares of copy speed, speedups, and speed over size."""
+"""Pictures of a report: fractions of copy bandwidth, speed-ups over eager, and throughput by size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
 from fusegen.plot_style import BLUE, GREEN, GREY, ORANGE, OTHERS, SAVED, STYLE, UNDATED
 
-LOOKS = {  # colour and marker of a competitor
+STYLES = {  # colour and marker of a competitor
     OURS: (BLUE, "o"),
     EAGER: (ORANGE, "s"),
     COMPILED: (GREEN, "^"),
@@ -27,7 +27,7 @@ Group = tuple[str, str]  # pass and dtype
 
 
 def pictures(report: Report) -> dict[str, Figure]:
-    """The pictures that a report has numbers for, by name: shares of copy speed, speedups, and sizes."""
+    """The pictures that a report has numbers for, by name: shares and speedups, or sizes."""
     drawn: dict[str, Callable[[Report], Figure]] = {"shares": shares, "speedups": speedups}
     if len({row.case.numel for row in report.rows}) > 2:
         drawn = {"sizes": sizes}
@@ -53,12 +53,12 @@ def save(report: Report, folder: Path) -> tuple[Path, ...]:
 
 
 def shares(report: Report) -> Figure:
-    """How fast each case runs, of a copy of the same bytes: points, a panel for each pass and dtype."""
+    """The fraction of copy bandwidth of each case: points, a panel for each pass and dtype."""
     rivals = [who for who in _competitors(report) if who != COPY]
     figure, panels = _panels(report, 1)
     for group, axes in panels.items():
         for who in rivals:
-            colour, marker = _looks(report, who)
+            colour, marker = _style(report, who)
             above = 2 + (who == OURS)
             axes.scatter(
                 *_speeds(report, who, COPY, group),
@@ -70,24 +70,24 @@ def shares(report: Report) -> Figure:
             )
     first = next(iter(panels.values()))
     first.set_xlim(left=0)
-    _finish(figure, first, report, "speed, of a copy of the same bytes")
+    _finish(figure, first, report, "fraction of copy bandwidth")
     return figure
 
 
 def speedups(report: Report) -> Figure:
-    """How fast each case runs, of eager: bars, a panel for each pass and dtype."""
+    """The speed-up over eager of each case: bars, a panel for each pass and dtype."""
     rivals = [who for who in _competitors(report) if who not in (COPY, EAGER)]
     figure, panels = _panels(report, max(1, len(rivals) / 2))
     height = 0.8 / max(1, len(rivals))
     for group, axes in panels.items():
         for k, who in enumerate(rivals):
-            colour, _ = _looks(report, who)
+            colour, _ = _style(report, who)
             across, down = _speeds(report, who, EAGER, group)
             places = [place - 0.4 + height * (k + 0.5) for place in down]
             axes.barh(places, across, height, color=colour, label=who)
     first = next(iter(panels.values()))
     first.set_xlim(left=0)
-    _finish(figure, first, report, "speed, of eager")
+    _finish(figure, first, report, "speed-up over eager")
     return figure
 
 
@@ -98,7 +98,7 @@ def _panels(report: Report, lines: float) -> tuple[Figure, dict[Group, Axes]]:
         report: what is shown.
         lines: how high a case is.
     """
-    groups = list(dict.fromkeys(_group(case) for case in _cases(report)))
+    groups = list(dict.fromkeys(_group(case) for case in report.cases()))
     names = _lines(report)
     across = min(len(groups), MOST_ACROSS)
     rows = -(-len(groups) // across)
@@ -117,7 +117,7 @@ def _panels(report: Report, lines: float) -> tuple[Figure, dict[Group, Axes]]:
 
 
 def _speeds(report: Report, who: str, base: str, group: Group) -> tuple[list[float], list[int]]:
-    """A competitor's speeds in a panel, of another's, and their lines."""
+    """A competitor's speeds in a panel, as multiples of another's, and their lines."""
     places = {line: place for place, line in enumerate(_lines(report))}
     found = [
         (report.share(row, base), places[_line(row.case)])
@@ -129,13 +129,13 @@ def _speeds(report: Report, who: str, base: str, group: Group) -> tuple[list[flo
 
 
 def sizes(report: Report) -> Figure:
-    """Bytes a second over the size: a panel for each spec, pass and dtype, a line for each competitor."""
-    groups = list(dict.fromkeys((c.name, c.what, c.dtype) for c in _cases(report)))[:MOST_PANELS]
+    """Throughput by size: a panel for each spec, pass and dtype, a line for each competitor."""
+    groups = list(dict.fromkeys((c.name, c.what, c.dtype) for c in report.cases()))[:MOST_PANELS]
     figure = Figure(figsize=(WIDTH, 0.6 + 2.6 * len(groups)), layout="constrained")
     panels = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
     for axes, group in zip(panels, groups, strict=True):
         for who in _competitors(report):
-            colour, marker = _looks(report, who)
+            colour, marker = _style(report, who)
             points = sorted(
                 (row.case.numel, row.speed)
                 for row in report.rows
@@ -147,10 +147,10 @@ def sizes(report: Report) -> Figure:
                     *zip(*points, strict=True), dashes, color=colour, marker=marker, markersize=4, label=who
                 )
         axes.set_title(", ".join(group), loc="right", fontsize=9)
-        axes.set(ylabel="GB/s", ylim=(0, None))
+        axes.set(ylabel="throughput, GB/s", ylim=(0, None))
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: elements(value)))
-    _finish(figure, panels[0], report, "elements")
+    _finish(figure, panels[0], report, "elements of a tensor")
     return figure
 
 
@@ -169,10 +169,6 @@ def _finish(figure: Figure, axes: Axes, report: Report, label: str) -> None:
     figure.legend(handles, names, loc="outside upper left", ncols=4, handletextpad=0.3)
 
 
-def _cases(report: Report) -> list[Case]:
-    return list(dict.fromkeys(row.case for row in report.rows))
-
-
 def _group(case: Case) -> Group:
     return case.what, case.dtype
 
@@ -183,7 +179,7 @@ def _line(case: Case) -> tuple[str, tuple[int, ...]]:
 
 def _lines(report: Report) -> dict[tuple[str, tuple[int, ...]], str]:
     """The lines of a picture, and what each is called: the spec, with the size where there are several."""
-    cases = {_line(case): case for case in _cases(report)}
+    cases = {_line(case): case for case in report.cases()}
     several = len({case.shape for case in cases.values()}) > 1
     return {
         line: f"{case.name}, {elements(case.numel)}" if several else case.name
@@ -195,8 +191,8 @@ def _competitors(report: Report) -> list[str]:
     return list(dict.fromkeys(row.who for row in report.rows))
 
 
-def _looks(report: Report, who: str) -> tuple[str, str]:
-    if who in LOOKS:
-        return LOOKS[who]
-    others = [name for name in _competitors(report) if name not in LOOKS]
+def _style(report: Report, who: str) -> tuple[str, str]:
+    if who in STYLES:
+        return STYLES[who]
+    others = [name for name in _competitors(report) if name not in STYLES]
     return OTHERS[others.index(who) % len(OTHERS)]

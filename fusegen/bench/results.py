@@ -16,8 +16,8 @@ from fusegen.bench.competitors import COPY, EAGER, OURS, Case
 from fusegen.errors import NoMeasurements, Span
 
 FORMAT = 2  # of a head line
-NOISY = 0.10  # a spread above this is told
-LEAST = 0.02  # a difference that is never called one
+NOISY = 0.10  # a spread above this is reported
+LEAST = 0.02  # smaller differences are ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,25 @@ class Report:
     machine: dict[str, str]
     rows: tuple[Row, ...]
 
+    def cases(self) -> tuple[Case, ...]:
+        """The cases, in the order of the rows."""
+        return tuple(dict.fromkeys(row.case for row in self.rows))
+
     def of(self, who: str, case: Case) -> Row | None:
         """A competitor's row in a case."""
         return next((row for row in self.rows if row.case == case and row.who == who), None)
 
     def share(self, row: Row, who: str) -> float | None:
-        """How fast a row is, of a competitor's speed in the same case."""
+        """The speed of a row as a multiple of a competitor's in the same case."""
         other = self.of(who, row.case)
         if row.time is None or other is None or other.time is None:
             return None
         return other.time.median / row.time.median
+
+
+def shape_of(case: Case) -> str:
+    """The shape of a case as tables show it: ``4096x393216``."""
+    return "x".join(map(str, case.shape))
 
 
 def shown(report: Report, row: Row) -> dict[str, str]:
@@ -85,16 +94,16 @@ def shown(report: Report, row: Row) -> dict[str, str]:
         "spec": case.name,
         "pass": case.what,
         "dtype": case.dtype,
-        "shape": "x".join(map(str, case.shape)),
+        "shape": shape_of(case),
         "by": row.who,
         "ms": _number(time.median if time else None, 4),
         "spread": f"±{time.noise:.1%}" if time else "",
         "GB/s": _number(row.speed, 0),
-        "of copy": _number(report.share(row, COPY), 3),
-        "of eager": _number(report.share(row, EAGER), 2),
-        "call us": _number(row.call, 2),
-        "graph us": _number(row.graph, 2),
-        "peak MiB": _number(row.peak / 2**20 if row.peak is not None else None, 1),
+        "fraction of copy bandwidth": _number(report.share(row, COPY), 3),
+        "speed-up over eager": _number(report.share(row, EAGER), 2),
+        "call, µs": _number(row.call, 2),
+        "CUDA graph, µs": _number(row.graph, 2),
+        "peak, MiB": _number(row.peak / 2**20 if row.peak is not None else None, 1),
         "": row.said,
     }
 
@@ -111,9 +120,8 @@ def columns(report: Report) -> list[str]:
 
 def as_json_lines(report: Report) -> str:
     """The report as JSON lines: the machine, then a line for each case."""
-    cases = dict.fromkeys(row.case for row in report.rows)
     lines: list[dict[str, Any]] = [{"format": FORMAT, "machine": report.machine}]
-    for case in cases:
+    for case in report.cases():
         rows = [asdict(row) for row in report.rows if row.case == case]
         lines.append(
             {"case": asdict(case), "rows": [{k: row[k] for k in row if k != "case"} for row in rows]}
@@ -172,7 +180,7 @@ def as_csv(report: Report) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(heads)
     for row in report.rows:
-        case = {**asdict(row.case), "shape": "x".join(map(str, row.case.shape))}
+        case = {**asdict(row.case), "shape": shape_of(row.case)}
         time = row.time
         times = (time.median, time.low, time.high, time.turns) if time else ("",) * 4
         writer.writerow(
@@ -192,7 +200,7 @@ def as_markdown(report: Report) -> str:
 
 def noisy(report: Report) -> Iterator[str]:
     """A sentence for each case whose times vary widely."""
-    for case in dict.fromkeys(row.case for row in report.rows):
+    for case in report.cases():
         noise = max((row.time.noise for row in report.rows if row.case == case and row.time), default=0.0)
         if noise > NOISY:
             yield f"{case}: times vary by ±{noise:.0%}; something else may be running"
@@ -201,7 +209,7 @@ def noisy(report: Report) -> Iterator[str]:
 def slower(before: Report, after: Report) -> Iterator[str]:
     """A sentence for each case in which ours has become slower beyond noise.
 
-    Speeds are held against a copy's in the same run, so that another clock of a GPU is no difference.
+    Both are fractions of copy bandwidth in their run, so that another clock of a GPU is no difference.
     """
     for row in after.rows:
         old = before.of(OURS, row.case)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.options import DEVICE, FILE, SPECS, WHERE, devices
+from fusegen.cli.options import DEVICE, FILE, FOLDER, SPECS, WHERE, devices
 
 
 @click.group()
 def report() -> None:
-    """Print tables in Markdown: of certificates, of measurements, of eager's bits, of predicted speeds."""
+    """Print tables in Markdown, and draw pictures, of certificates and measurements."""
 
 
 @report.command()
@@ -34,6 +34,19 @@ def speed(files: tuple[Path, ...]) -> None:
 
     for file in files:
         click.echo("\n".join(speed.table(results.from_json_lines(file))) + "\n")
+
+
+@report.command()
+@click.argument("file", type=FILE)
+@click.argument("folder", type=FOLDER)
+def pictures(file: Path, folder: Path) -> None:
+    """Write to FOLDER the pictures of speeds of a FILE that `bench --json` wrote, as SVG and PNG."""
+    from fusegen import access
+    from fusegen.bench import plots, results
+
+    access.require_writable(folder / "speeds.svg")
+    for path in plots.save(results.from_json_lines(file), folder):
+        click.echo(path)
 
 
 @report.command()

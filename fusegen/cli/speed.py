@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,12 +157,12 @@ def _watched(compiled: tuple[Compiled, ...], options: BenchOptions) -> tuple[Row
     with bar() as progress:
         task = progress.add_task("building", total=None)
 
-        class Progress:
+        class Bar:
             def begin(self, title: str, cases: int) -> None:
                 progress.update(task, description=title, total=cases)
 
         rows: list[Row] = []
-        for some in session.measured(compiled, options, Progress()):
+        for some in session.measured(compiled, options, Bar()):
             rows += some
             progress.advance(task)
     return tuple(rows)
@@ -177,7 +178,8 @@ def _print(report: Report) -> None:
     table = Table(title=", ".join(report.machine.values()), box=None)
     for head in heads:
         left = head in ("spec", "pass", "dtype", "shape", "by", "")
-        table.add_column(head, justify="left" if left else "right", no_wrap=head != "")
+        shown = "\n".join(textwrap.wrap(head, 14))  # the cells are shorter than the heads
+        table.add_column(shown, justify="left" if left else "right", no_wrap=head != "")
     last = None
     for row in report.rows:
         cells = results.shown(report, row)

@@ -1,8 +1,8 @@
-"""The speed that `cost.py` predicts for each kernel, beside what `fusegen bench --json` measured.
+"""The speed that `cost.py` predicts for each kernel, beside measurements of `fusegen bench --json`.
 
-Both are fractions of copy bandwidth, of a copy of the same bytes. A kernel is predicted to be as
-fast as a copy unless its instructions take longer, stalls of the special-function units included, or unless
-a bitmask saves bytes.
+Both are fractions of copy bandwidth. A kernel is predicted to be as fast as a copy of the same bytes
+unless its instructions take longer, stalls of the special-function units included, or unless a bitmask
+saves bytes. A training step is two kernels; it has no row.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusegen import build, library
-from fusegen.bench.competitors import COPY, EAGER, OURS, Case
+from fusegen.bench.competitors import COPY, EAGER, OURS, TRAINING, Case
 from fusegen.bench.results import Report
 from fusegen.cost import BUDGETS, sfu_stall
 from fusegen.elements import ELEMENTS
+from fusegen.errors import NoMeasurements, Span, counted
 from fusegen.ir import Device
 from fusegen.method import Pass, Variant
 
 HEAD = """\
 # Predicted and measured speeds
 
-Fractions of copy bandwidth at 2^28 elements: `fusegen/cost.py` predicts them for three chips from the
+Fractions of copy bandwidth at {elements} elements: `fusegen/cost.py` predicts them for three chips from the
 instructions of an element (`python -m benchmarks.instructions`); the last two columns were measured on an
 {device}, {torch}, {date}. The costs of registers, the L1 cache and shared memory are not
 predicted. An empty cell under eager: its error was larger than `fusegen bench` accepts.
@@ -37,15 +38,37 @@ def page(reports: tuple[Report, ...], specs: Path) -> Iterator[str]:
     Args:
         reports: one at least.
         specs: the folder of the specs that they name.
+
+    Raises:
+        NoMeasurements: all are of training steps.
     """
-    yield HEAD.format(**reports[0].machine)
-    for report in reports:
-        for case in dict.fromkeys(row.case for row in report.rows):
-            cost, instructions, fractions = _predicted(case, specs)
-            rows = [report.of(who, case) for who in (OURS, EAGER)]
-            measured = [report.share(row, COPY) if row else None for row in rows]
-            cells = " | ".join(f"{each:.2f}" if each else "" for each in (*fractions, *measured))
-            yield f"| {case.name}_{case.what} | {case.dtype} | {cost} | {instructions} | {cells} |"
+    cases = [(report, case) for report in reports for case in report.cases()]
+    kernels = [(report, case) for report, case in cases if case.what != TRAINING]
+    if not kernels:
+        raise NoMeasurements(Span("report predicted"), why="the files have no forward or backward pass")
+    counts = sorted({case.numel for _, case in kernels})
+    ends = dict.fromkeys((counts[0], counts[-1]))
+    yield HEAD.format(elements=" to ".join(map(_power, ends)), **reports[0].machine)
+    for report, case in kernels:
+        cost, instructions, fractions = _predicted(case, specs)
+        rows = [report.of(who, case) for who in (OURS, EAGER)]
+        measured = [report.share(row, COPY) if row else None for row in rows]
+        cells = " | ".join(f"{each:.2f}" if each else "" for each in (*fractions, *measured))
+        yield f"| {_label(case, counts)} | {case.dtype} | {cost} | {instructions} | {cells} |"
+    left_out = len(cases) - len(kernels)
+    if left_out:
+        yield f"\nNot predicted: {counted(left_out, 'training step')}, of two kernels each."
+
+
+def _power(count: int) -> str:
+    """A number of elements: ``2^28``, or ``1,000`` of one that is no power of two."""
+    return f"2^{count.bit_length() - 1}" if count.bit_count() == 1 else f"{count:,}"
+
+
+def _label(case: Case, counts: list[int]) -> str:
+    """The name of a kernel, with its elements where the page has several numbers of them."""
+    kernel = f"{case.name}_{case.what}"
+    return kernel if len(counts) == 1 else f"{kernel}, {_power(case.numel)} elements"
 
 
 def _predicted(case: Case, specs: Path) -> tuple[str, int, list[float]]:

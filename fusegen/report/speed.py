@@ -1,13 +1,23 @@
-"""Tables of speeds, from what `fusegen bench --json` wrote: fractions of copy bandwidth, or times."""
+"""Tables of speeds, from what `fusegen bench --json` wrote: fractions of copy bandwidth, or times.
+
+A cell holds one number; "-" stands for a competitor that was not timed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
-from fusegen.bench.results import Report
+from fusegen.bench.results import Report, shape_of
 
 PANELS = [(dtype, what) for dtype in ("float32", "bfloat16") for what in ("forward", "backward")]
 RIVALS = (OURS, EAGER, COMPILED)
-TIMES = "| | ms | fraction of copy bandwidth | speed-up over eager | eager, ms | `torch.compile`, ms |"
+TIMES = ("ms", "fraction of copy bandwidth", "speed-up over eager", "eager, ms", "`torch.compile`, ms")
+KEYS: dict[str, Callable[[Case], str]] = {  # of a case, beside its spec
+    "pass": lambda case: case.what,
+    "dtype": lambda case: case.dtype,
+    "shape": shape_of,
+}
 
 
 def table(report: Report) -> list[str]:
@@ -17,30 +27,52 @@ def table(report: Report) -> list[str]:
 
 
 def fractions(report: Report) -> list[str]:
-    """The fraction of copy bandwidth of each competitor: a line a spec."""
-    lines = [f"| | {' | '.join(f'{dtype} {what}' for dtype, what in PANELS)} |", "|---|---|---|---|---|"]
-    cases = {(row.case.name, row.case.dtype, row.case.what): row.case for row in report.rows}
-    for name in dict.fromkeys(name for name, *_ in cases):
-        mine = [cases[name, dtype, what] for dtype, what in PANELS]
-        cells = [", ".join(_fraction(report, who, case) for who in RIVALS) for case in mine]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+    """The fractions of copy bandwidth: a line for each competitor of a spec, a column a dtype and pass."""
+    cases = {(case.name, case.shape, (case.dtype, case.what)): case for case in report.cases()}
+    panels = list(dict.fromkeys((*PANELS, *(panel for *_, panel in cases))))
+    keys = _differing(report, ("shape",))
+    lines = _head("fraction of copy bandwidth", *keys, "by", *map(" ".join, panels))
+    for name, shape in dict.fromkeys(key[:2] for key in cases):
+        mine = [cases.get((name, shape, panel)) for panel in panels]
+        labels = [KEYS[key](next(filter(None, mine))) for key in keys]
+        for who in RIVALS:
+            cells = [_fraction(report, who, case, 2) for case in mine]
+            if any(cell != "-" for cell in cells):
+                lines.append(_line(name, *labels, who, *cells))
     return lines
 
 
 def times(report: Report) -> list[str]:
     """Times in milliseconds, the fraction of copy bandwidth and the speed-up over eager: a line a case."""
-    lines = [TIMES, "|---|---|---|---|---|---|"]
-    for case in dict.fromkeys(row.case for row in report.rows):
-        ours, eager, compiled = (report.of(who, case) for who in RIVALS)
-        assert ours
-        cells = [f"{row.time.median:.3f}" if row and row.time else "-" for row in (ours, eager, compiled)]
-        of = [f"{report.share(ours, COPY) or 0:.3f}", f"{report.share(ours, EAGER) or 0:.2f}"]
-        lines.append(f"| {case.name} | {cells[0]} | {' | '.join(of)} | {' | '.join(cells[1:])} |")
+    keys = _differing(report, tuple(KEYS))
+    lines = _head("", *keys, *TIMES)
+    for case in report.cases():
+        ours, eager, compiled = (_milliseconds(report, who, case) for who in RIVALS)
+        of = _fraction(report, OURS, case, 3), _fraction(report, OURS, case, 2, EAGER)
+        lines.append(_line(case.name, *(KEYS[key](case) for key in keys), ours, *of, eager, compiled))
     return lines
 
 
-def _fraction(report: Report, who: str, case: Case) -> str:
-    """The fraction of copy bandwidth of a competitor."""
+def _differing(report: Report, keys: tuple[str, ...]) -> list[str]:
+    """The keys in which the cases of a report differ, which their lines show."""
+    return [key for key in keys if len({KEYS[key](case) for case in report.cases()}) > 1]
+
+
+def _head(*heads: str) -> list[str]:
+    return [_line(*heads), "|---" * len(heads) + "|"]
+
+
+def _line(*cells: str) -> str:
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+
+
+def _milliseconds(report: Report, who: str, case: Case) -> str:
     row = report.of(who, case)
-    found = row and report.share(row, COPY)
-    return f"{found:.2f}" if found else "-"
+    return f"{row.time.median:.3f}" if row and row.time else "-"
+
+
+def _fraction(report: Report, who: str, case: Case | None, digits: int, base: str = COPY) -> str:
+    """The speed of a competitor as a multiple of another's; a copy's without one."""
+    row = report.of(who, case) if case else None
+    found = row and report.share(row, base)
+    return f"{found:.{digits}f}" if found else "-"
