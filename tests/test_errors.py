@@ -14,8 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fusegen import build
-from fusegen.errors import FusegenError, SpecErrors
+from fusegen.errors import FusegenError, SpecErrors, absent, meant
+from fusegen.errors.base import distance
 from fusegen.library import Library
+from fusegen.ops import FUNCTIONS
 from fusegen.parse import parse_spec
 from fusegen.pipeline import compiled
 from fusegen.schema import json_schema
@@ -388,3 +390,58 @@ def test_mutated_specs_are_compiled_or_refused(data: st.DataObject) -> None:
         end = min(len(text), start + data.draw(st.integers(0, 6)))
         text = text[:start] + data.draw(PIECES | st.characters()) + text[end:]
     compiled_or_refused(text)
+
+
+def edits(word: str) -> set[str]:
+    """Words of one edit: a letter is left out, exchanged with the next, changed, or added."""
+    cuts = [(word[:k], word[k:]) for k in range(len(word) + 1)]
+    fewer = {a + b[1:] for a, b in cuts if b}
+    turned = {a + b[1] + b[0] + b[2:] for a, b in cuts if len(b) > 1}
+    others = {a + c + b[1:] for a, b in cuts if b for c in "ab"}
+    return (fewer | turned | others | {a + c + b for a, b in cuts for c in "ab"}) - {word}
+
+
+@given(st.text("ab", max_size=5))
+def test_a_distance_of_one_is_one_edit(word: str) -> None:
+    assert distance(word, word) == 0
+    assert {distance(word, other) for other in edits(word)} <= {1}
+    assert {
+        distance(word, other) for once in edits(word) for other in edits(once) - edits(word) - {word}
+    } <= {2}
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("rleu", "relu"),
+        ("hardwish", "hardswish"),
+        ("leaky_rleu", "leaky_relu"),
+        ("ReLU6", "relu6"),
+        ("LeakyReLU", "leaky_relu"),
+        ("silu_", "silu"),
+        ("sqroot", ""),  # sounds like sqrt
+        ("clip", ""),
+        ("power", ""),
+        ("hardrelu", ""),
+    ],
+)
+def test_a_hint_names_a_misspelled_function_and_no_other_that_sounds_alike(name: str, known: str) -> None:
+    every = ("relu", "relu6", "hardswish", "leaky_relu", "silu", "sqrt", "pow", "clamp", "hardtanh", "celu")
+    assert meant(name, every) == known
+
+
+def test_no_function_that_formulas_lack_is_one_that_they_have() -> None:
+    shipped = {path.stem for path in (ROOT / "specs").rglob("*.yaml")}
+    assert (absent.LACKS.keys() | absent.INSTEAD.keys()) & (FUNCTIONS.keys() | shipped) == set()
+    assert len(absent.LACKS) == sum(len(family.names) for family in absent.FAMILIES)
+
+
+WRITTEN = {name: hint.removeprefix("write  ") for name, hint in absent.INSTEAD.items() if "write" in hint}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_a_hint_writes_instead_is_a_formula(name: str) -> None:
+    used = sorted(set(re.findall(r"\b(a|b|x|y|weight|value|mask)\b", WRITTEN[name])))
+    inputs = ", ".join(f"{each}: {{{'dtype: bool' if each == 'mask' else ''}}}" for each in used)
+    text = f"name: gate\nsummary: A test.\ninputs: {{{inputs}}}\nformula: {WRITTEN[name]}\n"
+    assert compiled(parse_spec(text, "gate.yaml"), Library(ROOT / "specs")).kernels

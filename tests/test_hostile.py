@@ -81,5 +81,5 @@ def test_a_step_of_300_characters_is_told(workshop: Workshop) -> None:
     workshop.spec("gate", f"chain: [{'a' * 300}]")
     result = workshop.run("build", "gate")
     assert result.output.splitlines()[0] == (
-        f"specs/gate.yaml:3:9: '{'a' * 300}' is neither a function nor a spec"
+        f"specs/gate.yaml:3:9: unknown function '{'a' * 300}'"
     )

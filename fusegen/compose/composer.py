@@ -24,8 +24,8 @@ from fusegen.errors import (
     StepIgnoresValue,
     TooMany,
     UnknownFunction,
+    absent,
     counted,
-    nearest,
 )
 from fusegen.ops import FUNCTIONS, OPS, argument_count, called
 from fusegen.spec import Spec, Step
@@ -155,9 +155,9 @@ class Composer:
             remedy = "split it into several specs"
             raise TooMany(call.span, what="the chain", limit=MAX_CALLS, parts="steps", remedy=remedy)
         if spec is None:
-            known = [*self.known, *FUNCTIONS]
-            near = nearest(call.spec, known, "'fusegen list' shows the specs")
-            raise UnknownFunction(call.span, name=call.spec, near=near)
+            known = {*self.known, *FUNCTIONS}.difference(path)
+            near = absent.remedy(call.spec, known)
+            raise UnknownFunction(call.span, name=call.spec, lack=absent.lack(call.spec), near=near)
         if call.spec in path:
             cycle = " -> ".join([*path[path.index(call.spec) :], call.spec])
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)

@@ -1,5 +1,6 @@
 """Every sentence that fusegen says when a user's input is wrong; a file holds those of one subject."""
 
+from fusegen.errors import absent as absent
 from fusegen.errors.base import FusegenError as FusegenError
 from fusegen.errors.base import Span as Span
 from fusegen.errors.base import SpecErrors as SpecErrors

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 CONTEXT_COLUMNS, COLUMNS_BEHIND = 96, 24  # of a long line: how much is shown, how much after the caret
 MAX_PARTICULAR, MAX_TOLD = 400, 20
+MAX_SPELLED, MAX_SIMILAR = 80, 3  # letters of a name that are compared, and names that may be meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,36 @@ def counted(number: int, noun: str) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The known word nearest to `name`, or nothing where none is near."""
-    return next(iter(difflib.get_close_matches(name[:80], sorted(known), n=1, cutoff=0.6)), "")
+    """The known name that `name` misspells, or nothing where none is that close.
+
+    Names that differ in case and underscores only are the same; else a quarter of the letters, or one, may
+    be wrong, missing, added or exchanged with the next.
+    """
+    every, spelled = sorted(known), name[:MAX_SPELLED]
+    same = [each for each in every if _plain(each) == _plain(name)]
+    similar = difflib.get_close_matches(spelled, every, n=MAX_SIMILAR, cutoff=0.6)
+    close = [each for each in similar if distance(spelled, each) <= max(1, len(spelled) // 4)]
+    return next(iter([*same, *close]), "")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def distance(left: str, right: str) -> int:
+    """The edits between two words: letters to change, add, leave out, or exchange with the next.
+
+    Source: the optimal string alignment distance, after Damerau 1964.
+    """
+    rows = [list(range(len(right) + 1))]
+    for i, letter in enumerate(left, 1):
+        rows.append([i])
+        for j, other in enumerate(right, 1):
+            best = min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (letter != other))
+            if i > 1 and j > 1 and (letter, left[i - 2]) == (right[j - 2], other):
+                best = min(best, rows[i - 2][j - 2] + 1)
+            rows[i].append(best)
+    return rows[-1][-1]
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -31,7 +31,7 @@ class NotInInit(FusegenError):
 
 
 class UnknownFunction(FusegenError):
-    sentence = "{name!r} is neither a function nor a spec"
+    sentence = "unknown function {name!r}{lack}"
     hint = "{near}"
 
 

@@ -15,8 +15,9 @@ from fusegen.errors import (
     Span,
     TooLarge,
 )
+from fusegen.parse.foreign import REMEDY
 from fusegen.parse.forms import form
-from fusegen.parse.terms import MAX_LENGTH, MAX_PARENTHESES, REMEDY, Reader, too_deep, too_many
+from fusegen.parse.terms import MAX_LENGTH, MAX_PARENTHESES, Reader, too_deep, too_many
 from fusegen.term import SpecCall, Term
 
 

@@ -15,12 +15,15 @@ from fusegen.errors import (
     Span,
     TooMany,
     UnknownArgument,
+    UnknownFunction,
     UnknownName,
     WrongArity,
+    absent,
     nearest,
 )
 from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, argument_count, called
 from fusegen.ops.row import Op
+from fusegen.parse.foreign import REMEDY, foreign
 from fusegen.parse.forms import form
 from fusegen.signatures import EXTENDED, argument_named
 from fusegen.term import INFINITY, Apply, Name, Number, SpecCall, Term
@@ -36,43 +39,6 @@ BINARY: dict[type[ast.operator], str] = {
 COMPARISON: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
-SYMBOLS: dict[type[ast.AST], str] = {
-    ast.Mod: "%", ast.FloorDiv: "//", ast.MatMult: "@", ast.BitXor: "^", ast.BitAnd: "&", ast.BitOr: "|",
-    ast.LShift: "<<", ast.RShift: ">>", ast.Invert: "~", ast.Not: "not", ast.Is: "is", ast.IsNot: "is not",
-    ast.In: "in", ast.NotIn: "not in", ast.And: "and", ast.Or: "or",
-}  # fmt: skip
-FOREIGN: dict[type[ast.AST], str] = {
-    ast.Attribute: "an attribute",
-    ast.Subscript: "an index",
-    ast.Lambda: "a lambda",
-    ast.JoinedStr: "an f-string",
-    ast.NamedExpr: "an assignment",
-    ast.IfExp: "an if-else",
-    ast.Starred: "a starred argument",
-    ast.Tuple: "a tuple",
-    ast.List: "a list",
-    ast.Set: "a set",
-    ast.Dict: "a dictionary",
-    ast.ListComp: "a comprehension",
-    ast.SetComp: "a comprehension",
-    ast.DictComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
-    ast.Await: "an await",
-    ast.Yield: "a yield",
-    ast.YieldFrom: "a yield",
-    ast.Call: "a call of anything but a named function",
-    ast.Compare: "a chain of comparisons",
-}
-REMEDY = "use numbers, names, + - * / **, comparisons inside where(...), and functions"
-REMEDIES = {
-    "^": "a power is written x**2",
-    "and": "put one where(...) inside another",
-    "or": "put one where(...) inside another",
-    "not": "turn the comparison round",
-    "~": "turn the comparison round, or exchange a and b in  where(mask, a, b)",
-    "an if-else": "write where(condition, a, b)",
-    "a chain of comparisons": "put one where(...) inside another",
-}
 
 
 def too_many(parts: str, limit: int, span: Span) -> TooMany:
@@ -142,21 +108,7 @@ class Reader:
                 return Apply(COMPARISON[type(op)], both, span)
             case ast.Call(func=ast.Name(id=name)):
                 return self.call(name, node, depth)
-        raise self.foreign(node)
-
-    def foreign(self, node: ast.expr) -> NotAFormula:
-        """The mistake of a node that the language has no place for."""
-        operators = [getattr(node, "op", None), *getattr(node, "ops", ())]
-        found = [SYMBOLS[type(op)] for op in operators if type(op) in SYMBOLS]
-        what = FOREIGN.get(type(node), "this")
-        if found:
-            what = f"the operator {found[0]!r}"
-        elif isinstance(node, ast.Constant):
-            what = "a text" if isinstance(node.value, str | bytes) else f"the value {node.value!r}"
-            what = "an ellipsis" if node.value is ... else what
-        remedy = REMEDIES.get(found[0] if found else what, REMEDY)
-        problem = f"{what} is not part of the language"
-        return NotAFormula(self.place(node), problem=problem, remedy=remedy)
+        raise foreign(node, self.place(node))
 
     def number(self, node: ast.Constant, value: float) -> Number:
         """The exact number that a literal writes."""
@@ -193,14 +145,29 @@ class Reader:
         span = self.place(node)
         self.check_arguments(node)
         if name not in FUNCTIONS or (name in EXTENDED and len(node.args) + len(node.keywords) > 1):
-            name, written = form(name, node, self.place)
-            args = tuple(self.real(arg, depth + 1) for arg in node.args)
-            keywords = tuple((k.arg or "", self.real(k.value, depth + 1)) for k in written)
-            return SpecCall(name, args, keywords, span)
+            return self.spec_call(name, node, depth)
         op, values = self.bind(FUNCTIONS[name], node)
         readers = [self.condition if arg == "condition" else self.real for arg in op.args]
         args = tuple(read(value, depth + 1) for read, value in zip(readers, values, strict=True))
         return Apply(op.name, args, span)
+
+    def spec_call(self, name: str, node: ast.Call, depth: int) -> SpecCall:
+        """The term of a call of a spec, or of what may be one.
+
+        Raises:
+            UnknownFunction: an argument is no formula, and the language lacks functions of this name.
+        """
+        span = self.place(node)
+        name, written = form(name, node, self.place)
+        try:
+            args = tuple(self.real(arg, depth + 1) for arg in node.args)
+            keywords = tuple((k.arg or "", self.real(k.value, depth + 1)) for k in written)
+        except NotAFormula:
+            if name not in absent.LACKS:
+                raise
+            near = absent.remedy(name, ())
+            raise UnknownFunction(span, name=name, lack=absent.lack(name), near=near) from None
+        return SpecCall(name, args, keywords, span)
 
     def check_arguments(self, node: ast.Call) -> None:
         """Refuse arguments that would be unpacked."""
