@@ -14,6 +14,7 @@ from fusegen.launch import OWN, Table, beside
 from fusegen.library import Library, above, load
 from fusegen.pipeline import Compiled, compiled
 from fusegen.render import Binding, Texts
+from fusegen.steps import timed
 
 FRAMES = 4  # of Python's stack that a nested operation takes
 
@@ -37,7 +38,7 @@ def compiled_file(path: Path) -> Compiled:
     Raises:
         SpecErrors: every mistake in it.
     """
-    return compiled(load(path), Library(path.parent))
+    return compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
 
 
 def launches(of: Compiled) -> Table:
@@ -48,7 +49,7 @@ def launches(of: Compiled) -> Table:
 
 def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
     """The text of a spec's module."""
-    return emit.module(of, binding, launches(of))
+    return timed(f"{of.spec.name}: emit", emit.module, of, binding, launches(of))
 
 
 def sources(of: Compiled) -> dict[str, str]:

@@ -18,6 +18,7 @@ from fusegen import cache, launch
 from fusegen.errors import FusegenError
 from fusegen.library import above, place, shipped
 from fusegen.render.texts import Binding
+from fusegen.steps import LOG, timed
 
 LARGEST = 2**20  # bytes of a file that may decide a module; specs have fewer
 FEW = 4  # modules that one processor compiles sooner than others can be started
@@ -76,7 +77,8 @@ def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE
     keys = _keys(jobs)
     known = {job: found for job in jobs if (found := _recalled(keys[job]))}
     due = [job for job in jobs if job not in known]
-    made = _on_all_processors(due) if len(due) > FEW else {}
+    LOG.info("%d of %d modules from the cache", len(known), len(jobs))
+    made = timed("compile on all processors", _on_all_processors, due) if len(due) > FEW else {}
     left = [job for job in due if job not in made]
     made |= _one_by_one(left) if left else {}
     if made:

@@ -32,6 +32,7 @@ from fusegen.method import Both
 from fusegen.plan import Plan, choose
 from fusegen.spec import Spec
 from fusegen.stages import Algebra, Declared
+from fusegen.steps import timed
 from fusegen.term import Program
 
 
@@ -81,19 +82,21 @@ def compiled(spec: Spec, library: Library) -> Compiled:
     Raises:
         FusegenError: a mistake in it.
     """
-    declared = stages.declared(spec, library)
-    algebra = stages.derived(declared)
-    limited = stages.limited(declared, algebra)
-    programs = stages.named(algebra, limited)
+    name = spec.name
+    declared = timed(f"{name}: compose", stages.declared, spec, library)
+    algebra = timed(f"{name}: derive", stages.derived, declared)
+    limited = timed(f"{name}: limit", stages.limited, declared, algebra)
+    programs = timed(f"{name}: hoist", stages.named, algebra, limited)
     double_word = not (declared.is_eager or is_arithmetic(*programs))
-    kernels = candidates(spec, programs, double_word=double_word)
+    kernels = timed(f"{name}: lower", candidates, spec, programs, double_word=double_word)
     if double_word:
-        kernels = in_fewer_words(spec, programs, kernels, declared.formula)
+        kernels = timed(f"{name}: words", in_fewer_words, spec, programs, kernels, declared.formula)
     approximates = not (declared.is_eager or algebra.pytorch_bits)
     by_curves: Both[Curves | None] = Both(None, None)
     if double_word and approximates:
         simplified = algebra.derivations.map(lambda found: found.program)
-        by_curves = curves(spec, simplified, kernels, declared.formula)
-    facts = measure(Measured(spec, declared.formula, programs, kernels, by_curves, approximates))
-    plan = choose(facts, spec.dtypes)
+        by_curves = timed(f"{name}: curves", curves, spec, simplified, kernels, declared.formula)
+    measured = Measured(spec, declared.formula, programs, kernels, by_curves, approximates)
+    facts = timed(f"{name}: measure", measure, measured)
+    plan = timed(f"{name}: choose", choose, facts, spec.dtypes)
     return Compiled(spec, library, declared, algebra, limited, programs, kernels, facts, plan)

@@ -80,6 +80,4 @@ def test_a_name_of_300_characters_is_told(workshop: Workshop, name: str, sentenc
 def test_a_step_of_300_characters_is_told(workshop: Workshop) -> None:
     workshop.spec("gate", f"chain: [{'a' * 300}]")
     result = workshop.run("build", "gate")
-    assert result.output.splitlines()[0] == (
-        f"specs/gate.yaml:3:9: unknown function '{'a' * 300}'"
-    )
+    assert result.output.splitlines()[0] == (f"specs/gate.yaml:3:9: unknown function '{'a' * 300}'")

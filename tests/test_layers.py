@@ -27,7 +27,7 @@ FLOORS = {
     **dict.fromkeys(("interval", "ir", "elements", "launch", "plot_style", "mask", "pieces"), GROUND),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
     **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),
-    **dict.fromkeys(("fits", "runtime_text", "schema"), GROUND),
+    **dict.fromkeys(("fits", "runtime_text", "schema", "steps"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "segments", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
@@ -50,9 +50,8 @@ DOORS = {
         *(
             f"cli.{name}"
             for name in (
-                *("building", "compiling", "evidence", "lifting", "modules", "options", "progress"),
-                "reporting",
-                *("speed", "tuning"),
+                *("building", "compiling", "evidence", "levels", "lifting", "modules", "options", "progress"),
+                *("reporting", "speed", "tuning"),
             )
         ),
     },

@@ -21,6 +21,7 @@ from fusegen.bench.results import Row
 from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
 from fusegen.loader import built
 from fusegen.pipeline import Compiled
+from fusegen.steps import timed
 
 DEFAULT = {"cuda": 2**28, "cpu": 2**24}  # elements
 SMALL = 2**20  # elements up to which calls are timed too
@@ -80,7 +81,7 @@ def measured(
         raise NothingToMeasure(Span("--dtype"), names=names, dtypes=", ".join(options.dtypes))
     for compiled, case in planned:
         progress.begin(str(case), len(planned))
-        yield rows(compiled, case, options)
+        yield timed(f"bench {case}", rows, compiled, case, options)
 
 
 def cases(compiled: Compiled, options: BenchOptions) -> Iterator[Case]:

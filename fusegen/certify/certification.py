@@ -23,6 +23,7 @@ from fusegen.certify.subject import of_spec
 from fusegen.certify.sweep import EVERY, value_and_slopes
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors
 from fusegen.pipeline import Compiled
+from fusegen.steps import step
 from fusegen.write import apply, changes
 
 Found = TypeVar("Found")
@@ -90,11 +91,12 @@ def certify_all(
 
 def prepared(evaluator: Evaluator, dtypes: tuple[str, ...]) -> None:
     """Build the libraries that an evaluator calls for some dtypes; compilers run in parallel."""
-    if evaluator.unary and "float32" in dtypes:  # only a sweep needs the filter
-        evaluator.interval_filter.library(evaluator.interval_filter.place(evaluator.device))
-        evaluator.interval_filter.library("cpu")  # for the guard
-    tiny = [torch.zeros(1, device=evaluator.device) for _ in evaluator.subject.program.inputs]
-    value_and_slopes(evaluator.subject.given, tuple(tiny))
+    with step(f"{evaluator.subject.name}: build for {evaluator.device}"):
+        if evaluator.unary and "float32" in dtypes:  # only a sweep needs the filter
+            evaluator.interval_filter.library(evaluator.interval_filter.place(evaluator.device))
+            evaluator.interval_filter.library("cpu")  # for the guard
+        tiny = [torch.zeros(1, device=evaluator.device) for _ in evaluator.subject.program.inputs]
+        value_and_slopes(evaluator.subject.given, tuple(tiny))
 
 
 def check_devices(devices: tuple[str, ...]) -> None:
@@ -114,10 +116,10 @@ def judged(evaluator: Evaluator, dtype: str, count: int, progress: CertifyProgre
         Misbehaves: the function does not do as a function of tensors should.
     """
     wide = dtype == "float32" and evaluator.unary
-    progress.begin(
-        f"{evaluator.subject.name} {evaluator.device} {dtype}", min(count, EVERY) if wide else 2**16
-    )
-    evidence = _sound(evaluator, lambda: evaluator.evidence(dtype, count, progress.advance))
+    title = f"{evaluator.subject.name} {evaluator.device} {dtype}"
+    progress.begin(title, min(count, EVERY) if wide else 2**16)
+    with step(f"{title}: evaluate"):
+        evidence = _sound(evaluator, lambda: evaluator.evidence(dtype, count, progress.advance))
     return contract.judged(evidence, evaluator.subject.promise, evaluator.device)
 
 

@@ -35,6 +35,7 @@ from fusegen import toolkit
 from fusegen.certify.findings import Ranges
 from fusegen.certify.host import compiler
 from fusegen.certify.interval_filter_text import source
+from fusegen.steps import LOG, timed
 from fusegen.term import Program
 
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
@@ -180,11 +181,15 @@ def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> cty
     digest = hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]
     library = folder / f"interval_filter_{target}_{digest}.so"
     if not (library.exists() and _is_own(library)):
-        with tempfile.TemporaryDirectory(dir=folder) as build:
-            source, made = Path(build) / f"interval_filter{suffix}", Path(build) / "interval_filter.so"
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            source, made = Path(place) / f"interval_filter{suffix}", Path(place) / "interval_filter.so"
             source.write_text(text, encoding="utf-8")
-            done = subprocess.run([*command, str(source), "-o", str(made)], capture_output=True, text=True)
+            build = [*command, str(source), "-o", str(made)]
+            done = timed(
+                f"build {library.name}", subprocess.run, build, capture_output=True, text=True, check=False
+            )
             if done.returncode:
+                LOG.info("%s", done.stderr)
                 raise RuntimeError(f"the filter did not compile for {target}: {done.stderr[:2000]}")
             os.replace(made, library)
     return ctypes.CDLL(str(library))

@@ -15,9 +15,10 @@ import click
 from fusegen import __version__
 from fusegen.access import refused
 from fusegen.cli import building, compiling, evidence, lifting, modules, reporting, speed, tuning
+from fusegen.cli.levels import levelled
 from fusegen.errors import FusegenError, SpecErrors
 
-VERBS = (
+COMMANDS = (
     *(building.build, compiling.compile_, modules.check, modules.list_, lifting.lift),
     *(evidence.certify, evidence.audit, speed.bench, tuning.tune, reporting.report),
     *(modules.explain, modules.show, modules.new, modules.schema),
@@ -53,5 +54,6 @@ def main() -> None:
     """Compile activations and pointwise chains to readable PyTorch kernels."""
 
 
-for verb in VERBS:
-    main.add_command(verb)
+for command in COMMANDS:
+    main.add_command(command)
+levelled(main)
