@@ -164,17 +164,6 @@ def test_list_in_a_pipe_is_separated_by_tabs_and_has_no_colour(built: Workshop) 
 EVERY_DTYPE = "float32, float16, bfloat16, float64"
 
 
-def test_list_in_json_has_an_object_for_each_spec(built: Workshop) -> None:
-    found = json.loads(built.run("list", "--json").output)
-    assert [one["spec"] for one in found] == ["gate", "twice"]
-    assert (
-        found[0].items()
-        >= {"module": "current", "certificate": {}, "dtypes": EVERY_DTYPE.split(", ")}.items()
-    )
-    functions = json.loads(built.run("list", "--functions", "--json").output)
-    assert {"function", "value"} == functions[0].keys()
-
-
 def test_list_marks_what_is_current(built: Workshop) -> None:
     states = [line.split("\t")[3] for line in built.run("list").output.splitlines()]
     assert states == ["current", "current"]

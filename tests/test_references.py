@@ -163,7 +163,7 @@ def test_check_says_how_many_references_it_cannot_compare(
 ) -> None:
     workshop.spec("gate", "formula: x / (1 + abs(x))\nreference: torch.nn.functional.softsign")
     workshop.run("build")
-    monkeypatch.setattr("fusegen.cli.modules.find_spec", lambda name: None)
+    monkeypatch.setattr("fusegen.cli.checking.find_spec", lambda name: None)
     result = workshop.run("check")
     assert (result.exit_code, result.stderr) == (
         0,

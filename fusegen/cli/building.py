@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import FOLDER, GENERATED, SPECS
+from fusegen.cli.options import FOLDER, GENERATED, SEVERAL_SPECS, SPECS
 from fusegen.errors import Span, TwoOfOneName
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ BINDINGS = ("stable", "pybind")
 
 
 @click.command()
-@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@SEVERAL_SPECS
 @click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
 @click.option(
     "--binding",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SPECS, WHERE, devices
+from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SEVERAL_SPECS, SPECS, WHERE, devices
+from fusegen.cli.records import JSON, print_records, record
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SAMPLE = click.option(
 
 
 @click.command()
-@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@SEVERAL_SPECS
 @WHERE
 @DEVICE
 @DTYPE
@@ -47,7 +48,8 @@ _SAMPLE = click.option(
     metavar="N",
     help="Certify N random chains on samples instead, and print a table; nothing is written.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the first random chain.")
+@click.option("--seed", default=0, show_default=True, help="The seed of the first random chain.")
+@JSON
 def certify(specs: tuple[str, ...], **given: Any) -> None:
     """Test modules on every input against exact values and PyTorch, and write their certificates.
 
@@ -62,6 +64,8 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     options = certification.CertifyOptions(
         arguments.output, devices(arguments.device), arguments.dtypes, arguments.sample, arguments.resume
     )
+    if arguments.as_json and (arguments.chains or arguments.at):
+        raise click.UsageError("--json takes no --random and no --at")
     if arguments.chains:
         if specs or arguments.at or arguments.resume:
             raise click.UsageError("--random takes no SPEC, no --at and no --resume")
@@ -77,7 +81,8 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
         modules = (one.module(arguments.output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))
     with _Bars() as bars:
-        verdicts = list(bars.shown(certification.certify_all(compiled, options, bars)))
+        shown = _recorded if arguments.as_json else bars.shown
+        verdicts = list(shown(certification.certify_all(compiled, options, bars)))
     broken = [verdict for verdict in verdicts if verdict.evidence.broken]
     for verdict in broken:
         for line in certification.told(verdict):
@@ -111,6 +116,7 @@ class CertifyArguments:
     at: tuple[str, ...]
     chains: int | None
     seed: int
+    as_json: bool
 
 
 @click.command()
@@ -200,6 +206,17 @@ class _Bars:
                     f"{verdict.name:22} {verdict.device:4} {verdict.evidence.dtype:8} {line}"
                 )
             yield verdict
+
+
+def _recorded(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
+    """The verdicts, each printed as a record as it comes."""
+    from fusegen.certify import certificate
+
+    for verdict in verdicts:
+        where = {"device": verdict.device, "dtype": verdict.evidence.dtype}
+        shown = certificate.shown(verdict.evidence)
+        print_records([record("verdict", spec=verdict.name, **where, **shown)])
+        yield verdict
 
 
 def _lines(evidence: Evidence) -> Iterable[str]:

@@ -1,131 +1,45 @@
-"""The verbs that make modules, and tell what there is."""
+"""The commands that show specs and what becomes of them, and start new ones."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.building import painted, tell
-from fusegen.cli.options import FILE, SPECS, WHERE
-from fusegen.errors import counted
-
-if TYPE_CHECKING:
-    from fusegen.spec import Spec
+from fusegen.cli.building import painted
+from fusegen.cli.options import FILE, ONE_SPEC, SCHEMA, SPECS, WHERE
+from fusegen.cli.records import JSON, print_records, record
 
 Row = Mapping[str, str | Sequence[str] | Mapping[str, str]]  # by column
-SCHEMA = SPECS / "schema.json"
-JUDGES = ("torch", "python-flint")  # the libraries that compare references with formulas
 CURRENT = "current"
 OUTDATED = {"new": "not built", "changed": "out of date"}  # by what a build would do
 FORMATS = ("text", "markdown", "latex")
 STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda", "cpu", "module")
 
 
-@click.command()
-@WHERE
-def check(output: Path) -> None:
-    """Compare generated/ with what the specs say, and specs/schema.json with the language.
-
-    It also tells of stale certificates, and how many modules have none; those are no differences. With
-    PyTorch and python-flint it compares references with formulas, too.
-    """
-    from fusegen import library, modules, outputs, write
-    from fusegen.agreement import needs_torch
-    from fusegen.render import Binding
-    from fusegen.schema import schema_text
-
-    specs = library.find_all((), SPECS)
-    folder = outputs.opened(output, SPECS)
-    built = modules.built(specs, output, Binding(folder.binding))
-    texts = {path: found.text for path, found in built.items()}
-    differences = [*write.changes(texts), *folder.runtime(), *folder.manifest(texts, specs)]
-    if SCHEMA.exists():
-        differences += write.changes({SCHEMA: schema_text()})
-    for change in differences:
-        click.echo(change.diff(), nl=False)
-    complaints = folder.complaints(texts)
-    tell(complaints)
-    count = len(differences) + len(complaints)
-    if differences:
-        remedy = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
-        click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {remedy}", err=True)
-    if count:
-        sys.exit(1)
-    loaded = {path: library.load(path) for path in specs}
-    bare = _tell_certificates(dict(zip(texts, loaded.values(), strict=True)), output)
-    tell(f"{path}: there is no module of this certificate; delete it" for path in folder.uncertified())
-    pending = {
-        path: text
-        for (path, spec), text in zip(loaded.items(), texts.values(), strict=True)
-        if needs_torch(spec)
-    }
-    _compare_references(pending, output)
-    told = f", {bare} of them without a certificate" if bare else ""
-    click.echo(f"{len(texts)} modules are what their specs say{told}")
-
-
-def _tell_certificates(specs: Mapping[Path, Spec], output: Path) -> int:
-    """Tell of certificates that prove nothing about their module, and count the modules without one.
-
-    Args:
-        specs: by the files of their modules.
-        output: the folder of the modules.
-    """
-    from fusegen.certify import certificate, state
-
-    for path, spec in specs.items():
-        name = path.relative_to(output).with_suffix("").as_posix()
-        tell(state.sentences(path, name, state.states(path, state.claim(spec))))
-    return sum(not certificate.path_of(path).exists() for path in specs)
-
-
-def _compare_references(pending: Mapping[Path, str], output: Path) -> None:
-    """Compare references that only PyTorch can evaluate, once, or say that it is missing.
-
-    Args:
-        pending: the texts of their modules, by the files of their specs.
-        output: the folder of the modules.
-    """
-    from fusegen import cache
-
-    missing = [name for name in ("torch", "flint") if find_spec(name) is None]
-    if pending and missing:
-        number, needed = counted(len(pending), "reference"), " and ".join(missing)
-        click.echo(f"{number} not compared: this needs {needed}", err=True)
-    elif pending:
-        key = cache.key("references", *map(metadata.version, JUDGES), *pending.values())
-        if not cache.recall(key):
-            from fusegen import build
-            from fusegen.certify import reference
-
-            reference.require_all([build.compiled_file(path) for path in pending], output)
-            cache.remember(key, True)
-
-
 @click.command("list")
 @WHERE
 @click.option("--functions", is_flag=True, help="Show the functions of formulas instead.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of objects.")
+@JSON
 def list_(output: Path, functions: bool, as_json: bool) -> None:
     """Show every spec: its formula, its dtypes, and the states of its module and of its certificate.
 
     A certificate is ok by device, or shows what it exceeds: "cuda float32 5.3 ulp > 4".
     """
+    kind, found = ("function", _functions()) if functions else ("spec", _specs(output))
+    if as_json:
+        print_records(record(kind, **row) for row in found)
+    else:
+        _table([*found])
+
+
+def _functions() -> Iterator[Row]:
+    """A row for each function of formulas."""
     from fusegen.printers import notation
 
-    named = (dict(zip(("function", "value"), row, strict=True)) for row in notation.functions())
-    found: list[Row] = [*(named if functions else _specs(output))]
-    if as_json:
-        click.echo(json.dumps(found, indent=1, ensure_ascii=False))
-    else:
-        _table(found)
+    return (dict(zip(("function", "value"), row, strict=True)) for row in notation.functions())
 
 
 def _specs(output: Path) -> Iterator[Row]:
@@ -177,10 +91,10 @@ def _cell(value: str | Sequence[str] | Mapping[str, str]) -> str:
 
 
 @click.command()
-@click.argument("spec")
-@click.option("--stage", type=click.Choice(STAGES), default="module", help="Where to stop.")
+@ONE_SPEC
+@click.option("--stage", type=click.Choice(STAGES), default="module", help="The last stage.")
 def show(spec: str, stage: str) -> None:
-    """Print what a stage of the compiler makes of SPEC."""
+    """Print the output of a stage of the compiler for SPEC."""
     from fusegen import library
     from fusegen.show import stage as shown
 
@@ -188,7 +102,7 @@ def show(spec: str, stage: str) -> None:
 
 
 @click.command()
-@click.argument("spec")
+@ONE_SPEC
 @WHERE
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to write it.")
 @click.option(
@@ -198,8 +112,9 @@ def show(spec: str, stage: str) -> None:
     metavar="FILE",
     help="Draw the function, its gradient and their errors, as SVG or PNG.",
 )
-def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
-    """Tell how SPEC became its kernels: each step, what it rests on and saves, and what is left."""
+@JSON
+def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: bool) -> None:
+    """Show how SPEC became its kernels: each rewrite with its precondition, methods, costs and errors."""
     from fusegen import access, build, explain, library
     from fusegen.certify import certificate, state
 
@@ -208,7 +123,10 @@ def explain(spec: str, output: Path, form: str, picture: Path | None) -> None:
     module = compiled.module(output)
     evidence = state.read(certificate.path_of(module))
     found = explain.explained(compiled, evidence, state.states(module, state.claim(compiled.spec)))
-    click.echo(explain.written(found, form), nl=False)
+    if as_json:
+        print_records(explain.records(found))
+    else:
+        click.echo(explain.written(found, form), nl=False)
     if picture:
         from fusegen.certify import error_plot
 

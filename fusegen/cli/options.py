@@ -1,16 +1,31 @@
-"""The options that several verbs take, and the folders that they mean."""
+"""The arguments and options that several commands take, and the folders that they mean."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 SPECS, GENERATED = Path("specs"), Path("generated")
+SCHEMA = SPECS / "schema.json"
 DEVICES = ("cpu", "cuda")
 FOLDER = click.Path(path_type=Path, file_okay=False)
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
+
+def _specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The completions of a SPEC: the names of specs, or files where no name begins so."""
+    from fusegen import library
+
+    roots = (SPECS, library.shipped())
+    every = {path.relative_to(root).with_suffix("") for root in roots for path in library.every(root)}
+    names = sorted(path.as_posix() for path in every if path.as_posix().startswith(incomplete))
+    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+
+ONE_SPEC = click.argument("spec", shell_complete=_specs)
+SEVERAL_SPECS = click.argument("specs", nargs=-1, metavar="[SPEC]...", shell_complete=_specs)
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 WHERE = click.option(

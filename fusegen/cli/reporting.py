@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.options import DEVICE, FILE, FOLDER, SPECS, WHERE, devices
+from fusegen.cli.options import DEVICE, FILE, FOLDER, SEVERAL_SPECS, SPECS, WHERE, devices
 
 
 @click.group()
@@ -50,7 +50,7 @@ def pictures(file: Path, folder: Path) -> None:
 
 
 @report.command()
-@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@SEVERAL_SPECS
 @DEVICE
 @click.option("--count", default=2**22, show_default=True, help="Random inputs of each kind.")
 def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:

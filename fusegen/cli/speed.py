@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusegen.cli.files import save
-from fusegen.cli.options import DEVICE, DTYPE, DTYPES, FILE, FOLDER, SPECS, WHERE, devices
+from fusegen.cli.options import DEVICE, DTYPE, DTYPES, FILE, FOLDER, SEVERAL_SPECS, SPECS, WHERE, devices
 from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@SEVERAL_SPECS
 @WHERE
 @DEVICE
 @DTYPE

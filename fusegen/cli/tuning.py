@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fusegen.cli.files import save
-from fusegen.cli.options import FILE, SPECS
+from fusegen.cli.options import FILE, SEVERAL_SPECS, SPECS
 
 if TYPE_CHECKING:
     from fusegen.bench.rows import Trial
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@SEVERAL_SPECS
 @click.option(
     "--table",
     "path",
