@@ -238,7 +238,7 @@ def test_bytes_are_those_that_are_read_and_written(what: str, spec: Any, tensors
 
 # --- a session ------------------------------------------------------------------------------------------
 
-ORDER = session.BenchOptions(Path(), "cpu", compiled=False, seconds=0.0)
+OPTIONS = session.BenchOptions(Path(), "cpu", compiled=False, seconds=0.0)
 RIVAL = """
 import torch
 from torch import nn
@@ -259,7 +259,7 @@ class Fails(nn.Module):
 
 def rows(found: Competitors, **more: Any) -> dict[str, Row]:
     with torch.no_grad():
-        return {row.who: row for row in session._rows(found, dataclasses.replace(ORDER, **more))}
+        return {row.who: row for row in session._rows(found, dataclasses.replace(OPTIONS, **more))}
 
 
 def test_others_compete_and_those_that_are_wrong_or_fail_are_not_timed(tmp_path: Path) -> None:

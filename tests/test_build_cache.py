@@ -114,7 +114,7 @@ def test_the_first_variable_that_is_set_says_where(
 
 
 @PLACES
-def test_the_screens_of_certify_lie_where_modules_build(
+def test_the_filters_of_certify_lie_where_modules_build(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], place: str
 ) -> None:
     for key in VARIABLES:

@@ -167,7 +167,7 @@ def test_without_it_every_promise_is_kept(
         ("cuda", True, True, "cuda"),
     ],
 )
-def test_a_gpu_judges_wherever_a_screen_can_be_built_for_it(
+def test_a_gpu_filters_wherever_a_filter_can_be_built_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, gpu: bool, nvcc: bool, place: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)

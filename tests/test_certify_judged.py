@@ -42,7 +42,7 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def evaluator(term: Term, given: Callable[..., Tensor], names: str = "x", **more: Any) -> Evaluator:
-    """The judge of a term of the named tensors, on the CPU."""
+    """The evaluator of a term of the named tensors, on the CPU."""
     program = Program(tuple(names), tuple(more.get("params", {})), (), (term,))
     judged = Subject("planted", program, stable(program)[0], **{"params": {}, "given": given, **more})
     return Evaluator(judged, IntervalFilter(judged.stable, judged.params, judged.assume), "cpu")

@@ -374,7 +374,7 @@ def test_an_interval_holds_the_number_and_its_slopes(
     assert decided > 0.8 * defined or wide
 
 
-def test_a_program_that_is_another_function_is_no_screen() -> None:
+def test_a_program_that_is_another_function_is_no_filter() -> None:
     subject = subject_of("planted", unary(1 + call("erf", X)), torch.clone)
     guard.check(subject, IntervalFilter(subject.stable, {}))
     nearly = unary(call("erfc", -X) * (1 + Fraction(1, 2**40)))
@@ -609,7 +609,7 @@ def judged(
     return Evaluator(subject, IntervalFilter(subject.program, {}), "cpu").evidence("float32", 2**24)
 
 
-def test_what_the_screen_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_filter_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tenth = Fraction(1, 10)
     term = 1 + call("relu", tenth * X - tenth)  # at 1, doubles do not tell the side of the kink
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from conftest import ROOT, Workshop
 
 from fusegen.cli import main
@@ -118,16 +119,52 @@ RETIRED = {
 ALLOWED = {("docs/architecture.md", "the processor")}  # a CPU
 
 
-def retired_in(page: str) -> set[tuple[str, str]]:
-    """The page, with each retired phrase that its sentences have."""
-    prose = prose_of(page)
+def retired_in(prose: str) -> set[str]:
+    """The retired phrases that some sentences have."""
     found = (match for old in RETIRED for match in re.finditer(rf"\b({old})\b", prose, re.IGNORECASE))
-    return {(page, match[0]) for match in found}
+    return {match[0] for match in found}
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_the_words_of_the_field(page: str) -> None:
-    assert retired_in(page) == {(where, words) for where, words in ALLOWED if where == page}
+    assert retired_in(prose_of(page)) == {words for where, words in ALLOWED if where == page}
+
+
+def helps(command: click.Command, words: tuple[str, ...] = ()) -> dict[str, str]:
+    """The help of a command and of all below it, each on one line, by its words."""
+    below = command.commands if isinstance(command, click.Group) else {}
+    own = CliRunner().invoke(main, [*words, "--help"]).output
+    found = {" ".join(("fusegen", *words)): " ".join(own.split())}
+    for name, each in below.items():
+        found |= helps(each, (*words, name))
+    return found
+
+
+HELPS = helps(main)
+
+
+@pytest.mark.parametrize("command", HELPS)
+def test_a_help_text_has_the_words_of_the_field(command: str) -> None:
+    assert retired_in(HELPS[command]) == set()
+
+
+# phrases without a subject, which a line of help has no room for
+VAGUE = r"is told|tells? (?:of|what|how|whether)|so many|how far|what (?:it|has|was|is|were)"
+
+
+@pytest.mark.parametrize("command", HELPS)
+def test_a_help_text_names_its_subject(command: str) -> None:
+    assert re.findall(rf"\b(?:{VAGUE})\b", HELPS[command], re.IGNORECASE) == []
+
+
+@pytest.mark.parametrize("command", HELPS)
+def test_every_option_has_a_help_text(command: str) -> None:
+    found: click.Command = main
+    for word in command.split()[1:]:
+        assert isinstance(found, click.Group)
+        found = found.commands[word]
+    assert found.help
+    assert [each.name for each in found.params if isinstance(each, click.Option) and not each.help] == []
 
 
 def glossary() -> list[list[str]]:

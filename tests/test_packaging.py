@@ -79,7 +79,7 @@ def test_an_installed_compiler_writes_the_committed_modules(installed: Path, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_an_installed_compiler_writes_a_screen(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_compiler_writes_a_filter(installed: Path, tmp_path: Path) -> None:
     """The headers that lie inside the package stand in its text."""
     text = (
         "from fusegen.certify.interval_filter_text import source; from fusegen.term import Name, Program; "

@@ -1,7 +1,10 @@
-"""How fast generated modules are, in one run beside eager, torch.compile, a copy and others.
+"""The benchmark of generated modules beside eager, torch.compile, a copy and others.
 
-competitors    who competes in a case, and whether each gives the right result
-clock      how long runs take that have their turns
-results    what was measured, as values, files and a comparison with an earlier file
-session    cases, one after the other
+arguments      the inputs of a case
+competitors    the functions that are timed in a case, each checked first
+clock          the times of runs that take turns
+results        measurements as values, files and a comparison with an earlier file
+plots          pictures of measurements
+session        cases, one after the other
+rows, tuning   launch configurations
 """

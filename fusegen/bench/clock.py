@@ -1,4 +1,4 @@
-"""How long something takes: medians with their spread, of runs that take turns.
+"""Times of runs that take turns: medians with their spread.
 
 On a GPU a run is timed by CUDA events; what is in the L2 cache is overwritten before, which takes long
 enough for the run to be waiting when it ends, so that no time to launch is counted. On the CPU it is wall
@@ -27,7 +27,7 @@ FLUSH = 2**31  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What many measurements of one thing gave.
+    """The median and the spread of several measurements.
 
     Attributes:
         median: of all, in milliseconds.
@@ -57,14 +57,14 @@ def spread(taken: list[float]) -> Spread:
 
 
 def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, Spread]:
-    """How long each run takes, where each has one turn and then the next has.
+    """The time of each run; the runs take turns.
 
-    Who is first changes from turn to turn, so that nobody always comes after the same one.
+    The order changes from turn to turn, so that no run always follows the same one.
 
     Args:
-        runs: under their names, whatever these are.
+        runs: under their names, of any type.
         device: ``cpu`` or ``cuda``, or ``processor`` for the time that all threads take of the CPU.
-        seconds: how long all of this may take; there are `FEWEST` turns at least.
+        seconds: the time for all of it; there are `FEWEST` turns at least.
     """
     return at_memory_offsets(1, lambda _: runs, device, seconds)
 
@@ -72,16 +72,16 @@ def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, S
 def at_memory_offsets(
     places: int, arranged: Callable[[int], Mapping[Name, Run]], device: str, seconds: float
 ) -> dict[Name, Spread]:
-    """As `turns`, where the same runs find their tensors at several places in memory.
+    """The time of each run, as of `turns`, with its tensors at several places in memory.
 
-    Where tensors lie in a GPU's memory decides up to a per cent of the time to read them, and each process
-    finds other places.
+    The place of a tensor in a GPU's memory decides up to a per cent of the time to read it, and differs
+    from process to process.
 
     Args:
-        places: how many.
-        arranged: gives the runs at each.
+        places: the number of places.
+        arranged: returns the runs at one of them.
         device: ``cpu`` or ``cuda``.
-        seconds: how long all of this may take; there are `FEWEST` turns at least.
+        seconds: the time for all of it; there are `FEWEST` turns at least.
     """
     once = CLOCKS[device]()
     taken: dict[Name, list[float]] = defaultdict(list)
@@ -103,12 +103,12 @@ def at_memory_offsets(
 
 
 def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spread]:
-    """As `turns`, for so many turns of each.
+    """The time of each run, as of `turns`, over a number of turns.
 
     Args:
-        runs: under their names, whatever these are.
+        runs: under their names, of any type.
         device: ``cpu`` or ``cuda``.
-        count: how many turns each has, two at least.
+        count: the turns of each, two at least.
     """
     once = CLOCKS[device]()
     taken: dict[Name, list[float]] = {name: [] for name in runs}
@@ -122,7 +122,7 @@ def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spre
 
 
 def calls(runs: Mapping[str, Run], device: str) -> dict[str, float]:
-    """What one call costs by wall clock, in microseconds, where many are made in a row; the best round."""
+    """Microseconds of a call by wall clock, of many in a row; the best round."""
     best = dict.fromkeys(runs, float("inf"))
     counts = {name: max(10, int(ROUND / max(_row(run, 10, device), 1e-7))) for name, run in runs.items()}
     for _ in range(ROUNDS):
@@ -132,7 +132,7 @@ def calls(runs: Mapping[str, Run], device: str) -> dict[str, float]:
 
 
 def in_graph(run: Run) -> float:
-    """What one run costs in a CUDA graph of many, in microseconds; the best round."""
+    """Microseconds of a run in a CUDA graph of many; the best round."""
     side = CUDA.Stream()
     with CUDA.stream(side):
         run()
@@ -164,7 +164,7 @@ def _in_turn(names: list[Name], turn: int) -> list[Name]:
 
 
 def _row(run: Run, count: int, device: str) -> float:
-    """Seconds a call of so many in a row."""
+    """The seconds of a call, of `count` in a row."""
     begin = time.perf_counter()
     for _ in range(count):
         run()

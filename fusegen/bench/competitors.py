@@ -1,6 +1,6 @@
-"""Who competes in a case: the same function by several ways, each held against the real one first.
+"""The competitors of a case: implementations of one function, each checked first.
 
-What they are held against is PyTorch's own operations in double. A competitor that is off, or that fails,
+The reference of the check is PyTorch's own operations in double. A competitor that is wrong, or that fails,
 is not timed: its row says why.
 """
 
@@ -37,7 +37,7 @@ SCALE = 4.0  # of the inputs, which are normal: on both sides of every kink
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is measured.
+    """A pass of a spec, in one dtype and shape on one device.
 
     Attributes:
         name: of the spec.
@@ -162,7 +162,7 @@ class Competitors:
         return {COPY: self.copy()} | {name: self.run(function) for name, function in functions.items()}
 
     def run(self, function: Function) -> Run:
-        """What is timed of a function."""
+        """The run of a function that is timed."""
         if self.case.what == FORWARD:
             return lambda: function(*self.inputs)
         leaves = with_gradients(self.inputs)
@@ -199,7 +199,7 @@ class Competitors:
             return self.eager(self.model)(*self.inputs).shape
 
     def wrong(self, run: Run) -> str:
-        """What is wrong with the results of a run; nothing, if they are right."""
+        """The fault in the results of a run; empty if they are right."""
         given = run()
         results = given if isinstance(given, tuple) else (given,)
         shapes = (

@@ -25,7 +25,7 @@ class Row:
     """One competitor in one case.
 
     Attributes:
-        case: what was measured.
+        case: the case.
         who: the competitor.
         moved: the bytes that one run reads and writes.
         time: of one run; nothing where it was not timed.
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def ours(self) -> bool:
-        """Whether it is the generated module's."""
+        """True for the row of the generated module."""
         return self.who == OURS
 
     @property

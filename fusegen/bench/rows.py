@@ -43,7 +43,7 @@ class Trial:
         )
 
     def gain(self, launch: Launch) -> float:
-        """How much faster a launch is than the table's, as a share of its time."""
+        """The time that a launch saves, as a fraction of the time of the table's."""
         return 1 - self.times[launch].median / self.times[self.now].median
 
 

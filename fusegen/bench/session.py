@@ -31,7 +31,7 @@ SECONDS = 2.0  # for the turns of a case
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What is asked for.
+    """The options of a benchmark.
 
     Attributes:
         output: the folder of the modules.
@@ -85,7 +85,7 @@ def measured(
 
 
 def cases(compiled: Compiled, options: BenchOptions) -> Iterator[Case]:
-    """What is measured of one spec."""
+    """The cases of one spec."""
     spec = compiled.spec
     own = spec.inputs[0].shape if spec.layers else (DEFAULT[options.device],)
     default = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
@@ -141,7 +141,7 @@ def _rows(competitors: Competitors, options: BenchOptions) -> tuple[Row, ...]:
 
 
 def _wrong(competitors: Competitors, function: Function) -> str:
-    """Why a competitor is not timed; nothing, if it is right."""
+    """The reason not to time a competitor; empty if it is right."""
     try:
         return competitors.wrong(competitors.run(function))
     except torch.OutOfMemoryError:
@@ -152,7 +152,7 @@ def _wrong(competitors: Competitors, function: Function) -> str:
 
 
 def _in_graph(run: Run) -> float | None:
-    """What a run costs in a CUDA graph; nothing, where it cannot be recorded."""
+    """Microseconds of a run in a CUDA graph; None where it cannot be recorded."""
     try:
         return clock.in_graph(run)
     except RuntimeError:
@@ -196,7 +196,7 @@ def _free(device: str) -> int:
 
 
 def machine(device: str) -> dict[str, str]:
-    """What a report ran on, and when."""
+    """The device, the version of PyTorch and the date of a report."""
     threads = f"{torch.get_num_threads()} threads"
     name = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {threads}"
     return {"device": name, "torch": f"PyTorch {torch.__version__}", "date": f"{datetime.date.today()}"}

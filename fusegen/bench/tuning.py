@@ -1,7 +1,7 @@
-"""Which launch is the fastest on the GPU that is here: each is built, and all are timed side by side.
+"""The fastest launch configurations on this GPU: each is built, and all are timed in turns.
 
-A launch is a module of its own that launches so whatever the size. All must give the same bits. What is in
-the table already stays unless another is faster by more than the noise, so that no size becomes slower.
+Each configuration has a module of its own, which uses it at every size. All give the same bits. A row of
+the table stays unless another is faster by more than the noise, so that no size becomes slower.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Case:
     broadcast: bool = False
 
     def takes(self, launch: Launch) -> bool:
-        """Whether the kernel can be launched so."""
+        """True if the kernel can run with a launch configuration."""
         return not (self.broadcast and launch.ahead)
 
 

@@ -1,16 +1,16 @@
 """Certification: a function compared with exact values and with PyTorch's, on every input it has.
 
-    inputs            which inputs
+    inputs            the inputs of a dtype
     interval_filter   a program in which little cancels, in intervals of doubles, for every float32
     enclosures        the formula as declared, in ball arithmetic: for samples and what the filter leaves
     guard             the filter's intervals compared with enclosures
-    allowed           what a reference may be
+    allowed           the references that a spec may name
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
     specials, layouts, scalars    NaN and infinities, other tensors, other parameters
     evaluator         all of that, for one function on one device
     contract          the promises, and which of them are broken
-    digest, certificate, recorded, state    the evidence on disk, and what it is worth
+    digest, certificate, recorded, state    the evidence on disk, and its state
     host              the compiler and the chip of this computer
     progress          the receivers of the progress of a run
     certification     many specs, one after the other

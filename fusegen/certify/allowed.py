@@ -1,4 +1,4 @@
-"""What a spec's reference leads to: a function of PyTorch or a module of torch.nn, and nothing else.
+"""The target of a spec's reference: a function of PyTorch or a module of torch.nn, and nothing else.
 
 A spec is a stranger's. Its reference is looked up attribute by attribute, imports nothing, and is called
 only if its own `__module__` is one of those that hold PyTorch's functions of tensors.

@@ -71,12 +71,12 @@ class Kernel:
 
 
 def path_of(module: Path) -> Path:
-    """Where the certificate of a module lies."""
+    """The path of the certificate of a module."""
     return module.with_suffix(".certificate.json")
 
 
 def holds(certificate: Json, kernel: Kernel, dtype: str) -> bool:
-    """Whether a certificate has evidence of a dtype for this kernel, chip, PyTorch and compiler."""
+    """True if a certificate has evidence of a dtype for this kernel, chip, PyTorch and compiler."""
     return dtype in _held(certificate, kernel)
 
 

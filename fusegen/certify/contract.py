@@ -169,7 +169,7 @@ def _limits(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def _reached(given: float, limit: float, dtype: str) -> bool:
-    """Whether a result is a limit; of a zero either sign."""
+    """True if a result is a limit; of a zero either sign."""
     if given == limit or math.isinf(limit) or limit.is_integer():
         return given == limit
     _, exponent = math.frexp(limit)

@@ -140,7 +140,7 @@ def _statements(module: str, device: str) -> Iterator[tuple[Place, Place]]:
 
 
 def _span(node: ast.stmt, lines: list[str]) -> Iterator[tuple[Place, Place]]:
-    """Where a statement begins and ends; ast counts bytes."""
+    """The begin and the end of a statement; ast counts bytes."""
     if node.end_lineno is not None and node.end_col_offset is not None:
         end = lines[node.end_lineno - 1].encode()[: node.end_col_offset].decode()
         start = lines[node.lineno - 1].encode()[: node.col_offset].decode()

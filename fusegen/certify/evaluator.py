@@ -40,7 +40,7 @@ class Evaluator:
 
     @property
     def unary(self) -> bool:
-        """Whether the function has one tensor."""
+        """True for a function of one tensor."""
         return len(self.subject.program.inputs) == 1
 
     @property

@@ -65,7 +65,7 @@ def errors(got: Tensor, real: Reals) -> Tensor:
 
 
 def overflowing(got: Tensor, real: Reals) -> Tensor:
-    """Where a result is infinite though the rounded number is not."""
+    """A mask of results that are infinite though the rounded number is not."""
     return got.isinf() & real.rounded.isfinite()
 
 
@@ -83,7 +83,7 @@ def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
 
 
 def neighbours(a: Tensor, b: Tensor) -> Tensor:
-    """Where two tensors of one dtype have values next to one another, or the same; of NaN nowhere."""
+    """A mask of values that are equal or neighbours in two tensors of one dtype; never of a NaN."""
     p, q = (_in_order(t) for t in (a, b))
     return ((p == q) | (p == q + 1) | (p + 1 == q)) & ~a.isnan() & ~b.isnan()
 
@@ -130,7 +130,7 @@ def joined(a: Accuracy, b: Accuracy) -> Accuracy:
 
 
 def bits_differ(a: Tensor, b: Tensor) -> Tensor:
-    """Where the bits of two tensors differ; a NaN equals every other."""
+    """A mask of elements whose bits differ; a NaN equals every other."""
     integer = INTEGERS[a.dtype]
     return (a.contiguous().view(integer) != b.contiguous().view(integer)) & ~(a.isnan() & b.isnan())
 

@@ -68,7 +68,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How near one function's results are to the exact ones.
+    """The distances of one function's results from the exact ones.
 
     Attributes:
         worst: its largest errors, of different magnitudes of inputs, the largest first.
@@ -143,7 +143,7 @@ class Output:
 
 @dataclass(frozen=True)
 class ReferenceMismatch:
-    """How a reference differs from the formula: too much for any rounding.
+    """A difference of a reference from the formula, too large for any rounding.
 
     Attributes:
         count: at how many inputs.

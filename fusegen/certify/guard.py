@@ -43,7 +43,7 @@ def check(subject: Subject, interval_filter: IntervalFilter) -> None:
 
 
 def holds(interval: tuple[float, float], real: Real) -> bool:
-    """Whether an interval contains a number, which is known to 2**-100; infinity is beyond every double."""
+    """True if an interval contains a number, which is known to 2**-100; infinity is beyond every double."""
     low, high = interval
     if math.isinf(real.hi):
         return high == math.inf > low if real.hi > 0 else low == -math.inf < high

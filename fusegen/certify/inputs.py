@@ -78,7 +78,7 @@ def sample(
 
 
 def within(points: tuple[Tensor, ...], ranges: Sequence[tuple[float, float]]) -> Tensor:
-    """Where every input lies in its range."""
+    """A mask of the points whose every input lies in its range."""
     inside = torch.ones_like(points[0], dtype=torch.bool)
     for column, (low, high) in zip(points, ranges, strict=True):
         inside &= (column.double() >= low) & (column.double() <= high)
@@ -111,7 +111,7 @@ def runs(count: int, length: int) -> Iterator[int]:
 
 
 def kinks(program: Program, params: Mapping[str, Fraction]) -> list[float]:
-    """Where a formula of these constants may have a kink: they, their sums and their quotients."""
+    """Possible kinks of a formula of these constants: they, their sums and their quotients."""
     terms = [*(let.term for let in program.lets), *program.results]
     parts = [part for term in terms for part in walk(term)]
     found = {Fraction(0), Fraction(1), *params.values()}

@@ -46,7 +46,7 @@ Pairs = ctypes.c_uint64 * 2
 
 
 class SweepTotals(ctypes.Structure):
-    """What a sweep has found so far, as `include/totals.h` declares it; of pairs, ours is the first."""
+    """The results of a sweep so far, as `include/totals.h` declares it; of pairs, ours is the first."""
 
     _fields_ = [
         ("worst", ctypes.c_uint64 * BUCKETS * 2 * 2),
@@ -76,7 +76,7 @@ class SweepTotals(ctypes.Structure):
 
 
 class Task(ctypes.Structure):
-    """What a sweep reads: values and derivatives, ours and eager's, for consecutive bit patterns."""
+    """The inputs of a sweep: values and derivatives, ours and eager's, for consecutive bit patterns."""
 
     _fields_ = [
         ("given", ctypes.c_void_p * 2),
@@ -128,7 +128,7 @@ class IntervalFilter:
         )
 
     def place(self, device: str) -> str:
-        """Where float32 results of a device are judged: on a GPU wherever one can be built for."""
+        """The device that filters float32 results: a GPU wherever one can be built for."""
         return "cuda" if device == "cuda" or (torch.cuda.is_available() and _nvcc().exists()) else "cpu"
 
     def library(self, place: str) -> ctypes.CDLL:
@@ -196,7 +196,7 @@ def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> cty
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file or folder is the user's or root's, no link, and nobody else can write to it."""
+    """True if a file or folder is the user's or root's, no link, and nobody else can write to it."""
     found = path.lstat()
     others = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
     return found.st_uid in (0, os.getuid()) and not others and not stat.S_ISLNK(found.st_mode)

@@ -117,7 +117,7 @@ def _gaps(
 
 
 def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
-    """What the reference returns, in float64 on the host.
+    """The results of the reference, in float64 on the host.
 
     Raises:
         NotAReference: it refuses the tensors, or returns something else than one tensor of their shape.

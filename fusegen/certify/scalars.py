@@ -63,7 +63,7 @@ def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
 
 
 def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
-    """Whether the formula is defined at more than half of some points."""
+    """True if the formula is defined at more than half of some points."""
     formula = Enclosure(subject.program, subject.params)
     some = [t[:: -(-len(t) // TRIED)].double().tolist() for t in points]
     undefined = sum(formula(*point)[0].hi != formula(*point)[0].hi for point in zip(*some, strict=True))
@@ -71,7 +71,7 @@ def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
 
 
 def _eager_takes(subject: Subject, device: str, points: tuple[Tensor, ...]) -> bool:
-    """Whether PyTorch accepts these parameters; celu refuses an alpha of 0."""
+    """True if PyTorch accepts these parameters; celu refuses an alpha of 0."""
     if subject.eager is None:
         return True
     try:

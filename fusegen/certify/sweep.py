@@ -1,7 +1,7 @@
-"""A function of one float32 on all 2**32 inputs: kernels compute in chunks, the filter judges each.
+"""A function of one float32 on all 2**32 inputs: kernels compute in chunks, the filter bounds each.
 
-Memory is bounded by the chunk. What the filter leaves open, up to `MOST_OPEN` inputs, and the largest
-errors it saw, go to `enclosures` in the end.
+Memory is bounded by the chunk. Up to `MOST_OPEN` inputs that the filter leaves open, and those of the
+largest errors, go to `enclosures` in the end.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def sweep(
     """Evaluate a function of one float32 on `count` bit patterns; all of them if there are no more.
 
     Args:
-        subject: what is judged; it has one input.
+        subject: the function and its formula, of one input.
         interval_filter: of its formula.
         device: ``cpu`` or ``cuda``; where the subject computes. The filter prefers a GPU.
         count: of inputs; fewer than 2**32 are spread over all of them.
@@ -130,12 +130,12 @@ def sweep(
 
 
 def run_of(count: int) -> int:
-    """How many neighbours a run of a sample has: as many as leave RUNS runs, and 2**16 at most."""
+    """The inputs of a run of a sample: as many as leave RUNS runs, and 2**16 at most."""
     return 1 << max(0, min(16, (count // RUNS).bit_length() - 1))
 
 
 def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> ReferenceMismatch | None:
-    """Where the reference is another function, if it is.
+    """The inputs where the reference is another function; None if it is not.
 
     Args:
         totals: of the sweep.

@@ -1,4 +1,4 @@
-"""The command line: what people type, what they read, and the exit status.
+"""The command line: commands, their output, and the exit status.
 
 Status 0: done. 1: ``check`` found a difference, ``certify`` a broken promise, ``bench`` something wrong or
 slower. 2: a mistake in a spec or in the command.
@@ -23,7 +23,7 @@ COMMANDS = (
     *(evidence.certify, evidence.audit, speed.bench, tuning.tune, reporting.report),
     *(modules.explain, modules.show, modules.new, modules.schema),
 )
-EXTRAS = {"torch": "certify", "flint": "certify", "matplotlib": "bench"}  # what brings a missing package
+EXTRAS = {"torch": "certify", "flint": "certify", "matplotlib": "bench"}  # the extra of a missing package
 
 
 class _Group(click.Group):

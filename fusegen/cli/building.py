@@ -1,4 +1,4 @@
-"""The verb that makes modules, and what verbs say of files."""
+"""The command that writes modules, and the lines that commands print of files."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ BINDINGS = ("stable", "pybind")
 
 @click.command()
 @SEVERAL_SPECS
-@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
+@click.option(
+    "--output", default=GENERATED, type=click.Path(path_type=Path), help="The folder of the modules."
+)
 @click.option(
     "--binding",
     type=click.Choice(BINDINGS),
-    help="By PyTorch's stable ABI, from 2.10 on, or by pybind11, from 2.0 on; else as the folder is.",
+    help="PyTorch's stable ABI (2.10 or newer) or pybind11 (2.0 or newer); by default that of the folder.",
 )
 @click.option(
-    "--prune", is_flag=True, help="Remove the modules that the output folder owns and no known spec makes."
+    "--prune", is_flag=True, help="Remove the modules of the output folder that no known spec makes."
 )
 @click.option(
     "--standalone",
     type=FOLDER,
     metavar="DIR",
-    help="Write to DIR, instead, files that need no runtime beside them, for what runs one file.",
+    help="Write single files to DIR instead, which need no runtime beside them.",
 )
 def build(
     specs: tuple[str, ...], output: Path, binding: str | None, prune: bool, standalone: Path | None
 ) -> None:
     """Write the modules of some specs, or of all in specs/ when none is named.
 
-    The module of specs/FOLDER/NAME.yaml is FOLDER/NAME.py in the output folder.
-    The runtime of the modules goes to _runtime in the output folder. MANIFEST.toml there lists the modules
-    that were written. Nothing else is removed.
-    A sentence tells of each spec whose results may be less accurate than promised, or slow, and of each
-    step of a chain that is not the spec of its name that comes with fusegen.
+    The module of specs/FOLDER/NAME.yaml is FOLDER/NAME.py in the output folder, with the runtime of all
+    modules in _runtime beside it. MANIFEST.toml lists the modules that were written. Warnings are of specs
+    whose results may be less accurate than promised, or slow, and of specs that hide one of fusegen's.
 
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen, as
     NAME or FOLDER/NAME.
@@ -78,7 +78,7 @@ def build(
 
 
 def _record(folder: Outputs, texts: Mapping[Path, str], specs: tuple[Path, ...]) -> None:
-    """List what was written in the manifest, and tell of modules that no spec makes or somebody changed."""
+    """List modules in the manifest, and report those that no spec makes or that were changed by hand."""
     from fusegen import write
 
     for change in folder.manifest(texts, specs):
@@ -111,7 +111,7 @@ def _make_runtime(changes: tuple[Change, ...]) -> None:
 
 
 def tell(sentences: Iterable[str | None]) -> None:
-    """Print sentences to the standard error; None says nothing."""
+    """Print sentences to the standard error, without those that are None."""
     for sentence in filter(None, sentences):
         click.echo(sentence, err=True)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SAMPLE = click.option(
     "--sample",
     type=click.IntRange(min=1),
-    help="Try this many float32 inputs; nothing is written.",
+    help="Test this number of float32 inputs; no certificate is written.",
 )
 
 
@@ -46,14 +46,14 @@ _SAMPLE = click.option(
     "chains",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Certify N random chains on samples instead, and print a table; nothing is written.",
+    help="Certify N random chains on samples instead, and print a table; no certificate is written.",
 )
 @click.option("--seed", default=0, show_default=True, help="The seed of the first random chain.")
 @JSON
 def certify(specs: tuple[str, ...], **given: Any) -> None:
     """Test modules on every input against exact values and PyTorch, and write their certificates.
 
-    A float32 function of one tensor is tried on all 2**32 inputs, 16-bit ones on all 2**16, others on a
+    A float32 function of one tensor is tested on all 2**32 inputs, 16-bit ones on all 2**16, others on a
     stratified sample. Errors are counted in ulp of the exact result. The certificate is written next to the
     module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
     """

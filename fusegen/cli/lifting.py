@@ -1,4 +1,4 @@
-"""The verb that makes specs and modules of a model."""
+"""The command that writes the specs and modules of a model."""
 
 from __future__ import annotations
 
@@ -37,13 +37,23 @@ class Options:
 
 @click.command()
 @click.argument("target", metavar="TARGET")
-@click.option("--name", help="Of the spec or of the partial model; without it, that of the file.")
-@click.option("--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules go.")
+@click.option("--name", help="The name of the spec or of the partial model; by default that of the file.")
 @click.option(
-    "--partial", is_flag=True, help="Leave what no spec can hold to PyTorch, between generated kernels."
+    "--output", default=GENERATED, type=click.Path(path_type=Path), help="The folder of the modules."
 )
-@click.option("--every", is_flag=True, help="A kernel also where PyTorch alone is as fast.")
-@click.option("--input", "shapes", multiple=True, metavar="SHAPE", help="Of an input, as 1x3x224x224.")
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Keep PyTorch for operations that no spec can hold, between generated kernels.",
+)
+@click.option("--every", is_flag=True, help="Generate kernels also where PyTorch alone is as fast.")
+@click.option(
+    "--input",
+    "shapes",
+    multiple=True,
+    metavar="SHAPE",
+    help="The shape of an input, such as 1x3x224x224; repeatable.",
+)
 @click.option("--inputs", metavar="TARGET", help="A callable that returns the inputs of a network.")
 @click.pass_context
 def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
@@ -59,7 +69,7 @@ def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
 
     With --input or --inputs, TARGET is module:attribute or FILE.py:attribute, a model or a callable that
     returns one. Each distinct region of its forward becomes a spec and a module, and a report
-    tells what they save. fusegen.lift(model, inputs) returns the network that runs them.
+    shows the memory passes that they save. fusegen.lift(model, inputs) returns the network that runs them.
     """
     given = Options(**options)
     click.echo(f"this runs {target.rpartition(':')[0] or target}")

@@ -26,7 +26,7 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda
 def list_(output: Path, functions: bool, as_json: bool) -> None:
     """Show every spec: its formula, its dtypes, and the states of its module and of its certificate.
 
-    A certificate is ok by device, or shows what it exceeds: "cuda float32 5.3 ulp > 4".
+    A certificate is ok by device, or shows the bound that it exceeds: "cuda float32 5.3 ulp > 4".
     """
     kind, found = ("function", _functions()) if functions else ("spec", _specs(output))
     if as_json:
@@ -104,7 +104,9 @@ def show(spec: str, stage: str) -> None:
 @click.command()
 @ONE_SPEC
 @WHERE
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to write it.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", help="The format of the text."
+)
 @click.option(
     "--plot",
     "picture",
@@ -136,7 +138,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
 @click.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Write specs/NAME.yaml, with comments, to start from."""
+    """Write a commented specs/NAME.yaml to start from."""
     from fusegen import write
     from fusegen.new import starter
 

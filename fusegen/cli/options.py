@@ -29,20 +29,20 @@ SEVERAL_SPECS = click.argument("specs", nargs=-1, metavar="[SPEC]...", shell_com
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 WHERE = click.option(
-    "--output", default=GENERATED, type=click.Path(path_type=Path), help="Where modules are."
+    "--output", default=GENERATED, type=click.Path(path_type=Path), help="The folder of the modules."
 )
 DEVICE = click.option(
     "--device",
     type=click.Choice(DEVICES),
-    help="Where to run; without it, on the CPU and on a GPU if there is one.",
+    help="The device; by default the CPU, and a GPU if there is one.",
 )
 DTYPE = click.option(
-    "--dtype", "dtypes", type=click.Choice(DTYPES), multiple=True, help="Only this; repeatable."
+    "--dtype", "dtypes", type=click.Choice(DTYPES), multiple=True, help="Only this dtype; repeatable."
 )
 
 
 def devices(device: str | None) -> tuple[str, ...]:
-    """The devices that are meant: the one named, or all there are."""
+    """The device that is named, or all there are."""
     if device is not None:
         return (device,)
     import torch

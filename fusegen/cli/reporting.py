@@ -52,7 +52,7 @@ def pictures(file: Path, folder: Path) -> None:
 @report.command()
 @SEVERAL_SPECS
 @DEVICE
-@click.option("--count", default=2**22, show_default=True, help="Random inputs of each kind.")
+@click.option("--count", default=2**22, show_default=True, help="The number of random inputs of each kind.")
 def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
     """Build specs with `numerics: eager`, and print where their bits differ from PyTorch's."""
     from fusegen.report import eager

@@ -25,20 +25,31 @@ if TYPE_CHECKING:
 @WHERE
 @DEVICE
 @DTYPE
-@click.option("--shape", "shapes", multiple=True, metavar="NxM", help="Of each input; repeatable.")
-@click.option("--sweep", is_flag=True, help="Sizes from 1 Ki to 1 Gi elements, as far as they fit.")
-@click.option("--backward", is_flag=True, help="The gradient, too.")
-@click.option("--training", is_flag=True, help="A training step too: forward, then backward.")
-@click.option("--suite", is_flag=True, help="All dtypes, and the gradient.")
-@click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
-@click.option("--against", multiple=True, metavar="FILE:CLASS", help="Another module; repeatable.")
-@click.option("--seconds", default=2.0, help="How long the turns of a case may take.")
 @click.option(
-    "--json", "as_json", type=FILE, help="Write all that was measured, as JSON lines: one a case."
+    "--shape", "shapes", multiple=True, metavar="NxM", help="The shape of each input; repeatable."
 )
-@click.option("--csv", "as_csv", type=FILE, help="The same for a spreadsheet.")
-@click.option("--markdown", "as_markdown", type=FILE, help="The table that is printed, for a README.")
-@click.option("--plot", "folder", type=FOLDER, help="Write pictures there, as SVG and PNG.")
+@click.option(
+    "--sweep",
+    is_flag=True,
+    help="Measure sizes from 1 Ki to 1 Gi elements, as far as they fit into memory.",
+)
+@click.option("--backward", is_flag=True, help="Measure backward passes, too.")
+@click.option("--training", is_flag=True, help="Measure training steps, too: forward, then backward.")
+@click.option("--suite", is_flag=True, help="Measure all dtypes, and backward passes.")
+@click.option("--no-compile", is_flag=True, help="Leave torch.compile out.")
+@click.option(
+    "--against", multiple=True, metavar="FILE:CLASS", help="Measure another module, too; repeatable."
+)
+@click.option("--seconds", default=2.0, show_default=True, help="The time for the turns of a case.")
+@click.option(
+    "--json",
+    "as_json",
+    type=FILE,
+    help="Write the measurements as JSON lines: the machine, then a line for each case.",
+)
+@click.option("--csv", "as_csv", type=FILE, help="Write the measurements as CSV.")
+@click.option("--markdown", "as_markdown", type=FILE, help="Write the printed table in Markdown.")
+@click.option("--plot", "folder", type=FOLDER, help="Write pictures to this folder, as SVG and PNG.")
 @click.option("--history", type=FILE, help="Append the same JSON lines to this file.")
 @click.option(
     "--compare",
@@ -48,10 +59,11 @@ if TYPE_CHECKING:
     help="Report cases that are slower than in the last run of this file.",
 )
 def bench(specs: tuple[str, ...], **given: Any) -> None:
-    """Time modules beside eager, torch.compile, a copy of the same bytes, and others.
+    """Benchmark modules beside eager, torch.compile, a copy of the same bytes, and others.
 
-    Every competitor is checked first, and not timed if it is wrong. Times are medians of runs that take
-    turns, with the spread of the middle 80 %; small tensors are timed by the call and in a CUDA graph, too.
+    Every competitor is checked first, and not timed if it is wrong. The competitors of a case run in turns;
+    times are medians with the spread of the middle 80 %. Calls on small tensors are timed by wall clock and
+    in a CUDA graph, too.
     """
     from fusegen import access, build, library
     from fusegen.bench import results, session
@@ -150,7 +162,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _watched(compiled: tuple[Compiled, ...], options: BenchOptions) -> tuple[Row, ...]:
-    """What is measured, with the time left on a terminal."""
+    """The measurements of some specs; a terminal shows the time left."""
     from fusegen.bench import session
     from fusegen.cli.progress import bar
 

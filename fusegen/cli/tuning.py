@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     default=SPECS / "launch.toml",
     type=FILE,
     show_default=True,
-    help="Where the rows go.",
+    help="The launch table to write.",
 )
 @click.option(
-    "--classes", is_flag=True, help="Write rows for classes of costs, which other formulas take too."
+    "--classes", is_flag=True, help="Write rows for classes of costs, which hold for other formulas, too."
 )
-@click.option("--seconds", default=0.15, show_default=True, help="For a kernel at one size.")
+@click.option("--seconds", default=0.15, show_default=True, help="The time for a kernel at one size.")
 def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> None:
-    """Find the fastest launches on this GPU, by size.
+    """Find the fastest launch configurations on this GPU, by size.
 
-    Threads of a block, vectors of a thread and how far ahead a block asks are tried on every kernel of each
-    SPEC. What is faster by more than the noise is written for this kernel; with --classes, what is best for
-    a class's kernels on the mean, and for a kernel only where it loses much by that.
+    Every kernel of each SPEC is timed with several numbers of threads in a block, vectors in a thread and
+    blocks of L2 prefetch distance. A configuration that is faster by more than the noise is written for its
+    kernel. With --classes the best mean of a class of costs is written, and a row for a kernel only if it
+    loses much by that.
     """
     from fusegen import access, build, launch, library
     from fusegen.bench import rows, session, tuning
@@ -67,7 +68,7 @@ def _print_trials(found: tuple[Trial, ...], table: Table, chip: int) -> None:
 
     from fusegen.bench import rows, tuning
 
-    grid = Grid(title="threads x vectors + blocks ahead, and what a change gains", box=None)
+    grid = Grid(title="threads x vectors + blocks of prefetch distance, and the gain of a change", box=None)
     for head in (
         "kernel",
         "bits",

@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an element of a kernel costs on CUDA.
+    """The cost of an element of a kernel on CUDA.
 
     Attributes:
         kernel: forward or backward.

@@ -18,7 +18,7 @@ MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*_[]<>|#"})
 
 @dataclass(frozen=True)
 class Format:
-    """How an explanation is written.
+    """A format of explanations.
 
     Attributes:
         term: a formula.

@@ -1,4 +1,4 @@
-"""What the model holds around the kernel, for an explanation."""
+"""The attributes of the model around the kernel, for an explanation."""
 
 from __future__ import annotations
 

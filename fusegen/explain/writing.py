@@ -60,7 +60,7 @@ def written(found: Explanation, form: str) -> str:
 
 
 def _methods(found: Explanation, style: Format) -> Iterator[str]:
-    """How results are obtained."""
+    """The methods of the results."""
     if found.remarks:
         rows: list[tuple[str, ...]] = [("kernel", "device", "method")]
         rows += [(remark.kernel, remark.device, remark.sentence) for remark in found.remarks]

@@ -53,7 +53,7 @@ Column = tuple["array[float]", "array[float]"]
 
 
 class _Step(NamedTuple):
-    """One operation on the instructions of `args`, whose result goes into `slot`."""
+    """One operation on the values in the slots `args`, whose result goes into `slot`."""
 
     slot: int
     row: Row
@@ -134,7 +134,7 @@ class Enclosure:
         return [as_pair(ball) or said_of_a_wide_ball(ball) for ball in balls]
 
     def limit(self, *inputs: float) -> tuple[Real, ...]:
-        """What value and derivative tend to at an infinity; at a number, their values.
+        """The limits of value and derivative at an infinity; at a number, their values.
 
         They are looked at along 2**64, 2**256, 2**1000 and along one and a half times these. Both times the
         last two must agree to 60 bits (that is the limit), or each must be at most half of the one before
@@ -165,21 +165,21 @@ class Enclosure:
             self._starts[precision] = self._start()
         found: list[arb] = []
         for moving in range(self._inputs):
-            instructions = self._starts[precision].copy()
+            slots = self._starts[precision].copy()
             for slot, x in enumerate(inputs):
-                instructions[slot] = arb_series([x, 1] if slot == moving else [x])
+                slots[slot] = arb_series([x, 1] if slot == moving else [x])
             for slot, row, args in self._steps.moving:
-                instructions[slot] = row(*[instructions[arg] for arg in args])
-            series = instructions[self._steps.result]
+                slots[slot] = row(*[slots[arg] for arg in args])
+            series = slots[self._steps.result]
             found += [series[1]] if found else [series[0], series[1]]
         return found
 
     def _start(self) -> list[Any]:
-        """The instructions, those filled that no input reaches."""
-        instructions: list[Any] = [None] * self._steps.size
+        """The slots, those filled that no input reaches."""
+        slots: list[Any] = [None] * self._steps.size
         for slot, row, args in self._steps.fixed:
-            instructions[slot] = row(*[instructions[arg] for arg in args])
-        return instructions
+            slots[slot] = row(*[slots[arg] for arg in args])
+        return slots
 
 
 def values(

@@ -56,7 +56,7 @@ def _end(ball: arb) -> Pair | None:
 
 
 def said_of_a_wide_ball(ball: arb) -> Pair:
-    """What is said of a ball that no precision makes narrow."""
+    """The message for a ball that no precision makes narrow."""
     if abs(ball) < HALF_LEAST:
         return 0.0, 0.0
     near = ball.rel_accuracy_bits() >= ACCURATE  # between two doubles, to the last bit
@@ -69,7 +69,7 @@ FAR = (2.0**64, 2.0**256, 2.0**1000)
 
 
 def is_near(a: float, b: float) -> bool:
-    """Whether two doubles agree to 60 bits."""
+    """True if two doubles agree to 60 bits."""
     return a == b or abs(a - b) <= 2.0**-60 * abs(b)
 
 

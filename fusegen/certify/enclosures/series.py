@@ -140,7 +140,7 @@ def to_the_power(x: arb_series, c: arb_series) -> arb_series:
 
 
 def _odd(c: arb) -> bool | None:
-    """Whether an integer is odd; None for what is none, or is not known to be one."""
+    """True for an odd integer, False for an even one; None if it is not known to be an integer."""
     if not c.is_integer() and ctx.prec < PRECISIONS[-1]:
         return None
     if abs(c) > _EVEN:

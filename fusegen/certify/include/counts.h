@@ -26,16 +26,16 @@ inline void count_column(const Run& run, int k, int who, SweepTotals* totals) {
 
 // Adds the steps on which results go down though the function goes up, or up though it goes down, as `judged`
 // does: within blocks of RUN.
-inline void count_falls(const Run& run, int who, SweepTotals* totals) {
+inline void count_monotonicity_breaks(const Run& run, int who, SweepTotals* totals) {
   const float* values = run.values(0, who);
   const double *real = run.real[0], way = run.step < 0 ? -1 : 1;
   for (int64_t block = 0; block < run.count; block += RUN) {
-    uint32_t falls = 0;
+    uint32_t breaks = 0;
     for (int64_t i = block + 1; i < block + RUN; ++i) {
       const double moved = way * (real[i] - real[i - 1]), went = way * (double(values[i]) - double(values[i - 1]));
-      falls += (run.rises & (moved >= 0) & (went < 0)) | (run.sinks & (moved <= 0) & (went > 0));
+      breaks += (run.rises & (moved >= 0) & (went < 0)) | (run.sinks & (moved <= 0) & (went > 0));
     }
-    totals->monotonicity_breaks[who] += falls;
+    totals->monotonicity_breaks[who] += breaks;
   }
 }
 

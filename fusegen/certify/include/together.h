@@ -44,7 +44,7 @@ inline bool together(const Task& task, int64_t begin, int64_t count, SweepTotals
     });
   }
   for (int who = 0; who < WHO; ++who)
-    if (run.values(0, who)) count_falls(run, who, totals);
+    if (run.values(0, who)) count_monotonicity_breaks(run, who, totals);
   return true;
 }
 
