@@ -21,6 +21,7 @@ from fusegen.access import refused
 from fusegen.certify.host import compiler
 from fusegen.errors import NoArchitecture, NoNvcc, NotAnArchitecture, NotCompiled, Span
 from fusegen.runtime import build, cache, prebuilt, targets
+from fusegen.steps import LOG, step
 
 SCHEMAS = """\
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -171,7 +172,8 @@ def _keep(path: Path, library: bytes) -> None:
 
 def _compiled(of: Library) -> bytes:
     """The bytes of a library."""
-    with tempfile.TemporaryDirectory() as folder:
+    LOG.info("compiling %s_%s for %s as %s", of.module, of.kernel, of.device, of.path)
+    with step(f"{of.module}: compile {of.kernel} for {of.device}"), tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         made = place / "library.so"
         kinds = ("cpp", "cu") if of.device == "cuda" else ("cpp",)

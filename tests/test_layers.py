@@ -50,8 +50,8 @@ DOORS = {
         *(
             f"cli.{name}"
             for name in (
-                *("building", "checking", "compiling", "evidence", "levels", "lifting", "modules", "options"),
-                *("progress", "records", "reporting", "speed", "tuning"),
+                *("building", "checking", "compiling", "evidence", "levels", "lifting", "modules"),
+                *("options", "progress", "records", "reporting", "speed", "tuning"),
             )
         ),
     },

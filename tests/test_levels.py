@@ -95,6 +95,20 @@ def test_a_verbose_command_prints_what_a_failed_compiler_said(
     assert re.search(r"\d s  gate: build for cpu$", result.stderr, re.MULTILINE)
 
 
+def test_a_verbose_compile_prints_its_libraries_and_a_failed_compiler(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "#!/bin/sh\nprintf 'first line\\nsecond line\\n' >&2\nexit 1\n"
+    workshop.file("broken", script).chmod(0o755)
+    monkeypatch.setenv("CXX", str(Path("broken").resolve()))
+    workshop.spec("gate", "formula: x / 7")
+    workshop.run("build")
+    result = workshop.run("compile", "-v", "--device", "cpu", "--isa", "DEFAULT")
+    assert result.exit_code == 2
+    assert "first line\nsecond line\n" in result.stderr
+    assert re.search(r"\d s  gate: compile forward for cpu$", result.stderr, re.MULTILINE)
+
+
 def test_a_command_within_another_is_part_of_it() -> None:
     @click.command()
     def inner() -> None:

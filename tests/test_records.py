@@ -161,7 +161,7 @@ def complete(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Complete:
 
 
 @pytest.mark.parametrize(
-    "command", ["build", "certify", "bench", "tune", "show", "explain", "report eager"]
+    "command", ["build", "compile", "certify", "bench", "tune", "show", "explain", "report eager"]
 )
 def test_the_names_of_specs_are_completed(workshop: Workshop, complete: Complete, command: str) -> None:
     workshop.spec("gelu_mine", "formula: x")

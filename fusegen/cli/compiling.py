@@ -6,32 +6,35 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.options import DEVICES, FOLDER, SPECS, WHERE
+from fusegen.cli.options import DEVICES, FOLDER, SEVERAL_SPECS, SPECS, WHERE
 
 VECTORS = ("DEFAULT", "AVX2", "AVX512")
 
 
 @click.command("compile")
-@click.argument("specs", nargs=-1, metavar="[SPEC]...")
+@SEVERAL_SPECS
 @click.option(
     "--device",
     type=click.Choice(DEVICES),
-    help="Compile for this; else for the CPU, and for CUDA if nvcc is found and an architecture is known.",
+    help="The device; by default the CPU, and CUDA if nvcc is found and an architecture is known.",
 )
 @click.option(
     "--arch",
     metavar="LIST",
-    help="GPU architectures of one library, as 8.0,9.0+PTX; else those of TORCH_CUDA_ARCH_LIST and of the "
-    "GPUs here.",
+    help="The GPU architectures of a library, such as 8.0,9.0+PTX; by default those of the GPUs present "
+    "and of TORCH_CUDA_ARCH_LIST.",
 )
 @click.option(
     "--isa",
     type=click.Choice(VECTORS),
     multiple=True,
-    help="The CPU's vector instructions, a library for each; else those of this CPU.",
+    help="The CPU's vector instructions, a library for each; by default those of this CPU.",
 )
 @click.option(
-    "--into", type=FOLDER, metavar="DIR", help="Where libraries go; else _libraries beside modules."
+    "--into",
+    type=FOLDER,
+    metavar="DIR",
+    help="The folder of the libraries; by default _libraries beside the modules.",
 )
 @WHERE
 def compile_(

@@ -10,7 +10,6 @@ from click.shell_completion import CompletionItem
 SPECS, GENERATED = Path("specs"), Path("generated")
 SCHEMA = SPECS / "schema.json"
 DEVICES = ("cpu", "cuda")
-FOLDER = click.Path(path_type=Path, file_okay=False)
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
