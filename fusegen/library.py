@@ -8,6 +8,7 @@ import re
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
+from fusegen import config
 from fusegen.errors import (
     FusegenError,
     NoSuchSpec,
@@ -23,6 +24,7 @@ from fusegen.spec import NAME_PATTERN, Spec
 FOLDER = "specs"
 ENDINGS = (".yaml", ".yml")
 MAX_NAME = 64
+PLAIN = re.compile(r"[\w+@=][\w./+@=-]*", re.ASCII)  # a path that a shell takes for one word
 
 
 class Library:
@@ -73,12 +75,24 @@ def place(path: Path) -> PurePosixPath:
         path: the file of the spec.
     """
     whole = Path(os.path.abspath(path))
-    for root in (Path(os.path.abspath(FOLDER)), shipped()):
+    for root in (Path(os.path.abspath(config.current().specs)), shipped()):
         if whole.is_relative_to(root):
             below = whole.relative_to(root)
             if all(map(_is_package, below.parts[:-1])):
                 return PurePosixPath(*below.parts[:-1], path.stem)
     return PurePosixPath(path.stem)
+
+
+def origin(path: Path) -> str:
+    """The words by which `build` finds a spec again in the project: a path from its root, or a name.
+
+    Args:
+        path: the file of the spec; of one outside the project and fusegen, and of a path that does not
+            fit into a command as it is, they are the module's name.
+    """
+    whole, root = Path(os.path.abspath(path)), Path(os.path.abspath(config.current().root))
+    below = whole.relative_to(root).as_posix() if whole.is_relative_to(root) else ""
+    return below if PLAIN.fullmatch(below) else place(path).as_posix()
 
 
 def above(folder: Path) -> tuple[Path, ...]:
@@ -124,7 +138,7 @@ def find_all(named: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
         return tuple(dict.fromkeys(find(name, folder) for name in named))
     paths = every(folder)
     if not paths:
-        remedy = "run fusegen where specs/ is, or name a spec"
+        remedy = "run fusegen in the folder above specs/, set 'specs' in [tool.fusegen], or name a spec"
         raise Unreadable(Span(folder.as_posix()), why="there are no specs here", remedy=remedy)
     return paths
 

@@ -14,9 +14,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen import cache, launch
+from fusegen import cache, config, launch
 from fusegen.errors import FusegenError
-from fusegen.library import above, place, shipped
+from fusegen.library import above, origin, place, shipped
 from fusegen.render.texts import Binding
 from fusegen.steps import LOG, timed
 
@@ -105,7 +105,8 @@ def _remember(made: Mapping[Job, Built], before: Keys) -> None:
 def _on_all_processors(jobs: Sequence[Job]) -> dict[Job, Built]:
     """The modules of the specs without mistakes; none where processes cannot be had."""
     try:
-        with ProcessPoolExecutor(min(len(jobs), len(os.sched_getaffinity(0)))) as pool:
+        count, given = min(len(jobs), len(os.sched_getaffinity(0))), (config.current(),)
+        with ProcessPoolExecutor(count, initializer=config.use, initargs=given) as pool:
             return {job: found for job, found in zip(jobs, pool.map(_made, jobs), strict=True) if found}
     except (OSError, ImportError, BrokenProcessPool):
         return {}
@@ -155,7 +156,7 @@ def _key(job: Job, beside: str | None) -> str | None:
     text = _bytes(job.spec)
     if text is None or beside is None:
         return None
-    where = job.spec.as_posix(), place(job.spec).as_posix()
+    where = job.spec.as_posix(), origin(job.spec), place(job.spec).as_posix()
     return cache.key("module", *where, job.binding.name, beside, text)
 
 

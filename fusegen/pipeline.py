@@ -26,7 +26,7 @@ from fusegen.curves import curves
 from fusegen.derive import is_arithmetic
 from fusegen.facts import Curves, Facts
 from fusegen.forms import in_fewer_words
-from fusegen.library import Library, place
+from fusegen.library import Library, origin, place
 from fusegen.measure import Measured, measure
 from fusegen.method import Both
 from fusegen.plan import Plan, choose
@@ -65,7 +65,16 @@ class Compiled:
     @property
     def place(self) -> PurePosixPath:
         """The place of its module in a folder of modules, without the ending."""
-        return place(self.library.folders[0] / f"{self.spec.name}.yaml")
+        return place(self._file)
+
+    @property
+    def origin(self) -> str:
+        """The words by which `build` finds its spec again."""
+        return origin(self._file)
+
+    @property
+    def _file(self) -> Path:
+        return self.library.folders[0] / f"{self.spec.name}.yaml"
 
     def module(self, output: Path) -> Path:
         """The file of its module in a folder of modules."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+
+from fusegen import config
 
 FOLDER = "_runtime"  # in a folder of modules
 HEAD = """\
@@ -24,17 +27,27 @@ HEAD_OF_HEADER = """\
 """
 SOURCE = Path(__file__).parent / "runtime"
 INCLUDE = SOURCE / "include"
+SETTINGS = "settings.py"  # the file that the configuration changes
 FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that becomes flavour.py, by binding
 
 
-@cache
 def files(binding: str) -> MappingProxyType[str, str]:
-    """The files of the runtime for a binding, by path; sorted."""
+    """The files of the runtime for a binding and the configuration in use, by path; sorted."""
+    of = config.current()
+    return _files(binding, of.namespace, of.policy)
+
+
+@cache
+def _files(binding: str, namespace: str, policy: str) -> MappingProxyType[str, str]:
     stems = sorted(path.stem for path in SOURCE.glob("*.py"))
     chosen = {stem: SOURCE / f"{stem}.py" for stem in stems if stem not in FLAVOURS.values()}
     chosen["flavour"] = SOURCE / f"{FLAVOURS[binding]}.py"
     chosen["headers"] = SOURCE.parent / "headers.py"
     python = {f"{stem}.py": HEAD + path.read_text(encoding="utf-8") for stem, path in chosen.items()}
+    for name, value in (("NAMESPACE", namespace), ("POLICY", policy)):
+        python[SETTINGS] = re.sub(
+            f'^{name} = "\\w+"', f'{name} = "{value}"', python[SETTINGS], flags=re.MULTILINE
+        )
     headers = {f"include/{name}": HEAD_OF_HEADER + header(name) for name in header_names()}
     return MappingProxyType(dict(sorted((python | headers).items())))
 

@@ -26,7 +26,9 @@ FLOORS = {
     **dict.fromkeys(("arguments", "constructor", "sizes"), GROUND),
     **dict.fromkeys(("interval", "ir", "elements", "launch", "plot_style", "mask", "pieces"), GROUND),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
-    **dict.fromkeys(("access", "cache", "manifest", "producers", "reals", "sample", "values"), GROUND),
+    **dict.fromkeys(
+        ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
+    ),
     **dict.fromkeys(("fits", "runtime_text", "schema", "steps"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "segments", "write"), ROOM),
@@ -37,20 +39,29 @@ FLOORS = {
     "emit": EMIT,
     "build": BUILD,
     **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show", "toolkit"), BUILT),
-    **dict.fromkeys(("certify", "bench", "modules", "standalone", "generated", "runtime"), RUNS),
+    **dict.fromkeys(("certify", "bench", "modules", "package", "standalone", "generated", "runtime"), RUNS),
     **dict.fromkeys(("ahead", "lift", "report"), LIFT),
     **dict.fromkeys(("backend", "cli", "dropin"), CLI),
 }
 DOORS = {
     "yaml": {"parse.document"},
-    "tomli": {"launch", "manifest"},
+    "tomli": {"config", "launch", "manifest"},
     "jinja2": {"render"},
     "click": {
         "cli",
         *(
             f"cli.{name}"
             for name in (
-                *("building", "checking", "compiling", "evidence", "levels", "lifting", "modules"),
+                *(
+                    "building",
+                    "checking",
+                    "compiling",
+                    "evidence",
+                    "folders",
+                    "levels",
+                    "lifting",
+                    "modules",
+                ),
                 *("options", "progress", "records", "reporting", "speed", "tuning"),
             )
         ),

@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from fusegen import __version__
+from fusegen import __version__, config
 from fusegen.access import refused
 from fusegen.cli import building, checking, compiling, evidence, lifting, modules, reporting, speed, tuning
+from fusegen.cli.folders import located
 from fusegen.cli.levels import levelled
 from fusegen.errors import FusegenError, SpecErrors
 
@@ -52,8 +53,12 @@ class _Group(click.Group):
 @click.version_option(__version__, prog_name="fusegen")
 def main() -> None:
     """Compile activations and pointwise chains to readable PyTorch kernels."""
+    before = config.current()
+    click.get_current_context().call_on_close(lambda: config.use(before))
+    config.use(config.found(Path()))
 
 
 for command in COMMANDS:
     main.add_command(command)
 levelled(main)
+located(main)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import FOLDER, GENERATED, SEVERAL_SPECS, SPECS
+from fusegen.cli.options import FOLDER, SEVERAL_SPECS, WHERE, specs_folder
 from fusegen.errors import Span, TwoOfOneName
 
 if TYPE_CHECKING:
+    from fusegen.modules import Built
     from fusegen.outputs import Outputs
     from fusegen.write import Change
 
@@ -20,9 +22,7 @@ BINDINGS = ("stable", "pybind")
 
 @click.command()
 @SEVERAL_SPECS
-@click.option(
-    "--output", default=GENERATED, type=click.Path(path_type=Path), help="The folder of the modules."
-)
+@WHERE
 @click.option(
     "--binding",
     type=click.Choice(BINDINGS),
@@ -32,13 +32,21 @@ BINDINGS = ("stable", "pybind")
     "--prune", is_flag=True, help="Remove the modules of the output folder that no known spec makes."
 )
 @click.option(
+    "--package", is_flag=True, help="Write an __init__.py, which is kept up to date from then on."
+)
+@click.option(
     "--standalone",
     type=FOLDER,
     metavar="DIR",
     help="Write single files to DIR instead, which need no runtime beside them.",
 )
 def build(
-    specs: tuple[str, ...], output: Path, binding: str | None, prune: bool, standalone: Path | None
+    specs: tuple[str, ...],
+    output: Path,
+    binding: str | None,
+    prune: bool,
+    package: bool,
+    standalone: Path | None,
 ) -> None:
     """Write the modules of some specs, or of all in specs/ when none is named.
 
@@ -49,41 +57,72 @@ def build(
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen, as
     NAME or FOLDER/NAME.
     """
-    from fusegen import access, library, manifest, modules, outputs, write
-    from fusegen.render import Binding
+    from fusegen import config, library, outputs
 
-    paths = library.find_all(specs, SPECS)
-    if standalone and prune:
-        raise click.UsageError("--prune and --standalone exclude each other")
+    paths = library.find_all(specs, specs_folder())
     if standalone:
+        if prune or package:
+            raise click.UsageError("--standalone excludes --prune and --package")
         _build_standalone(paths, standalone, binding)
         return
     places = [output / f"{library.place(path)}.py" for path in paths]
-    folder = outputs.opened(output, SPECS).bound(binding, places)
-    access.require_writable(output / manifest.NAME)
-    built = modules.built(paths, output, Binding(folder.binding))
+    binding = binding or config.current().binding
+    folder = outputs.opened(output, specs_folder()).bound(binding, places)
+    built = _built(folder, paths, Also(package=package, prune=prune))
+    for found in built.values():
+        tell(found.remarks)
+
+
+@dataclass(frozen=True)
+class Also:
+    """What a build does besides writing modules.
+
+    Attributes:
+        package: it writes an __init__.py.
+        prune: it removes the modules that no known spec makes.
+    """
+
+    package: bool = False
+    prune: bool = False
+
+
+def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path, Built]:
+    """Write the modules of specs, and list them in the manifest.
+
+    Returns:
+        The modules, by path.
+    """
+    from fusegen import access, manifest, modules, outputs, package, write
+    from fusegen.render import Binding
+
+    access.require_writable(folder.folder / manifest.NAME)
+    built = modules.built(paths, folder.folder, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
     folder.require_own(texts)
+    if also.package or package.is_package(folder):
+        package.changed(folder, texts)  # which refuses another's file before anything is written
     changes, runtime = write.changes(texts), folder.runtime()
     _make(changes)
     _make_runtime(runtime)
     same = len(texts) - len(changes)
     if same:
         click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
-    if prune:
+    if also.prune:
         _make(write.removal(path) for path in folder.removable(texts))
-    _record(outputs.opened(output, SPECS).bound(folder.binding, texts), texts, paths)
-    for found in built.values():
-        tell(found.remarks)
+    written = outputs.opened(folder.folder, folder.specs).bound(folder.binding, texts)
+    if also.package or package.is_package(folder):
+        _make(package.changed(written, texts))
+    _make_silently(written.manifest(texts, paths))
+    tell(written.complaints(texts))
+    return built
 
 
-def _record(folder: Outputs, texts: Mapping[Path, str], specs: tuple[Path, ...]) -> None:
-    """List modules in the manifest, and report those that no spec makes or that were changed by hand."""
+def _make_silently(changes: Iterable[Change]) -> None:
+    """Write files of which nothing is said."""
     from fusegen import write
 
-    for change in folder.manifest(texts, specs):
+    for change in changes:
         write.apply(change)
-    tell(folder.complaints(texts))
 
 
 def _make(changes: Iterable[Change]) -> None:
@@ -129,7 +168,7 @@ def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None
     require_names(paths, folder)
     built = modules.built(paths, folder, bound)
     texts = {folder / path.name: standalone.text(one.text, bound.value) for path, one in built.items()}
-    outputs.opened(folder, SPECS).require_own(texts)
+    outputs.opened(folder, specs_folder()).require_own(texts)
     _make(write.changes(texts))
     for one in built.values():
         tell(one.remarks)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import SCHEMA, SPECS, WHERE
+from fusegen.cli.options import WHERE, schema_file, specs_folder
 from fusegen.cli.records import JSON, Record, print_records, record
 from fusegen.errors import counted
 
@@ -43,17 +43,19 @@ def check(output: Path, as_json: bool) -> None:
 
 def _found(output: Path) -> Iterator[Record]:
     """The differences and complaints, or without any the notes; then a summary."""
-    from fusegen import library, modules, outputs, write
+    from fusegen import library, modules, outputs, package, write
     from fusegen.render import Binding
     from fusegen.schema import schema_text
 
-    specs = library.find_all((), SPECS)
-    folder = outputs.opened(output, SPECS)
+    specs = library.find_all((), specs_folder())
+    folder = outputs.opened(output, specs_folder())
     built = modules.built(specs, output, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
     differences = [*write.changes(texts), *folder.runtime(), *folder.manifest(texts, specs)]
-    if SCHEMA.exists():
-        differences += write.changes({SCHEMA: schema_text()})
+    if package.is_package(folder):
+        differences += package.changed(folder, texts)
+    if schema_file().exists():
+        differences += write.changes({schema_file(): schema_text()})
     for change in differences:
         yield record("difference", file=str(change.path), change=change.kind, diff=change.diff())
     complaints = folder.complaints(texts)

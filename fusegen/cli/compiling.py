@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.options import DEVICES, FOLDER, SEVERAL_SPECS, SPECS, WHERE
+from fusegen.cli.options import DEVICES, FOLDER, SEVERAL_SPECS, WHERE, specs_folder
 
 VECTORS = ("DEFAULT", "AVX2", "AVX512")
 
@@ -55,7 +55,7 @@ def compile_(
     from fusegen.cli.building import painted
     from fusegen.errors import NotStable, Span
 
-    paths = library.find_all(specs, SPECS)
+    paths = library.find_all(specs, specs_folder())
     if manifest.read(output).binding != "stable":
         raise NotStable(Span(output.as_posix()), folder=output.as_posix())
     modules = [loader.built(build.compiled_file(path), output) for path in paths]

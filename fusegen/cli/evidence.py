@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SEVERAL_SPECS, SPECS, WHERE, devices
+from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SEVERAL_SPECS, WHERE, devices, specs_folder
 from fusegen.cli.records import JSON, print_records, record
 from fusegen.errors import counted
 
@@ -71,7 +71,7 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
             raise click.UsageError("--random takes no SPEC, no --at and no --resume")
         _certify_random(range(arguments.seed, arguments.seed + arguments.chains), options)
         return
-    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
+    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, specs_folder()))
     if arguments.at:
         click.echo(
             certification.looked_at(compiled, options, tuple(map(_hexadecimal, arguments.at))), nl=False
@@ -143,13 +143,13 @@ def audit(function: str | None, **given: Any) -> None:
     if arguments.suite:
         if arguments.formula or arguments.inputs:
             raise click.UsageError("--suite has formulas of its own; leave --formula and --inputs out")
-        for line in activations.page((function,) if function else (), SPECS, options):
+        for line in activations.page((function,) if function else (), specs_folder(), options):
             click.echo(line)
         return
     if function is None or arguments.formula is None:
         raise click.UsageError("audit takes a CALLABLE and its --formula, or --suite torch")
     names = tuple(name.strip() for name in (arguments.inputs or "x").split(","))
-    one = subject.of_callable(function, subject.named(function), arguments.formula, names, SPECS)
+    one = subject.of_callable(function, subject.named(function), arguments.formula, names, specs_folder())
     with _Bars() as bars:
         list(bars.shown(certification.audit(one, replace(options, dtypes=options.dtypes or DTYPES), bars)))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusegen.cli.building import build, painted
-from fusegen.cli.options import GENERATED, SPECS
+from fusegen.cli.options import WHERE, specs_folder
 
 if TYPE_CHECKING:
     from fusegen.lift.load import Problem
@@ -38,9 +38,7 @@ class Options:
 @click.command()
 @click.argument("target", metavar="TARGET")
 @click.option("--name", help="The name of the spec or of the partial model; by default that of the file.")
-@click.option(
-    "--output", default=GENERATED, type=click.Path(path_type=Path), help="The folder of the modules."
-)
+@WHERE
 @click.option(
     "--partial",
     is_flag=True,
@@ -107,7 +105,7 @@ def _whole(ctx: click.Context, problem: Problem, given: Options) -> None:
     from fusegen.lift.verify import verified
 
     found = lifted_problem(problem, given.name)
-    path = SPECS / f"{found.name}.yaml"
+    path = specs_folder() / f"{found.name}.yaml"
     _write(checked(path, found.text, source_line(found.problem)))
     _build(ctx, (path,), given.output)
     for sentence in (*report(found), *verified(found, given.output / f"{found.name}.py")):
@@ -121,7 +119,7 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     from fusegen.lift.partial.report import report
     from fusegen.lift.verify import verified
 
-    found = partial(problem, given.name, SPECS, given.least_passes)
+    found = partial(problem, given.name, specs_folder(), given.least_passes)
     path = given.output / f"{found.name}.py"
     module = checked(path, found)
     _write(write.changes(dict(found.specs.texts)))
@@ -141,7 +139,7 @@ def _network(ctx: click.Context, target: str, given: Options) -> None:
 
     model = model_of(target)
     regions = found(model, inputs_of(model, given.shapes, given.inputs), target, given.least_passes)
-    names = named_regions(regions, SPECS)
+    names = named_regions(regions, specs_folder())
     _write(write.changes(dict(names.texts)))
     _build(ctx, tuple(names.texts), given.output)
     for sentence in summary(regions, names):

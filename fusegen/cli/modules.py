@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fusegen.cli.building import painted
-from fusegen.cli.options import FILE, ONE_SPEC, SCHEMA, SPECS, WHERE
+from fusegen.cli.options import FILE, ONE_SPEC, WHERE, schema_file, specs_folder
 from fusegen.cli.records import JSON, print_records, record
 
 Row = Mapping[str, str | Sequence[str] | Mapping[str, str]]  # by column
@@ -49,7 +49,7 @@ def _specs(output: Path) -> Iterator[Row]:
     from fusegen.printers.notation import notation
     from fusegen.render import Binding
 
-    specs = library.find_all((), SPECS)
+    specs = library.find_all((), specs_folder())
     built = modules.built(specs, output, Binding(manifest.read(output).binding))
     texts = {path: found.text for path, found in built.items()}
     states = {change.path: OUTDATED[change.kind] for change in write.changes(texts)}
@@ -98,7 +98,7 @@ def show(spec: str, stage: str) -> None:
     from fusegen import library
     from fusegen.show import stage as shown
 
-    click.echo(shown(library.find(spec, SPECS), stage), nl=False)
+    click.echo(shown(library.find(spec, specs_folder()), stage), nl=False)
 
 
 @click.command()
@@ -121,7 +121,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
     from fusegen.certify import certificate, state
 
     access.require_writable(*filter(None, [picture]))
-    compiled = build.compiled_file(library.find(spec, SPECS))
+    compiled = build.compiled_file(library.find(spec, specs_folder()))
     module = compiled.module(output)
     evidence = state.read(certificate.path_of(module))
     found = explain.explained(compiled, evidence, state.states(module, state.claim(compiled.spec)))
@@ -142,7 +142,7 @@ def new(name: str) -> None:
     from fusegen import write
     from fusegen.new import starter
 
-    path = SPECS / f"{name}.yaml"
+    path = specs_folder() / f"{name}.yaml"
     text = starter(name, path)
     write.apply(write.Change(path, None, text))
     click.echo(f"{painted('new')} {path}")
@@ -154,6 +154,6 @@ def schema() -> None:
     from fusegen import write
     from fusegen.schema import schema_text
 
-    for change in write.changes({SCHEMA: schema_text()}):
+    for change in write.changes({schema_file(): schema_text()}):
         write.apply(change)
         click.echo(f"{painted(change.kind)} {change.path}")

@@ -7,17 +7,27 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-SPECS, GENERATED = Path("specs"), Path("generated")
-SCHEMA = SPECS / "schema.json"
+from fusegen import config
+
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def specs_folder() -> Path:
+    """The folder of the specs, of the option --specs or of the configuration."""
+    return config.current().specs
+
+
+def schema_file() -> Path:
+    """The file of the schema, beside the specs."""
+    return specs_folder() / "schema.json"
 
 
 def _specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The completions of a SPEC: the names of specs, or files where no name begins so."""
     from fusegen import library
 
-    roots = (SPECS, library.shipped())
+    roots = (config.found(Path()).specs, library.shipped())
     every = {path.relative_to(root).with_suffix("") for root in roots for path in library.every(root)}
     names = sorted(path.as_posix() for path in every if path.as_posix().startswith(incomplete))
     return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
@@ -28,7 +38,10 @@ SEVERAL_SPECS = click.argument("specs", nargs=-1, metavar="[SPEC]...", shell_com
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 WHERE = click.option(
-    "--output", default=GENERATED, type=click.Path(path_type=Path), help="The folder of the modules."
+    "--output",
+    default=lambda: config.current().output,
+    type=click.Path(path_type=Path),
+    help="The folder of the modules.",
 )
 DEVICE = click.option(
     "--device",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.options import DEVICE, FILE, FOLDER, SEVERAL_SPECS, SPECS, WHERE, devices
+from fusegen.cli.options import DEVICE, FILE, FOLDER, SEVERAL_SPECS, WHERE, devices, specs_folder
 
 
 @click.group()
@@ -57,7 +57,7 @@ def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
     """Build specs with `numerics: eager`, and print where their bits differ from PyTorch's."""
     from fusegen.report import eager
 
-    setting = eager.Setting(SPECS, devices(device)[-1], count)
+    setting = eager.Setting(specs_folder(), devices(device)[-1], count)
     for line in eager.page(specs, setting):
         click.echo(line)
 
@@ -69,5 +69,5 @@ def predicted(files: tuple[Path, ...]) -> None:
     from fusegen.bench import results
     from fusegen.report import predicted
 
-    for line in predicted.page(tuple(map(results.from_json_lines, files)), SPECS):
+    for line in predicted.page(tuple(map(results.from_json_lines, files)), specs_folder()):
         click.echo(line)

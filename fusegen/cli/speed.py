@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusegen.cli.files import save
-from fusegen.cli.options import DEVICE, DTYPE, DTYPES, FILE, FOLDER, SEVERAL_SPECS, SPECS, WHERE, devices
+from fusegen.cli.options import (
+    DEVICE,
+    DTYPE,
+    DTYPES,
+    FILE,
+    FOLDER,
+    SEVERAL_SPECS,
+    WHERE,
+    devices,
+    specs_folder,
+)
 from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
@@ -72,7 +82,7 @@ def bench(specs: tuple[str, ...], **given: Any) -> None:
     access.require_writable(*arguments.files())
     old = results.from_json_lines(arguments.before) if arguments.before else None
     options = _options(arguments)
-    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, SPECS))
+    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, specs_folder()))
     rows = _watched(compiled, options)
     report = results.Report(session.machine(options.device), rows)
     _print(report)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fusegen.cli.files import save
-from fusegen.cli.options import FILE, SEVERAL_SPECS, SPECS
+from fusegen.cli.options import FILE, SEVERAL_SPECS, specs_folder
 
 if TYPE_CHECKING:
     from fusegen.bench.rows import Trial
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @click.option(
     "--table",
     "path",
-    default=SPECS / "launch.toml",
+    default=lambda: specs_folder() / "launch.toml",
     type=FILE,
-    show_default=True,
+    show_default="launch.toml beside the specs",
     help="The launch table to write.",
 )
 @click.option(
@@ -44,7 +44,7 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
 
     access.require_writable(path)
     chip = tuning.chip()
-    compiled = tuple(build.compiled_file(found) for found in library.find_all(specs, SPECS))
+    compiled = tuple(build.compiled_file(found) for found in library.find_all(specs, specs_folder()))
     found: list[Trial] = []
     with bar() as progress:
         task = progress.add_task("", total=len(compiled))

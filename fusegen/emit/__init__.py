@@ -35,7 +35,7 @@ def module(of: Compiled, binding: Binding, launches: Table) -> str:
         binding: how its kernels are reached from Python.
         launches: how dense tensors are shared out on CUDA.
     """
-    return render.module(of.spec, texts(of, binding, launches), of.place)
+    return render.module(of.spec, texts(of, binding, launches), (of.place, of.origin))
 
 
 def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:

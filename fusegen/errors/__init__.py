@@ -25,6 +25,7 @@ from fusegen.errors.composing import StepHasInputs as StepHasInputs
 from fusegen.errors.composing import StepHasLayers as StepHasLayers
 from fusegen.errors.composing import StepHasViews as StepHasViews
 from fusegen.errors.composing import StepIgnoresValue as StepIgnoresValue
+from fusegen.errors.configuring import BadConfig as BadConfig
 from fusegen.errors.fields import BadName as BadName
 from fusegen.errors.fields import DuplicateKey as DuplicateKey
 from fusegen.errors.fields import Empty as Empty
@@ -45,6 +46,7 @@ from fusegen.errors.files import HiddenModules as HiddenModules
 from fusegen.errors.files import NoAccess as NoAccess
 from fusegen.errors.files import NoSuchSpec as NoSuchSpec
 from fusegen.errors.files import NotGenerated as NotGenerated
+from fusegen.errors.files import NotOwnPackage as NotOwnPackage
 from fusegen.errors.files import NotYaml as NotYaml
 from fusegen.errors.files import OtherBinding as OtherBinding
 from fusegen.errors.files import SeveralOfOneName as SeveralOfOneName

@@ -25,6 +25,11 @@ class NotGenerated(FusegenError):
     hint = "move it, give the spec another name, or choose another --output"
 
 
+class NotOwnPackage(FusegenError):
+    sentence = "fusegen did not write this file, and --package would replace it"
+    hint = "empty it, or write its exports yourself"
+
+
 class OtherBinding(FusegenError):
     sentence = (
         "the folder has modules of the binding {binding!r}, such as {name}, that this would not remake"

@@ -73,17 +73,18 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
     return parts
 
 
-def module(spec: Spec, texts: Texts, place: PurePosixPath) -> str:
+def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:
     """The whole text of a generated module.
 
     Args:
         spec: what it is made of.
         texts: what the printers wrote for it.
-        place: the module's, in the folder that has the runtime; the spec's, in the folder of specs.
+        where: the module's place in the folder that has the runtime, and the spec's path in the project.
     """
+    place, origin = where
     context = {
         "name": spec.name,
-        "place": place,
+        "origin": origin,
         "dots": "." * len(place.parts),
         "digest": spec.digest,
         "summary": spec.summary,

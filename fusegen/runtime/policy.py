@@ -3,13 +3,15 @@
 ``kernel`` keeps the operator, and ``decompose`` traces the module's ``eager`` formula in its place, which
 Inductor fuses with its neighbours. ``auto``, the default, does so only where Inductor has a neighbour to
 fuse it with (see `neighbours`). The environment variable FUSEGEN_COMPILE and `set_compile_policy` hold for
-all modules of a runtime; ``KERNELS.compile_policy`` of a module comes before both.
+all modules of a runtime; ``KERNELS.compile_policy`` of a module comes before both. Without any of them the
+project's configuration decides.
 """
 
 import os
 from typing import Any, Callable, Optional
 
 from .flavour import is_compiling
+from .settings import POLICY
 
 POLICIES = ("auto", "kernel", "decompose")
 VARIABLE = "FUSEGEN_COMPILE"
@@ -26,7 +28,7 @@ def checked(policy: Any, source: str) -> str:
     return str(policy)
 
 
-_policy = checked(os.environ.get(VARIABLE, "auto"), VARIABLE)
+_policy = checked(os.environ.get(VARIABLE, POLICY), VARIABLE)
 
 
 def set_compile_policy(policy: str) -> str:

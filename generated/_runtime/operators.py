@@ -7,7 +7,7 @@
 # ruff: noqa
 """The operators of a module, as PyTorch knows them: names, schemas, fake tensors, batches, first use.
 
-The namespace, ``fusegen_NAME_SIGNATURE``, changes only with the signature, so that a program that was
+The namespace, as ``fusegen_NAME_SIGNATURE``, changes only with the signature, so that a program that was
 exported before a module was rebuilt loads after it. Where a process has two modules of one name and
 signature and of different kernels, the second has the digest of its kernels in the namespace, too.
 """
@@ -25,6 +25,7 @@ from .bitmask import new_bitmask, with_bitmask
 from .calls import batched, batched_gradients, have_kernel
 from .checks import check
 from .flavour import register_fake, register_vmap
+from .settings import NAMESPACE
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Signature:
     @property
     def namespace(self) -> str:
         """The namespace of the operators, unless another module of the process has it."""
-        return f"fusegen_{self.name}_{build.digest(self.forward + '; ' + self.backward)[:6]}"
+        return f"{NAMESPACE}_{self.name}_{build.digest(self.forward + '; ' + self.backward)[:6]}"
 
     @property
     def params(self) -> int:

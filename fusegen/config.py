@@ -1,0 +1,151 @@
+"""`[tool.fusegen]` of pyproject.toml: the folders of a project, and what its modules have in common."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusegen.access import refused
+from fusegen.errors import BadConfig, FusegenError, Span, SpecErrors, nearest
+from fusegen.manifest import BINDINGS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE, TABLE = "pyproject.toml", "fusegen"
+NAMESPACE = "fusegen"
+POLICIES = ("auto", "kernel", "decompose")
+MOST_BYTES = 2**22  # of a file that is read
+IDENTIFIER = re.compile("[a-z][a-z0-9_]{0,31}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The configuration of a project.
+
+    Attributes:
+        root: the folder of pyproject.toml; the working folder without one. This path and the others are
+            relative to the working folder.
+        specs: the folder of the specs.
+        output: the folder of the modules.
+        binding: of a new folder of modules; PyTorch's stable ABI if there is none.
+        namespace: the first word of the namespaces of operators.
+        policy: of modules under torch.compile.
+    """
+
+    root: Path = Path()
+    specs: Path = Path("specs")
+    output: Path = Path("generated")
+    binding: str | None = None
+    namespace: str = NAMESPACE
+    policy: str = POLICIES[0]
+
+
+_IN_USE: ContextVar[Config | None] = ContextVar("config", default=None)
+
+
+def current() -> Config:
+    """The configuration in use."""
+    return _IN_USE.get() or Config()
+
+
+def use(config: Config) -> None:
+    """Use a configuration from now on."""
+    _IN_USE.set(config)
+
+
+def found(start: Path) -> Config:
+    """The configuration of the project that a folder belongs to: of the nearest file that has one.
+
+    Raises:
+        SpecErrors: every mistake in it.
+    """
+    here = Path(os.path.abspath(start))
+    for folder in (here, *here.parents):
+        table = _table(folder / FILE)
+        if table is not None:
+            return _config(Path(os.path.relpath(folder, here)), folder, table)
+        if (folder / ".git").exists():
+            break
+    return Config()
+
+
+def _table(path: Path) -> Mapping[str, Any] | None:
+    """The table of a file, if it has one.
+
+    Raises:
+        SpecErrors: the file cannot be read, or the table is none.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        tools = tomllib.loads(text.decode("utf-8")).get("tool", {}) if len(text) <= MOST_BYTES else {}
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SpecErrors([refused(error, path, "read")]) from None
+    except (ValueError, RecursionError):  # which other tools complain of
+        return None
+    table = tools.get(TABLE) if isinstance(tools, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise SpecErrors([BadConfig(Span(_shown(path)), why=f"[tool.{TABLE}] is not a table", near="")])
+    return table
+
+
+def _config(root: Path, folder: Path, table: Mapping[str, Any]) -> Config:
+    """The configuration of a table.
+
+    Raises:
+        SpecErrors: every mistake in it.
+    """
+    span = Span(_shown(folder / FILE))
+    errors: list[FusegenError] = []
+    for key, value in table.items():
+        if key not in KEYS:
+            near = nearest(key, KEYS, f"it has {', '.join(KEYS)}")
+            errors.append(BadConfig(span, why=f"[tool.{TABLE}] has no key {key!r}", near=near))
+        elif why := KEYS[key](value, folder):
+            errors.append(BadConfig(span, why=f"{key} = {value!r}: {why}", near=""))
+    if errors:
+        raise SpecErrors(errors)
+    folders = {key: root / table.get(key, default) for key, default in FOLDERS.items()}
+    return Config(root, **{**table, **folders})
+
+
+def _folder(value: Any, folder: Path) -> str:
+    """The reason why a value is no folder of the project; empty if it is one."""
+    if not isinstance(value, str) or not value:
+        return "it has to be the path of a folder"
+    whole = os.path.realpath(folder / value)
+    inside = Path(whole).is_relative_to(os.path.realpath(folder))
+    return "" if inside and not os.path.isabs(value) else "it has to be a folder of the project"
+
+
+def _one_of(*values: str) -> Callable[[Any, Path], str]:
+    return lambda value, folder: "" if value in values else f"it has to be one of {', '.join(values)}"
+
+
+def _identifier(value: Any, folder: Path) -> str:
+    right = isinstance(value, str) and IDENTIFIER.fullmatch(value) and "__" not in value
+    return "" if right else "it has to be a word of lower-case letters, digits and single underscores"
+
+
+def _shown(path: Path) -> str:
+    return Path(os.path.relpath(path)).as_posix()
+
+
+FOLDERS = {"specs": "specs", "output": "generated"}
+KEYS: dict[str, Callable[[Any, Path], str]] = {  # by key, the reason why a value is wrong
+    **dict.fromkeys(FOLDERS, _folder),
+    "binding": _one_of(*BINDINGS),
+    "namespace": _identifier,
+    "policy": _one_of(*POLICIES),
+}
