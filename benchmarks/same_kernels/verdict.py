@@ -10,10 +10,11 @@ from functools import cache
 import torch
 
 from benchmarks.same_kernels.ptx import CHIPS, compiled, differing
+from benchmarks.same_kernels.renames import NONE, Renames, same_but_for
 from benchmarks.same_kernels.results import counted, result, results
 from benchmarks.same_kernels.text import Recipe, bare, host_texts, moved, python_of
 from benchmarks.same_kernels.versions import Pair, recipes
-from fusegen.certify.digest import kernel_digest
+from fusegen.certify.digest import deciding, kernel_digest
 from fusegen.certify.host import machine
 
 Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is not
@@ -57,16 +58,31 @@ class Verdict:
         return f"changed: {'; '.join((*self.wrong, *host, *rest))}"
 
 
-def verdict(pair: Pair, device: str) -> Verdict:
+def verdict(pair: Pair, device: str, renames: Renames = NONE) -> Verdict:
     """Compare the two versions for ``cpu`` or ``cuda``; what cannot be compared counts as changed."""
     whole = zip(pair.texts, pair.runtimes, strict=True)
     digests = {kernel_digest(text, device, runtime) for text, runtime in whole}
     if len(digests) == 1:
         return Verdict(pair.name, device, ("text",))
     try:
+        if renames != NONE:
+            return by_names(pair, device, renames)
         return on_cpu(pair) if device == "cpu" else on_cuda(pair)
     except Exception as error:
         return Verdict(pair.name, device, wrong=(str(error).partition("\n")[0] or type(error).__name__,))
+
+
+def by_names(pair: Pair, device: str, renames: Renames) -> Verdict:
+    """By the text, with names replaced; neither kernels are compiled nor results compared.
+
+    Raises:
+        Unproved: a name may be captured.
+    """
+    whole = zip(pair.texts, pair.runtimes, strict=True)
+    old, now = (deciding(text, device, runtime) for text, runtime in whole)
+    if old[:2] == now[:2] and same_but_for(renames, old[2], now[2], device):
+        return Verdict(pair.name, device, ("text with names replaced",))
+    return Verdict(pair.name, device, wrong=("more than these names",))
 
 
 def on_cpu(pair: Pair) -> Verdict:
