@@ -11,19 +11,24 @@ from conftest import Workshop
 from test_same_kernels import certified, git, module
 
 from benchmarks.same_kernels.__main__ import main
-from benchmarks.same_kernels.renames import Renames, Unproved, same_but_for, tokens
+from benchmarks.same_kernels.renames import Renames, Unproved, same_but_for
+from benchmarks.same_kernels.tokens import tokens
 from benchmarks.same_kernels.versions import files_of
 from fusegen import runtime_text
 from fusegen.certify.digest import kernel_digest
 
 OLD = """
 #include <cmath>
+#define LOST(x) (lost + x)
 #define MAKE(NAME, TYPE) TYPE NAME##_made(TYPE near) { return twist(near); }
 float twist(float near) { return near + 1.0f; }
 float tilt(float near, float twist) { return std::fabs(near) - twist * twist; }
 float plus_turned(float x) { return twist(tilt(x, x)); }
 const char* text = "twist";
 MAKE(first_one, float)
+float last(float x) { const float a = x, bend = a + 1.0f; return bend * bend; }
+float inner(float x) { if (x > 1.0f) { const float bow = x; x -= bow; } return x - bow(x); }
+float by_macro(float x) { const float lost = x; return LOST(lost); }
 """
 SAME = {  # renames, and what the text becomes
     "a function": (["tilt=rotate"], (("tilt", "rotate"),)),
@@ -35,6 +40,7 @@ SAME = {  # renames, and what the text becomes
         ["tilt.twist=angle"],
         (("float twist)", "float angle)"), ("twist * twist", "angle * angle")),
     ),
+    "a local variable": (["last.bend=arc"], (("bend", "arc"),)),
     "two exchanged": (
         ["tilt=plus_turned", "plus_turned=tilt"],
         (("tilt(", "#("), ("plus_turned(", "tilt("), ("#(", "plus_turned(")),
@@ -62,9 +68,12 @@ REFUSED = {
     "two that become one": (["tilt=same", "plus_turned=same"], "the old text has same"),
     "a parameter's capture": (["tilt.twist=near"], "the old text has near"),
     "an absent parameter": (
-        ["plus_turned.twist=angle"],
-        "no definition of plus_turned has a parameter twist",
+        ["plus_turned.near=angle"],
+        "no definition of plus_turned declares near",
     ),
+    "a name outside its block": (["inner.bow=arc"], "bow in inner may be another's"),
+    "a name in a macro": (["by_macro.lost=gone"], "lost in by_macro may be another's"),
+    "a name that is called": (["plus_turned.tilt=rotate"], "tilt in plus_turned may be another's"),
     "a pasted name": (["first_one=second"], "the preprocessor may write first_one into another text"),
     "a part that is pasted": (["tilt=tilt_made"], "the preprocessor may write tilt_made into another text"),
     "a name of the system": (["tilt=fmaf"], "a header of the system has fmaf"),

@@ -21,7 +21,7 @@ one, else on the CPU. Python that only tensors on CUDA reach counts as text of t
 
 --renamed OLD=NEW, once for each name, compares the text alone, in seconds: the C++ has to be that of the
 revision token for token, with identifiers replaced as told, and no two names may have become one.
-FUNCTION.OLD=NEW renames a parameter. Any other change counts as one of kernels.
+FUNCTION.OLD=NEW renames a parameter or a local variable. Any other change counts as one of kernels.
 
 --renew writes the digest of the module into each part of a certificate whose kernels are proved to be the
 same and which was of the revision's module: not a part that was stale there, nor one of a chip that the
