@@ -241,8 +241,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "tanh_slope": Primitive(_sech2, (lambda x: -2 * _sech2(x) * mpmath.tanh(x),)),
     "soft_sign": Primitive(lambda x: x / (1 + abs(x)), (lambda x: 1 / (1 + abs(x)) ** 2,)),
     "tanh_shrink": Primitive(lambda x: x - mpmath.tanh(x), (lambda x: mpmath.tanh(x) ** 2,)),
-    "finite_below": Primitive(lambda x: x, (_ONE,)),
-    "finite_above": Primitive(lambda x: x, (_ONE,)),
+    "clamp_to_lowest": Primitive(lambda x: x, (_ONE,)),
+    "clamp_to_highest": Primitive(lambda x: x, (_ONE,)),
     "times_ndtr": Primitive(lambda x: x * _ndtr(x), (lambda x: _ndtr(x) + x * _density(x),)),
     "times_ndtr_slope": Primitive(
         lambda x: _ndtr(x) + x * _density(x), (lambda x: (2 - x * x) * _density(x),)
@@ -263,8 +263,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "normal": Primitive(_density, (lambda x: -x * _density(x),)),
     "fma": Primitive(lambda a, b, c: a * b + c, (lambda a, b, c: b, lambda a, b, c: a, _ONE)),
     "quotient": Primitive(lambda a, b: a / b, (lambda a, b: 1 / b, lambda a, b: -a / b / b)),
-    "by_width": Primitive(lambda narrow, wide: wide, (_NONE, _ONE)),
-    "rounded": Primitive(lambda x: x, (_ONE,)),
+    "select_by_width": Primitive(lambda narrow, wide: wide, (_NONE, _ONE)),
+    "round_to_storage": Primitive(lambda x: x, (_ONE,)),
 }
 
 

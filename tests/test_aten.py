@@ -108,7 +108,7 @@ class Steps:
                 return self.number(value)
             case Name(name):
                 return given[name]
-            case Apply("rounded", (part,)):
+            case Apply("round_to_storage", (part,)):
                 return self.value(part, given).to(self.dtype).to(self.math)
             case Apply("div", (part, Number(value))) if self.device == "cuda":
                 return self.value(part, given) * self.number(1 / float(value))

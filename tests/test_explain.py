@@ -279,7 +279,7 @@ def test_the_words_of_a_spec_cannot_command(workshop: Workshop) -> None:
 def test_an_eager_spec_shows_its_roundings(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: (x + 1) * 3\nnumerics: eager\ndtypes: [float16]")
     stdout = workshop.run("explain", "gate").stdout
-    assert "rounded(rounded(x + 1) · 3)" in stdout
+    assert "round_to_storage(round_to_storage(x + 1) · 3)" in stdout
 
 
 # --- the picture ----------------------------------------------------------------------------------------

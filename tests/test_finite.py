@@ -24,8 +24,8 @@ def kept(program: Program) -> set[str]:
     after = finite(program, program.inputs, {})
     terms = [*(let.term for let in after.lets), *after.results]
     return {part.op for term in terms for part in walk(term) if isinstance(part, Apply)} & {
-        "finite_below",
-        "finite_above",
+        "clamp_to_lowest",
+        "clamp_to_highest",
         "clamp_min",
         "clamp_max",
     }
@@ -38,17 +38,20 @@ def of(*results: Apply) -> Program:
 @pytest.mark.parametrize(
     ("program", "sides"),
     [
-        (of(X * call("sigmoid", X)), {"finite_below"}),
-        (of(call("soft_sign", X)), {"finite_below", "finite_above"}),
-        (of(call("sigmoid", X) + X * call("sigmoid_slope", X)), {"finite_below", "finite_above"}),
+        (of(X * call("sigmoid", X)), {"clamp_to_lowest"}),
+        (of(call("soft_sign", X)), {"clamp_to_lowest", "clamp_to_highest"}),
+        (of(call("sigmoid", X) + X * call("sigmoid_slope", X)), {"clamp_to_lowest", "clamp_to_highest"}),
         (of(call("tanh", X)), set()),
         (of(call("sin", X)), set()),  # NaN is right: there is no limit
-        (of(X + call("sin", X)), {"finite_below", "finite_above"}),  # grows, the sine being of a number
+        (
+            of(X + call("sin", X)),
+            {"clamp_to_lowest", "clamp_to_highest"},
+        ),  # grows, the sine being of a number
         (of(X * call("sin", X)), set()),
         (of(call("sigmoid_slope", X) * (X * X * X)), {"clamp_min", "clamp_max"}),  # its cube is finite
-        (of(X - X), {"finite_below", "finite_above"}),
+        (of(X - X), {"clamp_to_lowest", "clamp_to_highest"}),
         (of(X * X - X * X * X), set()),  # grows
-        (of(X * call("sigmoid", X), -X), {"finite_below"}),  # in the first alone
+        (of(X * call("sigmoid", X), -X), {"clamp_to_lowest"}),  # in the first alone
         (of(X / call("sqrt", 1 + X * X)), {"clamp_min", "clamp_max"}),  # its square is, if not of 2^1022
     ],
 )

@@ -167,21 +167,25 @@ def test_a_call_of_a_spec_never_reaches_the_border() -> None:
 def eager(op: str, left: str, right: str, device: Device) -> Expr:
     """The expression that one eager operation, followed by eager's rounding, becomes."""
     step = Apply(op, (parsed(left), parsed(right)))
-    program = Program(("x", "y"), (), (), (Apply("rounded", (step,)),))
+    program = Program(("x", "y"), (), (), (Apply("round_to_storage", (step,)),))
     return lower("gate", program, device, Math.DOUBLE).results[0]
 
 
 @pytest.mark.parametrize("op", ["add", "sub"])
 def test_eager_rounds_a_number_before_it_is_added_on_the_cpu_only(op: str) -> None:
-    number = Call("rounded", (Const(0.5),))
-    assert eager(op, "x", "0.5", Device.CPU) == Call("rounded", (Call(op, (Ref("x"), number)),))
-    assert eager(op, "0.5", "x", Device.CPU) == Call("rounded", (Call(op, (number, Ref("x"))),))
-    assert eager(op, "x", "y", Device.CPU) == Call("rounded", (Call(op, (Ref("x"), Ref("y"))),))
-    assert eager(op, "x", "0.5", Device.CUDA) == Call("rounded", (Call(op, (Ref("x"), Const(0.5))),))
+    number = Call("round_to_storage", (Const(0.5),))
+    assert eager(op, "x", "0.5", Device.CPU) == Call("round_to_storage", (Call(op, (Ref("x"), number)),))
+    assert eager(op, "0.5", "x", Device.CPU) == Call("round_to_storage", (Call(op, (number, Ref("x"))),))
+    assert eager(op, "x", "y", Device.CPU) == Call("round_to_storage", (Call(op, (Ref("x"), Ref("y"))),))
+    assert eager(op, "x", "0.5", Device.CUDA) == Call(
+        "round_to_storage", (Call(op, (Ref("x"), Const(0.5))),)
+    )
 
 
 @pytest.mark.parametrize("device", list(Device))
 def test_eager_divides_a_number_by_a_tensor_through_the_reciprocal(device: Device) -> None:
-    reciprocal = Call("rounded", (Call("reciprocal", (Ref("x"),)),))
-    assert eager("div", "2", "x", device) == Call("rounded", (Call("mul", (reciprocal, Const(2.0))),))
-    assert eager("div", "y", "x", device) == Call("rounded", (Call("div", (Ref("y"), Ref("x"))),))
+    reciprocal = Call("round_to_storage", (Call("reciprocal", (Ref("x"),)),))
+    assert eager("div", "2", "x", device) == Call(
+        "round_to_storage", (Call("mul", (reciprocal, Const(2.0))),)
+    )
+    assert eager("div", "y", "x", device) == Call("round_to_storage", (Call("div", (Ref("y"), Ref("x"))),))

@@ -65,7 +65,7 @@ class _Reader:
 
     def expression(self, text: str) -> Expr:
         text = text.replace(f"{self.kind.value}(INFINITY)", "1e999" + self.suffix())
-        text = re.sub(r"rounded<T>\(", "rounded(", text)
+        text = re.sub(r"round_to_storage<T>\(", "round_to_storage(", text)
         tree = ast.parse(_selections(text), mode="eval").body
         return self.node(tree)
 
@@ -160,7 +160,7 @@ def expressions(kind: Math) -> st.SearchStrategy[Expr]:
 
         condition = st.sampled_from(COMPARISONS).flatmap(call)
         where = st.tuples(condition, inner, inner).map(lambda args: Call("where", args))
-        names = st.sampled_from(ARITHMETIC * 4 + ["neg", "neg", "rounded"] + FUNCTIONS)
+        names = st.sampled_from(ARITHMETIC * 4 + ["neg", "neg", "round_to_storage"] + FUNCTIONS)
         return names.flatmap(call) | where
 
     return st.recursive(leaves, grown, max_leaves=14)
@@ -276,11 +276,11 @@ def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
 
 
 def test_a_rounded_kernel_is_a_template_over_the_element_type() -> None:
-    value = kernel(Call("rounded", (Call("exp", (Ref("x"),)),)), Device.CPU, Math.DOUBLE)
+    value = kernel(Call("round_to_storage", (Call("exp", (Ref("x"),)),)), Device.CPU, Math.DOUBLE)
     assert CppPrinter(value).definition() == (
         "template <typename T>\n"
         "ANYWHERE double gate(double x, double y, double a) {\n"
-        "  return rounded<T>(exp(x));\n"
+        "  return round_to_storage<T>(exp(x));\n"
         "}"
     )
     assert CppPrinter(value).element() == "out[0] = gate<T>(in[0], in[1], p.a)"
@@ -518,10 +518,12 @@ def test_a_number_in_python_is_the_same_double() -> None:
 
 def test_a_program_is_written_line_by_line_without_eagers_rounding() -> None:
     lets = (
-        term.Let("u", call("rounded", call("add", Name("x"), 1))),
-        term.Let("s", call("rounded", call("exp", Name("a")))),
+        term.Let("u", call("round_to_storage", call("add", Name("x"), 1))),
+        term.Let("s", call("round_to_storage", call("exp", Name("a")))),
     )
-    rounded = call("rounded", call("mul", call("rounded", call("exp", Name("u"))), Name("s")))
+    rounded = call(
+        "round_to_storage", call("mul", call("round_to_storage", call("exp", Name("u"))), Name("s"))
+    )
     assert statements(eager(rounded, lets=lets)) == (
         "u = x + 1",
         "s = torch.exp(torch.tensor(a, dtype=torch.float64)).item()",
@@ -564,7 +566,7 @@ def test_a_kernel_of_pytorch_is_called_by_its_name(called: SpecCall, text: str) 
 
 def test_a_function_of_pytorchs_refuses_its_scalars_where_it_is_the_whole_program() -> None:
     called = SpecCall("torch.nn.functional.softshrink", (Name("x"), Name("a")))
-    whole = Program(("x",), ("a",), (), (call("rounded", called),))
+    whole = Program(("x",), ("a",), (), (call("round_to_storage", called),))
     assert statements(whole) == ("return nn.functional.softshrink(x, a)",)
     part = Program(("x",), ("a",), (), (call("mul", called, 2),))
     assert statements(part) == (

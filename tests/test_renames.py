@@ -41,6 +41,8 @@ SAME = {  # renames, and what the text becomes
         (("float twist)", "float angle)"), ("twist * twist", "angle * angle")),
     ),
     "a local variable": (["last.bend=arc"], (("bend", "arc"),)),
+    "a local variable like a function": (["last.bend=twist"], (("bend", "twist"),)),
+    "an absent variable": (["plus_turned.near=far"], ()),
     "two exchanged": (
         ["tilt=plus_turned", "plus_turned=tilt"],
         (("tilt(", "#("), ("plus_turned(", "tilt("), ("#(", "plus_turned(")),
@@ -66,17 +68,22 @@ OTHER = {  # the same names, and one more token that differs
 REFUSED = {
     "a capture": (["tilt=near"], "the old text has near"),
     "two that become one": (["tilt=same", "plus_turned=same"], "the old text has same"),
-    "a parameter's capture": (["tilt.twist=near"], "the old text has near"),
-    "an absent parameter": (
-        ["plus_turned.near=angle"],
-        "no definition of plus_turned declares near",
+    "a parameter's capture": (["tilt.twist=near"], "twist or near in tilt may be another's"),
+    "a variable that becomes a function": (["tilt=arc", "last.bend=arc"], "the old text has arc"),
+    "a variable that becomes a macro": (["last.bend=LOST"], "the old text has LOST"),
+    "a name outside its block": (["inner.bow=arc"], "bow or arc in inner may be another's"),
+    "a name in a macro": (["by_macro.lost=gone"], "lost or gone in by_macro may be another's"),
+    "a name that is called": (
+        ["plus_turned.tilt=rotate"],
+        "tilt or rotate in plus_turned may be another's",
     ),
-    "a name outside its block": (["inner.bow=arc"], "bow in inner may be another's"),
-    "a name in a macro": (["by_macro.lost=gone"], "lost in by_macro may be another's"),
-    "a name that is called": (["plus_turned.tilt=rotate"], "tilt in plus_turned may be another's"),
     "a pasted name": (["first_one=second"], "the preprocessor may write first_one into another text"),
     "a part that is pasted": (["tilt=tilt_made"], "the preprocessor may write tilt_made into another text"),
     "a name of the system": (["tilt=fmaf"], "a header of the system has fmaf"),
+    "a variable that becomes a macro of the system": (
+        ["last.bend=INFINITY"],
+        "a header of the system has INFINITY",
+    ),
     "a name that the system gives": (["fabs=size_of"], "a header of the system has fabs"),
 }
 WRITTEN = {
@@ -110,7 +117,7 @@ def test_a_name_that_may_be_captured_is_refused(case: str) -> None:
     given, message = REFUSED[case]
     new = OLD
     for rename in given:
-        old, _, name = rename.partition("=")
+        old, _, name = rename.rpartition(".")[2].partition("=")
         new = new.replace(old, name)
     with pytest.raises(Unproved) as caught:
         same_but_for(Renames.of(given), OLD, new, "cpu")

@@ -167,14 +167,14 @@ def test_double_and_cuda_have_no_links(math: Math, device: Device) -> None:
 
 
 def test_an_infinity_is_left_to_a_function_that_makes_it_finite_itself() -> None:
-    finite = Let("finite_x", call("finite_below", X))
+    finite = Let("finite_x", call("clamp_to_lowest", X))
     kept = Name("finite_x")
     assert (
         form((finite, Let("u", gelu(kept))), gelu(U))
         == "u = times_ndtr<SINGLE_WORD>(x); times_ndtr<NEAR>(u)"
     )
     assert form((finite, Let("u", silu(kept))), call("tanh", U) * kept) == (
-        "finite_x = finite_below(x); u = x_sigmoid<SINGLE_WORD>(x, x); mul(tanh(u), finite_x)"
+        "finite_x = clamp_to_lowest(x); u = x_sigmoid<SINGLE_WORD>(x, x); mul(tanh(u), finite_x)"
     )
 
 

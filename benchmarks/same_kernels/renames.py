@@ -52,11 +52,6 @@ class Renames:
         everywhere = {name: new for (function, name), new in found if not function}
         return cls(everywhere, {place: new for place, new in found if place[0]})
 
-    @property
-    def names(self) -> set[str]:
-        """The names that go and those that come, but of parameters and local variables those that come."""
-        return {*self.everywhere, *self.everywhere.values(), *self.inside.values()}
-
     def applied(self, text: str) -> list[str]:
         """The tokens of a text without comments, renamed.
 
@@ -65,17 +60,15 @@ class Renames:
         """
         found = tokens(text)
         everywhere = {old: new for old, new in self.everywhere.items() if old in found}
-        inside = {place: new for place, new in self.inside.items() if {*place} <= {*found}}
-        new_names = [*everywhere.values(), *inside.values()]
-        free = {*everywhere} - {*inside.values()}
-        if (
-            taken := {name for name in new_names if new_names.count(name) > 1}
-            | {*new_names} & {*found} - free
-        ):
+        new = [*everywhere.values(), *{*self.inside.values()}]
+        taken = {*everywhere.values()} & {*found} - {*everywhere} | {
+            name for name in new if new.count(name) > 1
+        }
+        if taken := taken | {*self.inside.values()} & {*everywhere, *dict(macros(found))}:
             raise Unproved(f"the old text has {', '.join(sorted(taken))}")
-        _check_macros(found, {*everywhere, *new_names, *(name for _, name in inside)})
-        for (function, name), new in inside.items():
-            found = _renamed_local(found, function, name, new)
+        _check_macros(found, {*everywhere, *everywhere.values()})
+        for (function, name), local in self.inside.items():
+            found = _renamed_local(found, function, name, local)
         return [everywhere.get(token, token) for token in found]
 
 
@@ -97,8 +90,9 @@ def same_but_for(renames: Renames, old: str, new: str, device: str) -> bool:
     now = tokens(new)
     if renames.applied(old) != now:
         return False
-    names = renames.names & {*tokens(old), *now}
-    foreign = sorted(names & system_names(tuple(sorted({*SYSTEM.findall(new)})), device))
+    system = system_names(tuple(sorted({*SYSTEM.findall(new)})), device)
+    names = {*renames.everywhere, *renames.everywhere.values()} & {*tokens(old), *now}
+    foreign = sorted(names & system.all | {*renames.inside.values()} & system.macros)
     if foreign:
         raise Unproved(f"a header of the system has {', '.join(foreign)}")
     return True
@@ -165,30 +159,28 @@ def _macros_with(found: Sequence[str], any_of: set[str]) -> set[str]:
 
 
 def _renamed_local(found: list[str], function: str, name: str, new: str) -> list[str]:
-    """The tokens with a parameter or a local variable renamed where definitions of a function declare it.
+    """The tokens with a parameter or a local variable renamed where definitions of a function have it.
 
     Raises:
-        Unproved: no definition does, or the name may be another's in one that does.
+        Unproved: in one, either name may be another's.
     """
-    result, count = list(found), 0
+    result, macro = list(found), _macros_with(found, {name, new, "#", "##"})
     for place, token in enumerate(found):
-        body = closed(found, place + 1)
-        if token != function or found[place + 1] != "(" or found[body : body + 1] != ["{"]:
+        body = closed(found, place + 1) if token == function else place
+        if found[body : body + 1] != ["{"] or found[place + 1] != "(":
             continue
-        uses = [k for k in range(place + 2, closed(found, body)) if found[k] == name]
+        end = closed(found, body)
+        uses = [k for k in range(place + 2, end) if found[k] == name]
         if not uses:
             continue
         first = uses[0]
         parameter = first < body and found[first + 1] in (",", ")")
         hides = parameter or (first > body and _declares(found, first) and _block(found, first) >= uses[-1])
-        macro = _macros_with(found, {name}) & {*found[place : closed(found, body)]}
-        if macro or not hides or any(found[k - 1] in MEMBER for k in uses):
-            raise Unproved(f"{name} in {function} may be another's")
-        count += 1
+        others = (macro | {new}) & {*found[place:end]}
+        if others or not hides or any(found[k - 1] in MEMBER for k in uses):
+            raise Unproved(f"{name} or {new} in {function} may be another's")
         for k in uses:
             result[k] = new
-    if count == 0:
-        raise Unproved(f"no definition of {function} declares {name}")
     return result
 
 

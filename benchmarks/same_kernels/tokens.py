@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -65,9 +66,26 @@ def closed(found: Sequence[str], place: int) -> int:
     return len(found)
 
 
+@dataclass(frozen=True)
+class SystemNames:
+    """The identifiers that the compiler reads from headers.
+
+    Attributes:
+        all: every one.
+        macros: those that a macro has.
+    """
+
+    all: frozenset[str]
+    macros: frozenset[str]
+
+
 @cache
-def system_names(headers: tuple[str, ...], device: str) -> frozenset[str]:
-    """The identifiers that the compiler reads from headers, with the names of macros.
+def system_names(headers: tuple[str, ...], device: str) -> SystemNames:
+    """The identifiers of headers.
+
+    Args:
+        headers: as they are included.
+        device: ``cpu`` or ``cuda``, whose compiler reads them.
 
     Raises:
         RuntimeError: the preprocessor fails.
@@ -86,4 +104,5 @@ def system_names(headers: tuple[str, ...], device: str) -> frozenset[str]:
         )
     if done.returncode:
         raise RuntimeError(f"{command[0]} fails: {(done.stderr.splitlines() or ['it says nothing'])[0]}")
-    return frozenset(WORD.findall(done.stdout))
+    macro_names = frozenset(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
+    return SystemNames(frozenset(WORD.findall(done.stdout)), macro_names)

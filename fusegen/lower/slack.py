@@ -43,8 +43,8 @@ LEAST = {  # values are not below
     "times_tanh_softplus": Fraction(-3089, 10_000),
 }
 PASSING = (  # what passes a value on as it is, exactly shifted, or cut off
-    "finite_below",
-    "finite_above",
+    "clamp_to_lowest",
+    "clamp_to_highest",
     "clamp",
     "saturate",
     "clamp_min",
@@ -93,7 +93,9 @@ class Slack(Ranges):
         match argument:
             case Name(name) if body is Body.SINGLE_WORD and name in self.steps:
                 step = self.steps[name]
-                return step.args[0] if isinstance(step, Apply) and step.op == "finite_below" else argument
+                return (
+                    step.args[0] if isinstance(step, Apply) and step.op == "clamp_to_lowest" else argument
+                )
         return argument
 
     def spend(self, term: Term, left: float) -> None:

@@ -36,9 +36,9 @@ from fusegen.typed import takes_double
 
 GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
-ROUNDED = "rounded"  # eager's rounding between two operations
+ROUNDED = "round_to_storage"  # eager's rounding between two operations
 CURVES = "curves"  # the object of the kernel that looks curves up
-TYPED = (ROUNDED, "by_width")  # templates over the element type T
+TYPED = (ROUNDED, "select_by_width")  # templates over the element type T
 BODIES: dict[Body | None, str] = {Body.IN_FLOAT: "in_float"}  # families of the functions with a body
 NARROW = "narrow"  # a double-word value rounded to one word
 SUFFIX = {Math.FLOAT: "f", Math.DOUBLE: ""}  # of literals

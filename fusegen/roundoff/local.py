@@ -19,8 +19,8 @@ NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is t
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
     (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
-     "minimum", "maximum", "finite_below", "finite_above", "words", "prescaled", "unscale",
-     "by_width", "rounded", "detach")
+     "minimum", "maximum", "clamp_to_lowest", "clamp_to_highest", "words", "prescaled", "unscale",
+     "select_by_width", "round_to_storage", "detach")
 )  # fmt: skip
 
 Mask = npt.NDArray[np.bool_]  # a truth value for each point
