@@ -4,8 +4,8 @@
 #
 #   y = x · erf(softplus(x))
 #
-# Forward: 7 operations an element: 1 clamp_to_lowest, 2 mul, 1 erf, 1 softplus, 1 prescaled, 1 unscale.
-# Gradient: 13 operations an element: 1 clamp_to_highest, 1 clamp_to_lowest, 1 softplus, 2 prescaled, 2 mul, 1 product_plus, 1 scaled, 1 gauss, 1 sigmoid, 1 erf, 1 unscale.
+# Forward: 1 erf, 1 softplus, 2 multiply-adds, 3 selections an element.
+# Gradient: 1 softplus, 1 exp, 1 sigmoid, 1 erf, 9 multiply-adds, 5 selections an element.
 # Its evidence, once certified, lies beside it in serf.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from fusegen import budget, render
 from fusegen.emit import curves
+from fusegen.emit.counts import counts
 from fusegen.emit.kernel import kernel_texts, uses_plain_double
 from fusegen.emit.kernels import Emitted, emitted, fast
 from fusegen.hoist import bounds
@@ -57,7 +57,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     written = kernel_texts(of, launches, by_curves)
     return render.Texts(
         notation=notation(of.spec),
-        counts=_counts(kernels[Device.CUDA]),
+        counts=counts(kernels[Device.CUDA]),
         forward=written[Pass.FORWARD],
         backward=written[Pass.BACKWARD],
         curves=every_curve,
@@ -113,16 +113,3 @@ def _mask(of: Compiled) -> render.MaskText | None:
     bits, taken = zip(*of.plan.bitmask, strict=True)
     bit, multiple = (CppPrinter(kernels[0]).element() for kernels in (bits, taken))
     return render.MaskText(bit, multiple, definitions(bits, ()), definitions(taken, ()))
-
-
-def _counts(kernels: Mapping[Pass, Emitted]) -> tuple[str, ...]:
-    """A line for each kernel that counts its operations."""
-    titles = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
-    return tuple(f"{titles[which]}: {_count(each.kernels[0])}" for which, each in kernels.items())
-
-
-def _count(kernel: Kernel) -> str:
-    count = Counter(name for name in operations(kernel) if name != ROUNDED)
-    total = sum(count.values())
-    listed = ", ".join(f"{number} {name}" for name, number in count.items())
-    return f"{total} operation{'s' if total != 1 else ''} an element: {listed or 'none'}."

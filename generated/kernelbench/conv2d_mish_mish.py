@@ -4,8 +4,8 @@
 #
 #   x = x + conv_bias,  x = mish(x),  y = mish(x)
 #
-# Forward: 5 operations an element: 1 add, 2 clamp_to_lowest, 2 times_tanh_softplus.
-# Gradient: 8 operations an element: 1 add, 2 clamp_to_lowest, 1 times_tanh_softplus, 2 mul, 2 times_tanh_softplus_slope.
+# Forward: 2 exp, 2 divisions, 7 multiply-adds, 2 selections an element.
+# Gradient: 3 exp, 5 divisions, 16 multiply-adds, 2 selections an element.
 # Its evidence, once certified, lies beside it in conv2d_mish_mish.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  y = x · scaling_factor
 #
-# Forward: 3 operations an element: 1 clamp_to_lowest, 1 x_sigmoid, 1 mul.
-# Gradient: 5 operations an element: 1 clamp_to_highest, 1 clamp_to_lowest, 2 mul, 1 x_sigmoid_slope.
+# Forward: 1 sigmoid, 2 multiply-adds, 1 selection an element.
+# Gradient: 1 sigmoid, 6 multiply-adds, 2 selections an element.
 # Its evidence, once certified, lies beside it in linear_silu_scale.certificate.json.
 # fmt: off
 # mypy: ignore-errors
