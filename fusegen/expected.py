@@ -70,7 +70,7 @@ class Formula:
         return replace(backward, points=tuple(points))
 
     def score(self, program: Program, incoming: str) -> Score:
-        """How many results of a program lose digits in float, and the largest error."""
+        """The number of results of a program that lose digits in float, and the largest error."""
         program = constants_folded(attached(program))
         precise = not is_arithmetic(expanded(self.declared), program)
         kernel = lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)

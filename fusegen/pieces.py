@@ -176,7 +176,7 @@ def _side(function: Function) -> Side:
 
 
 def _is_straight(values: Mapping[float, float], end: float) -> bool:
-    """Whether a line gives all that lies beyond an end."""
+    """True if a line gives all that lies beyond an end."""
     rise = (values[LAST] - values[LAST / 2]) / (LAST / 2)
     slope, base = _single(rise), _single(values[FAR] - rise * FAR)
 
@@ -205,7 +205,7 @@ def _left(values: Sequence[float], step: float) -> float:
 
 
 def _is_smooth(values: Sequence[float], centre: int, wide: int, near: range) -> bool:
-    """Whether one piece would give what is near its centre."""
+    """True if one piece would give what is near its centre."""
     if centre:
         rise = abs(values[centre + 1] - values[centre - 1]) / 2
         if not rise * wide / 2 <= NEXT * abs(values[centre]):

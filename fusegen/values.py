@@ -1,4 +1,4 @@
-"""What each operation gives in IEEE double: a row an operation of the table, or what kernels compute with.
+"""Operations in IEEE double: a row an operation of the table, or of the kernels.
 
 A function of what an earlier one has rounded, or of one word in a chain, gives what the function does that
 it is one of. All but what decides give NaN where an argument is NaN. `column` evaluates an
@@ -32,7 +32,7 @@ FLAT = 400.0  # and tanh(softplus(x)), whose slope times an infinity would be no
 
 
 def value(op: str, args: Sequence[float]) -> float:
-    """What an operation gives of some numbers; what Python refuses is infinite or NaN."""
+    """The value of an operation of some numbers; infinite or NaN where Python refuses."""
     if op not in DECIDED and any(map(math.isnan, args)):
         return math.nan
     try:
@@ -44,7 +44,7 @@ def value(op: str, args: Sequence[float]) -> float:
 
 
 def column(op: str, args: Sequence[Column]) -> Column:
-    """What an operation gives of the numbers in some columns, as `value` does of each row."""
+    """The values of an operation of the numbers in some columns, as `value` gives them for each row."""
     if op in COLUMNS:
         with np.errstate(all="ignore"):
             found = np.asarray(COLUMNS[op](*args), np.float64)
@@ -57,7 +57,7 @@ def column(op: str, args: Sequence[Column]) -> Column:
 
 
 def _rows(op: str, args: Sequence[Sequence[float]]) -> list[float]:
-    """What a function gives of each row."""
+    """The values of a function of each row."""
     function = VALUES[op]
     try:
         return [float(function(*row)) for row in zip(*args, strict=True)]

@@ -303,7 +303,7 @@ def number(chance: random.Random, kinks: tuple[float, ...]) -> float:
 
 
 def settled(function: Function, point: tuple[Any, ...]) -> Any:
-    """What a function is at a point, to 115 bits; nothing where it is undefined or does not settle."""
+    """The value of a function at a point, to 115 bits; nothing where it is undefined or not certain."""
     last = None
     for precision in PRECISIONS:
         found = computed(function, point, precision)
@@ -316,7 +316,7 @@ def settled(function: Function, point: tuple[Any, ...]) -> Any:
 
 
 def computed(function: Function, point: tuple[Any, ...], precision: int) -> Any:
-    """What mpmath says of a function with some bits; nothing where it is undefined."""
+    """The value of a function by mpmath with some bits; nothing where it is undefined."""
     mp.prec = precision
     try:
         return mpf(function(*point))
@@ -332,13 +332,13 @@ def cut(exact: Any) -> tuple[int, int, int, int]:
 
 
 def outside(exact: Any) -> bool:
-    """Whether a number is infinite as a double, or next to nothing."""
+    """True if a number is infinite as a double, or next to nothing."""
     _, mantissa, exponent, bits = exact._mpf_
     return bool(mantissa) and not -1100 < exponent + bits < 1025
 
 
 def doubtful(exact: Any) -> bool:
-    """Whether all digits have cancelled, or 115 of them do not say to which double a number rounds."""
+    """True if all digits have cancelled, or 115 of them do not say to which double a number rounds."""
     if not exact or outside(exact):
         return not exact
     digits, _, rest, dropped = cut(exact)
@@ -361,7 +361,7 @@ def rounded(exact: Any) -> float:
 
 
 def difference(found: Real, exact: Any) -> float:
-    """How far two doubles are from a number, in units of 2**-100 of it."""
+    """The distance of two doubles from a number, in units of 2**-100 of it."""
     if exact is None:
         return 0.0 if math.isnan(found.hi) else math.inf
     hi = rounded(exact)

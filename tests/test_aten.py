@@ -168,7 +168,7 @@ def spread(x: Tensor) -> Tensor:
 def pulled(
     name: str, inputs: list[Tensor], g: Tensor, params: dict[str, float]
 ) -> tuple[Tensor, list[Tensor]]:
-    """What PyTorch's kernels give: the value and the gradients."""
+    """The value and the gradients that PyTorch's kernels give."""
     leaves = [x.detach().requires_grad_() for x in inputs]
     with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu is another
         y = kernel(name)(*leaves, **params)

@@ -1,4 +1,4 @@
-"""What certification is for: a fault planted in the text of a module is found, whatever it is.
+"""The purpose of certification: a fault planted in the text of a module is found, whatever it is.
 
 The kernels are the CPU's; a GPU, where there is one, judges their float32 results as well.
 """
@@ -111,7 +111,7 @@ def judged(
     near: float,
     texts: dict[str, str],
 ) -> Evidence:
-    """What is found at a place of the module of a spec in which some texts are replaced."""
+    """The evidence at a place of the module of a spec in which some texts are replaced."""
     patch.setattr(IntervalFilter, "place", lambda *_: place)
     every = inputs.every
     patch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])

@@ -130,7 +130,7 @@ def program(formula: str, inputs: str = "x", params: str = "", **lets: str) -> P
 def autograd(
     function: Callable[..., Tensor], g: Tensor, tensors: list[Tensor], *others: Any
 ) -> tuple[Tensor, ...]:
-    """What PyTorch gives: the gradient of each tensor, zeros where there is none."""
+    """The gradient of each tensor by PyTorch, zeros where there is none."""
     leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
     y = function(*leaves, *others)
     if not y.requires_grad:

@@ -1,4 +1,4 @@
-"""What `explain` tells: steps, what they rest on and save, costs and errors, in every format."""
+"""Explanations: steps with their preconditions and savings, costs and errors, in every format."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ HARD = "chain: [x * 1.3 + 0.1, gelu_tanh, squared_relu, tanh, sigmoid]"
 
 
 def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
-    """What is expected on a device: value and whence, slope and whence."""
+    """The expectation on a device: value and whence, slope and whence."""
     table = text.split(EXPECTED)[1].split("\n\n")[0]
     return re.findall(rf"  {device} +(\S+)( at \S+, by \w+)? +(\S+)( at \S+, by \w+)?", table)
 

@@ -20,7 +20,7 @@ X = Name("x")
 
 
 def kept(program: Program) -> set[str]:
-    """How the inputs of a program are kept finite."""
+    """The operations that keep the inputs of a program finite."""
     after = finite(program, program.inputs, {})
     terms = [*(let.term for let in after.lets), *after.results]
     return {part.op for term in terms for part in walk(term) if isinstance(part, Apply)} & {

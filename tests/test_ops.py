@@ -187,7 +187,7 @@ Computed = Callable[..., NDArray[np.float32]]
 
 @pytest.fixture(scope="module")
 def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
-    """What the table's C++ of each operation computes in float on the CPU, over arrays."""
+    """The values of the table's C++ of each operation in float on the CPU, over arrays."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     kernels, loops = [], []

@@ -93,7 +93,7 @@ def numbers(row: Factor) -> tuple[Fraction, ...]:
 
 
 def inside(value: Any, range_: Interval, off: float = 1e-40) -> bool:
-    """Whether a value of many digits lies in an interval, or off by its own error."""
+    """True if a value of many digits lies in an interval, or off by its own error."""
     ends = [mp.mpf(end) if isinstance(end, float) else mpf(end) for end in (range_.low, range_.high)]
     slack = off * (1 + abs(value))
     return bool(ends[0] - slack <= value <= ends[1] + slack)

@@ -1,4 +1,4 @@
-"""What operations give in double: those of the table as sympy says, words as they are computed with."""
+"""Operations in double: those of the table as sympy says, words as they are computed with."""
 
 from __future__ import annotations
 

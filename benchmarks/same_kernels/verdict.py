@@ -1,4 +1,4 @@
-"""Whether two versions of a module have the same kernels on a device, and what shows it."""
+"""The verdict on two versions of a module: the same kernels on a device or not, and what shows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a module's kernels on one device.
+    """The verdict on a module's kernels on one device.
 
     Attributes:
         name, device: whose.
@@ -41,7 +41,7 @@ class Verdict:
 
     @property
     def same(self) -> bool:
-        """Whether the kernels are proved to be the same."""
+        """True if the kernels are proved to be the same."""
         return not self.wrong and not self.moved
 
     def reviewed(self) -> Verdict:
@@ -137,6 +137,6 @@ def _same_python(pair: Pair) -> bool:
 
 
 def _for_device(recipe: Recipe) -> str:
-    """What nvcc makes PTX of; flags of ptxas count as text of the host."""
+    """The input that nvcc makes PTX of; flags of ptxas count as text of the host."""
     flags = [flag for flag in recipe["extra_cuda_cflags"] if not flag.startswith("-Xptxas=")]
     return bare({"cuda_sources": recipe["cuda_sources"], "extra_cuda_cflags": flags})

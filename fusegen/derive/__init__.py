@@ -85,7 +85,7 @@ def aten_gradient(eager: Program) -> Program | None:
 
 
 def is_arithmetic(*programs: Program) -> bool:
-    """Whether nothing in these programs approximates."""
+    """True if nothing in these programs approximates."""
     return not any(applied(program.terms) & TRANSCENDENTAL for program in programs)
 
 

@@ -128,7 +128,7 @@ class Reverse:
         return call("where", condition, chosen, other)
 
     def reads(self, product: Term) -> bool:
-        """Whether a product has other factors than the incoming gradient; conditions are none."""
+        """True if a product has other factors than the incoming gradient; conditions are none."""
         if isinstance(product, Apply):
             return any(map(self.reads, product.args[product.op == "where" :]))
         if not isinstance(product, Name):

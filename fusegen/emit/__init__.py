@@ -44,7 +44,7 @@ def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:
 
 
 def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
-    """What the printers write for a module."""
+    """The printed texts of a module."""
     kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
     called[Device.CUDA] += curves.kernels(of)
@@ -86,7 +86,7 @@ def _unread(of: Compiled) -> tuple[str, ...]:
 
 
 def plain_double(of: Compiled) -> str:
-    """How many bits of single-word double are right, if a kernel on CUDA takes it."""
+    """The number of right bits in single-word double, if a kernel on CUDA takes it."""
     passes = [which for which in Pass if uses_plain_double(of.plan, which)]
     errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
     return ("39" if max(errors) <= budget.BRIEF_ENOUGH else "44") if passes else ""
@@ -107,7 +107,7 @@ def _fast(of: Compiled) -> tuple[Kernel, ...]:
 
 
 def _mask(of: Compiled) -> render.MaskText | None:
-    """What the printers write of a gradient that a bit decides."""
+    """The printed text of a gradient that a bit decides."""
     if not of.plan.bitmask:
         return None
     bits, taken = zip(*of.plan.bitmask, strict=True)

@@ -88,7 +88,7 @@ class Factored:
         self.splits[let.name] = found
 
     def depends(self, term: Term) -> bool:
-        """Whether the name decides a term."""
+        """True if the name decides a term."""
         return not self.dependent.isdisjoint(names(term))
 
     def split(self, term: Term) -> Split | None:

@@ -72,7 +72,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
 
 
 def adds_bias_apart(inputs: Sequence[Any]) -> bool:
-    """Whether PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
+    """True if PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
     return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
 
 
@@ -123,7 +123,7 @@ def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: 
 
 
 def _is_no_call(node: fx.Node) -> bool:
-    """Whether a node only looks at another: an attribute, an item, a size, or a number."""
+    """True if a node only looks at another: an attribute, an item, a size, or a number."""
     return what(node) in ("getitem", "size", "dim") or node.target in (getattr, torch.tensor)
 
 

@@ -1,4 +1,4 @@
-"""What each operation of a term is to a kernel that computes in single words."""
+"""Lowering of each operation of a term to single-word arithmetic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lowering:
         return Let(let.name, self.expr(let.term))
 
     def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
-        """What a result takes first, and its expression."""
+        """The lets that precede a result, and its expression."""
         return (), self.expr(term)
 
     def expr(self, term: Term) -> Expr:
@@ -90,5 +90,5 @@ class Lowering:
         return self.call("round_to_storage", value) if self.is_scalar(term) else value
 
     def is_scalar(self, term: Term) -> bool:
-        """Whether a term is a Python number to eager."""
+        """True if a term is a Python number to eager."""
         return isinstance(term, Number) or (isinstance(term, Name) and term.name in self.params)

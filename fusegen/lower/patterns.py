@@ -18,7 +18,7 @@ LARGE = 2**60
 
 
 def erring(term: Term) -> int:
-    """How many factors of a product err by units."""
+    """The number of factors of a product that err by several ulp."""
     match term:
         case Apply("mul", factors):
             return sum(map(erring, factors))

@@ -1,4 +1,4 @@
-"""What rounds once, in single-word arithmetic: sums, products, and numbers that are taken exactly."""
+"""Single-word arithmetic that rounds once: sums, products, and numbers that are taken exactly."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ class SingleWord(Lowering):
 
 
 def is_double(value: Expr) -> bool:
-    """Whether a value is of two words."""
+    """True if a value is of two words."""
     return value.word is Word.DOUBLE

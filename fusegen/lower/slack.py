@@ -56,7 +56,7 @@ PASSING = (  # what passes a value on as it is, exactly shifted, or cut off
 
 
 class Slack(Ranges):
-    """What of a program is computed in one word, as what it errs by is magnified too little to matter."""
+    """The parts of a program in single-word arithmetic: their errors are magnified too little to matter."""
 
     def __init__(self, lets: Sequence[Let], results: Sequence[Term], settled: bool = False) -> None:
         """Take the program's steps in order, and whether double settles how its results are rounded."""
@@ -78,7 +78,7 @@ class Slack(Ranges):
                 self.names |= {let.name}
 
     def is_linked(self, term: Apply) -> bool:
-        """Whether a single-word function computes a term: if there is one, and that is enough."""
+        """True if a single-word function computes a term: if there is one, and that is enough."""
         argument = term.args[0]
         if term not in self.links or len(set(term.args)) > 1 or not self.plain(argument):
             return False
@@ -105,7 +105,7 @@ class Slack(Ranges):
             self.spend(part, share)
 
     def shares(self, term: Term, left: float) -> Iterable[tuple[Term, float]]:
-        """What the parts of a term may err by, if it may err by so many units."""
+        """The error budgets of the parts of a term, from that of the term."""
         match term:
             case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
                 return [(other, left - (0 if exact(scaled(term)[0]) else ROUNDING))]
@@ -123,7 +123,7 @@ class Slack(Ranges):
         return []
 
     def errs(self, factor: Term) -> bool:
-        """Whether a factor is no number and no input."""
+        """True if a factor is no number and no input."""
         match factor:
             case Name(name):
                 return name in self.steps and self.errs(self.steps[name])
@@ -134,13 +134,13 @@ class Slack(Ranges):
         return True
 
     def magnifies(self, op: str, args: Sequence[Term]) -> float | None:
-        """What a function magnifies a relative error of its only argument by, if that is known."""
+        """The condition number of a function of one argument, if it is known."""
         if len(set(args)) > 1:
             return None
         return MAGNIFIED[op] if self.near(op, args[0]) else MAGNIFIED_ANYWHERE.get(op)
 
     def near(self, op: str, argument: Term) -> bool:
-        """Whether an argument is not below what a function's near form begins at."""
+        """True if an argument is not below what a function's near form begins at."""
         return op in FROM and self.range(argument).low >= FROM[op]
 
     def inner(self, term: Term) -> Apply | None:
@@ -167,14 +167,14 @@ class Slack(Ranges):
         return None
 
     def affords(self, term: Term, value: Term) -> bool:
-        """Whether a term may err by as much as computing its value in one word does."""
+        """True if a term may err by as much as computing its value in one word does."""
         left = self.left.get(term, 0.0)
         if value in self.links:
             return left >= FUNCTION
         return left >= (0 if exact(scaled(value)[0]) else ROUNDING)
 
     def plain(self, term: Term) -> bool:
-        """Whether one word is all that a term is to be given in."""
+        """True if one word is all that a term is to be given in."""
         match term:
             case Name(name):
                 return name not in self.steps or name in self.names
@@ -207,5 +207,5 @@ def scaled(term: Term) -> tuple[Fraction, Term]:
 
 
 def exact(by: Fraction) -> bool:
-    """Whether a number times this rounds nothing, underflow aside: whether it is a power of two."""
+    """True if a number times this rounds nothing, underflow aside, as a power of two does."""
     return by.numerator.bit_count() == by.denominator.bit_count() == 1

@@ -80,7 +80,7 @@ class DoubleWordLowering(SingleWord):
         return Let(let.name, value)
 
     def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
-        """What a result takes first, and its expression, which is one of its tangent next to 0.
+        """The lets that precede a result, and its expression; near zero the linear term.
 
         On the CPU a choice of two words is one of single ones.
         """

@@ -1,4 +1,4 @@
-"""What the compiler writes in formulas: forms in which nothing cancels, and what eager computes with."""
+"""Operations of the compiler in formulas: forms in which nothing cancels, and those of eager kernels."""
 
 from __future__ import annotations
 

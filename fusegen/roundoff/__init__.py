@@ -145,7 +145,7 @@ def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[Sequence[
 
 
 def evaluated(expr: Expr, given: Mapping[str, float]) -> float:
-    """What an expression of single words gives in double, by the values of what it names."""
+    """The value of an expression of single words in double, by the values of what it names."""
     match expr:
         case Const(number):
             return number

@@ -98,7 +98,7 @@ def _candidates(title: str) -> Iterator[str]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two specs are of one region."""
+    """True if two specs are of one region."""
     return VARYING.sub("", one) == VARYING.sub("", other)
 
 
