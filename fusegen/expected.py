@@ -17,7 +17,7 @@ from fusegen.compose import expanded
 from fusegen.derive import aten_gradient, attached, derive, derive_eager, is_arithmetic
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
-from fusegen.ir import Device, Kernel, Math, held
+from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower, uniforms
 from fusegen.method import Both, Pass
 from fusegen.reals import Reals
@@ -65,7 +65,7 @@ class Formula:
         grad, *read = kernel.inputs
         points = []
         for point, (value, *_) in zip(backward.points, forward.reals, strict=True):
-            saved = {name: point.get(name, held(value, Math.FLOAT)) for name in read}
+            saved = {name: point.get(name, round_to(value, Math.FLOAT)) for name in read}
             points.append({**point, grad: point[incoming], **saved})
         return replace(backward, points=tuple(points))
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from fusegen.ir import Math, held
+from fusegen.ir import Math, round_to
 
 Function = Callable[[Sequence[float]], Sequence[float]]  # the results of some numbers
 
@@ -227,7 +227,7 @@ def _density(x: float, scale: float) -> float:
 
 def _single(number: float) -> float:
     """The nearest float."""
-    return held(number, Math.FLOAT)
+    return round_to(number, Math.FLOAT)
 
 
 def _unit(number: float) -> float:

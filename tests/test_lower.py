@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fusegen import ir
 from fusegen.errors import Span
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, held, operations
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, operations, round_to
 from fusegen.lower import lower, notes, uniforms
 from fusegen.parse.formula import parse_formula
 from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term
@@ -128,7 +128,7 @@ def test_a_constant_is_rounded_to_float64_and_then_to_the_math_type(value: Fract
 
 @pytest.mark.parametrize("math", Math)
 def test_a_division_by_a_constant_is_a_product_on_cuda_and_a_quotient_on_the_cpu(math: Math) -> None:
-    inverse = Const(held(1.0 / 6.0, math))
+    inverse = Const(round_to(1.0 / 6.0, math))
     assert lowered("x / 6", Device.CUDA, math) == Call("mul", (Ref("x"), inverse))
     assert lowered("x / 6", Device.CPU, math) == Call("div", (Ref("x"), Const(6.0)))
     for device in Device:
@@ -146,9 +146,9 @@ def test_the_inverse_of_a_constant_is_taken_in_double() -> None:
 @given(st.floats(allow_nan=False))
 def test_a_math_type_holds_the_nearest_value(value: float) -> None:
     with np.errstate(over="ignore"):
-        assert held(value, Math.FLOAT) == float(np.float32(value))
-    assert held(value, Math.DOUBLE) == value
-    assert math.copysign(1, held(value, Math.FLOAT)) == math.copysign(1, value)
+        assert round_to(value, Math.FLOAT) == float(np.float32(value))
+    assert round_to(value, Math.DOUBLE) == value
+    assert math.copysign(1, round_to(value, Math.FLOAT)) == math.copysign(1, value)
 
 
 @pytest.mark.parametrize(("device", "math"), EVERY)

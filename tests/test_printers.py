@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fusegen import term
 from fusegen.errors import Span
-from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, held
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
 from fusegen.library import Library
 from fusegen.lower import lower
 from fusegen.ops import OPS
@@ -147,7 +147,7 @@ def _simple(tokens: list[str]) -> tuple[str, list[str]]:
 
 
 def constants(kind: Math) -> st.SearchStrategy[Const]:
-    return st.floats(allow_nan=False).map(lambda value: Const(held(value, kind)))
+    return st.floats(allow_nan=False).map(lambda value: Const(round_to(value, kind)))
 
 
 def expressions(kind: Math) -> st.SearchStrategy[Expr]:
@@ -217,7 +217,7 @@ def test_an_expression_has_the_fewest_parentheses(formula: str, text: str) -> No
 @given(st.floats(allow_nan=False))
 def test_a_literal_reads_back_bit_for_bit(value: float) -> None:
     for kind, code in ((Math.FLOAT, "<f"), (Math.DOUBLE, "<d")):
-        one = held(value, kind)
+        one = round_to(value, kind)
         text = literal(one, kind)
         if math.isinf(one):
             assert text == ("-" if one < 0 else "") + f"{kind.value}(INFINITY)"
@@ -239,7 +239,7 @@ def test_a_literal_reads_back_bit_for_bit(value: float) -> None:
     ],
 )  # fmt: skip
 def test_a_literal_is_as_short_as_it_can_be(value: float, single: str, double: str) -> None:
-    assert literal(held(value, Math.FLOAT), Math.FLOAT) == single
+    assert literal(round_to(value, Math.FLOAT), Math.FLOAT) == single
     assert literal(value, Math.DOUBLE) == double
 
 
@@ -318,7 +318,7 @@ def test_a_kernel_includes_the_headers_that_define_what_it_calls() -> None:
 
 def test_kernels_that_compute_the_same_are_one_function() -> None:
     third = Call("mul", (Ref("x"), Const(1 / 3)))
-    rounded = Call("mul", (Ref("x"), Const(held(1 / 3, Math.FLOAT))))
+    rounded = Call("mul", (Ref("x"), Const(round_to(1 / 3, Math.FLOAT))))
     [both] = definitions((kernel(rounded), kernel(third, kind=Math.DOUBLE)), ())
     assert both == (
         "template <typename M>\nANYWHERE M gate(M x, M y, M a) {\n  return x * M(0.3333333333333333);\n}"
@@ -396,7 +396,7 @@ def test_a_spec_is_written_on_one_line_with_its_named_steps() -> None:
 
 
 def test_a_kernel_is_dumped_with_every_constant_in_full() -> None:
-    value = kernel(Call("mul", (Ref("x"), Const(held(0.1, Math.FLOAT)))))
+    value = kernel(Call("mul", (Ref("x"), Const(round_to(0.1, Math.FLOAT)))))
     assert dump.kernel(value) == "cpu float gate(x, y, a)\n  return mul(x, 0x1.99999a0000000p-4)"
     two = Kernel("gate", Device.CUDA, Math.DOUBLE, ("x",), (), STEP, (Ref("u"), Const(2.0)))
     assert dump.kernel(two) == "cuda double gate(x)\n  u := add(x, 3)\n  return u, 2"

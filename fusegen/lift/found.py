@@ -18,7 +18,7 @@ from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.biases import split_biases
 from fusegen.lift.regions.examples import propagate
 from fusegen.lift.regions.partition import Region, partition
-from fusegen.lift.regions.spec import Source, Written, refused, written
+from fusegen.lift.regions.spec import RegionSpec, Source, refused, written
 from fusegen.lift.regions.worth import traffic
 
 ONCE = "forward is traced once, without values: what it does may not depend on them"
@@ -42,7 +42,7 @@ class Found:
     name: str
     model: nn.Module
     graph: fx.Graph
-    chosen: tuple[Written, ...]
+    chosen: tuple[RegionSpec, ...]
     left: Mapping[fx.Node, str]
 
 
@@ -100,7 +100,7 @@ def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: 
         least_passes: of eager over memory, from which on a region has a kernel.
     """
     parts = partition(graph)
-    chosen: list[Written] = []
+    chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
     for region in parts.regions:
         why = _left_alone(region, least_passes)

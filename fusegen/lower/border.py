@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from fusegen import typed
-from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, held
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, round_to
 from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
 
@@ -44,7 +44,7 @@ class Lowering:
                 whole = self.call("narrow", found) if found.word is Word.DOUBLE else found
                 return self.call("round_to_storage", whole)
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
-                return self.call("mul", self.expr(left), Const(held(1.0 / float(value), self.math)))
+                return self.call("mul", self.expr(left), Const(round_to(1.0 / float(value), self.math)))
             case Apply("div", (left, Name(name))) if self.device is Device.CUDA and name in self.params:
                 return self.call("mul", self.expr(left), self.call("reciprocal", Ref(name)))
             case Apply(op, args):
@@ -55,7 +55,7 @@ class Lowering:
     def rounded(self, value: Fraction) -> float:
         """A number as the math type holds it, infinite beyond its range."""
         try:
-            return held(float(value), self.math)
+            return round_to(float(value), self.math)
         except OverflowError:
             return math.inf if value > 0 else -math.inf
 

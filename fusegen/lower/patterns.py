@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from fusegen.lower.slack import scaled
+from fusegen.lower.error_budget import scaled
 from fusegen.ops import PRODUCTS, ROWS, SINGLES
 from fusegen.ops.kernels import CURVE
 from fusegen.ops.row import Words

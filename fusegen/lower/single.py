@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from fusegen.ir import Call, Const, Expr, Word, held
+from fusegen.ir import Call, Const, Expr, Word, round_to
 from fusegen.lower.border import Lowering
 from fusegen.lower.patterns import gate_and_slope
 from fusegen.term import Apply, Number, Term
@@ -77,15 +77,15 @@ class SingleWord(Lowering):
         if isinstance(whole, Const):
             return self.call("mul", value, whole)
         # cut, so that the rest has its sign: what it multiplies may be infinite, or a zero
-        hi = held(float(by) * (1 - 2.0**-24), self.math)
-        return self.call("scaled", value, Const(hi), Const(held(float(by - Fraction(hi)), self.math)))
+        hi = round_to(float(by) * (1 - 2.0**-24), self.math)
+        return self.call("scaled", value, Const(hi), Const(round_to(float(by - Fraction(hi)), self.math)))
 
     def number(self, value: Fraction) -> Expr:
         """A number in as many words as it takes, two at most; one where it is infinite."""
         hi = self.rounded(value)
         if math.isinf(hi):
             return Const(hi)
-        lo = held(float(value - Fraction(hi)), self.math)
+        lo = round_to(float(value - Fraction(hi)), self.math)
         if abs(lo) < LEAST:
             return Const(hi)
         return self.call("words", Const(hi), Const(lo))

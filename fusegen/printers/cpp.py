@@ -24,8 +24,8 @@ from fusegen.ir import (
     Ref,
     Word,
     calls,
-    held,
     operations,
+    round_to,
 )
 from fusegen.ops import ROWS
 from fusegen.ops.kernels import CURVE, WORDS
@@ -245,6 +245,6 @@ def literal(value: float, kind: Math) -> str:
         return ("-" if value < 0 else "") + f"{kind.value}(INFINITY)"
     for digits in range(1, DIGITS[kind] + 1):
         text = f"{value:.{digits}g}"
-        if held(float(text), kind) == value:
+        if round_to(float(text), kind) == value:
             break
     return repr(float(text)) + suffix

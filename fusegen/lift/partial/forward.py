@@ -21,7 +21,7 @@ from fusegen.lift.partial.calls import call_text, value_text, wrapped
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.naming import WISHED
 from fusegen.lift.regions.pointwise import CONSTANT, constant_of
-from fusegen.lift.regions.spec import Written
+from fusegen.lift.regions.spec import RegionSpec
 from fusegen.lift.rows import Unfit
 
 MOST_INSIDE = 64  # characters of a text that stands in another line
@@ -41,7 +41,7 @@ class Context:
     """
 
     graph: fx.Graph
-    regions: Mapping[fx.Node, Written]
+    regions: Mapping[fx.Node, RegionSpec]
     functions: Mapping[str, str]
     names: Mapping[str, Any]
     lines: Mapping[fx.Node, int]
