@@ -64,7 +64,7 @@ class Centres:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a polynomial around a centre is stored and computed.
+    """The way to store and to compute a polynomial around a centre.
 
     Attributes:
         most: the ulp that it may err by.

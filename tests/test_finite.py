@@ -65,11 +65,11 @@ T, PRODUCT = Name("t"), X * Name("b")
 @pytest.mark.parametrize(
     ("tied", "sides"),
     [
-        (PRODUCT, {"finite_below"}),
-        (call("relu", PRODUCT) - 1, {"finite_below"}),
+        (PRODUCT, {"clamp_to_lowest"}),
+        (call("relu", PRODUCT) - 1, {"clamp_to_lowest"}),
         (call("tanh", PRODUCT), set()),
         (call("clamp", PRODUCT, -1, 1), set()),
-        (call("minimum", PRODUCT, 1), {"finite_below"}),
+        (call("minimum", PRODUCT, 1), {"clamp_to_lowest"}),
     ],
 )
 def test_a_step_of_two_inputs_is_kept_finite_unless_its_function_is_bounded(

@@ -4,7 +4,7 @@
 #
 #   x = x + conv_bias,  x = x · multiplier,  x = leaky_relu(x),  y = gelu(x)
 #
-# Forward: 1 ndtr, 5 multiply-adds, 1 comparison, 2 selections an element.
+# Forward: 1 ndtr, 4 multiply-adds, 1 comparison, 2 selections an element.
 # Gradient: 1 ndtr, 1 exp, 4 abs, 15 multiply-adds, 10 comparisons, 12 selections an element.
 # Its evidence, once certified, lies beside it in conv2d_scale_leaky_relu_gelu.certificate.json.
 # fmt: off
@@ -61,12 +61,14 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Curve0: after_leaky_relu Φ(after_leaky_relu),  after_leaky_relu = u if u > 0 else u · 0.01
 ANYWHERE double conv2d_scale_leaky_relu_gelu_curve0(double u) {
   const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
       -2.0816681711721684e-19);
   return times_ndtr(after_leaky_relu);
 }
 
+// Curve1: times_ndtr_slope(after_leaky_relu),  after_leaky_relu = u if u > 0 else u · 0.01
 ANYWHERE double conv2d_scale_leaky_relu_gelu_curve1(double u) {
   const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
       -2.0816681711721684e-19);
@@ -77,7 +79,7 @@ template <typename M>
 ANYWHERE M conv2d_scale_leaky_relu_gelu_forward_in_float(M x, M conv_bias, M multiplier) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * multiplier;
-  const M after_leaky_relu = step1 > M(0.0f) ? step1 : scaled(step1, M(0.01f), M(2.2351741e-10f));
+  const M after_leaky_relu = step1 > M(0.0f) ? step1 : step1 * M(0.01f);
   const M finite_after_leaky_relu = clamp_to_lowest(after_leaky_relu);
   return times_ndtr(finite_after_leaky_relu);
 }
@@ -126,7 +128,7 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4100, 385, conv2d_scale_leaky_relu_gelu_curve0(u))
-FUSEGEN_CURVE(Curve1, 1 / 16.0f, -1025, 97, conv2d_scale_leaky_relu_gelu_curve1(u))
+FUSEGEN_CURVE(Curve1, 1 / 64.0f, -4100, 388, conv2d_scale_leaky_relu_gelu_curve1(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {

@@ -4,8 +4,8 @@
 #
 #   x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 #
-# Forward: 1 sigmoid, 1 tanh, 1 ndtr, 3 multiply-adds, 2 selections an element.
-# Gradient: 1 sigmoid, 1 tanh, 1 ndtr, 3 exp, 2 divisions, 20 multiply-adds, 8 selections an element.
+# Forward: 1 sigmoid, 1 tanh, 1 ndtr, 3 multiply-adds, 1 selection an element.
+# Gradient: 1 sigmoid, 1 tanh, 1 ndtr, 3 exp, 2 divisions, 19 multiply-adds, 6 selections an element.
 # Its evidence, once certified, lies beside it in linear_shift_silu_tanh_gelu_hardtanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -19,57 +19,16 @@ from .._runtime import Activation, Sources
 
 __all__ = ["LinearShiftSiluTanhGeluHardtanh", "ModelNew", "get_init_inputs", "get_inputs", "linear_shift_silu_tanh_gelu_hardtanh"]
 
-CUDA_SOURCE = r"""
-#include "cuda/fast_functions.cuh"
-#include "cuda/piecewise_segments.cuh"
-#include "cuda/reduce.cuh"
-#include "cuda/hyperbolic.cuh"
-#include "cuda/logistic.cuh"
-#include "cuda/normal.cuh"
-#include "cuda/selections.cuh"
-namespace fusegen { namespace {
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
-  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(u, u);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  return times_ndtr(after_tanh);
-}
-
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve1(double u) {
-  const Promoted<double> t_lifted = sigmoid(prescaled(u));
-  const Promoted<double> after_silu = u * t_lifted * unscale(u);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  return double(times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + u *
-      sigmoid_slope(prescaled(u)))) * unscale(u);
-}
-
+SHARED_SOURCE = r"""
 // x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
 // Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
-template <typename M>
-ANYWHERE M linear_shift_silu_tanh_gelu_hardtanh_forward(M x, M add_value) {
-  const M step1 = x + add_value;
-  const M finite_step1 = clamp_to_lowest(step1);
-  const M after_silu = finite_step1 * sigmoid(finite_step1);
-  const M after_tanh = tanh(after_silu);
-  const M finite_after_tanh = clamp_to_lowest(after_tanh);
-  const M after_gelu = times_ndtr(finite_after_tanh);
-  return after_gelu;
-}
-
 ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double add_value) {
   const double step1 = x + add_value;
   const double finite_step1 = clamp_to_lowest(step1);
   const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_step1, finite_step1);
-  const double after_tanh = tanh(double(after_silu));
-  const double finite_after_tanh = clamp_to_lowest(after_tanh);
-  const double after_gelu = times_ndtr(finite_after_tanh);
-  return after_gelu;
-}
-
-template <typename CURVES>
-ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(float x, float add_value, CURVES& curves) {
-  const Promoted<float> step1 = two_sum(x, add_value);
-  const float after_gelu = curve<0>(curves, step1);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  const Promoted<double> after_gelu = times_ndtr(after_tanh);
   return after_gelu;
 }
 
@@ -81,25 +40,68 @@ template <typename M>
 ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<M> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<M> t_lifted = sigmoid(prescaled(finite_step1));
   const Promoted<M> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
-  const M after_tanh = tanh(M(after_silu));
-  const M finite_after_tanh = clamp_to_highest(clamp_to_lowest(after_tanh));
-  const M grad_step1 = M(two_prod(grad, times_ndtr_slope(finite_after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) *
-      fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_lifted))) * unscale(finite_step1);
+  const Promoted<M> after_tanh = tanh(after_silu);
+  const M grad_step1 = M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_step1 *
+      sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
+"""
+CUDA_SOURCE = r"""
+#include "cuda/fast_functions.cuh"
+#include "cuda/piecewise_segments.cuh"
+#include "cuda/reduce.cuh"
+#include "cuda/hyperbolic.cuh"
+#include "cuda/logistic.cuh"
+#include "cuda/normal.cuh"
+#include "cuda/selections.cuh"
+namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
+// Curve0: after_tanh Φ(after_tanh),  after_tanh = tanh(after_silu),  after_silu = u · sigmoid(u)
+ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
+  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(u, u);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  return times_ndtr(after_tanh);
+}
 
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(double grad, double x, double add_value, double* out) {
-  const double step1 = x + add_value;
-  const double finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<double> t_lifted = sigmoid(prescaled(finite_step1));
-  const Promoted<double> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
-  const double after_tanh = tanh(double(after_silu));
-  const double finite_after_tanh = clamp_to_highest(clamp_to_lowest(after_tanh));
-  const double grad_step1 = double(grad * times_ndtr_slope(finite_after_tanh) * tanh_slope(after_silu) * (t_lifted +
-      finite_step1 * sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
+// Curve1: times_ndtr_slope(after_tanh) · tanh_slope(after_silu) · (t + u · sigmoid_slope(u)),  after_tanh =
+// tanh(after_silu),  after_silu = u · t,  t = sigmoid(u)
+ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve1(double u) {
+  const Promoted<double> t_lifted = sigmoid(prescaled(u));
+  const Promoted<double> after_silu = u * t_lifted * unscale(u);
+  const Promoted<double> after_tanh = tanh(after_silu);
+  return double(times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + u *
+      sigmoid_slope(prescaled(u)))) * unscale(u);
+}
+
+template <typename M>
+ANYWHERE M linear_shift_silu_tanh_gelu_hardtanh_forward(M x, M add_value) {
+  const M step1 = x + add_value;
+  const M finite_step1 = clamp_to_lowest(step1);
+  const M after_silu = finite_step1 * sigmoid(finite_step1);
+  const M after_tanh = tanh(after_silu);
+  const M after_gelu = times_ndtr(after_tanh);
+  return after_gelu;
+}
+
+template <typename CURVES>
+ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(float x, float add_value, CURVES& curves) {
+  const Promoted<float> step1 = two_sum(x, add_value);
+  const float after_gelu = curve<0>(curves, step1);
+  return after_gelu;
+}
+
+template <typename M>
+ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(M grad, M x, M add_value, M* out) {
+  const M step1 = x + add_value;
+  const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
+  const Promoted<M> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<M> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const Promoted<M> after_tanh = tanh(after_silu);
+  const M grad_step1 = M(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) *
+      fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_lifted))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
@@ -118,8 +120,8 @@ constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4097, 641, linear_shift_silu_tanh_gelu_hardtanh_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 8196, linear_shift_silu_tanh_gelu_hardtanh_curve1(u))
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
+// Forward. Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
@@ -127,12 +129,14 @@ struct Forward : Broadcasting<2, 1> {
   FUSEGEN_BY_CURVES(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
-  FUSEGEN_ELEMENT(linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
+                  else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(linear_shift_silu_tanh_gelu_hardtanh)
@@ -146,48 +150,14 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
+""" + SHARED_SOURCE + r"""
 ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_value) {
   const float step1 = x + add_value;
   const float finite_step1 = clamp_to_lowest(step1);
   const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_step1, finite_step1);
   const float after_tanh = float(tanh(after_silu));
-  const float finite_after_tanh = clamp_to_lowest(after_tanh);
-  const float after_gelu = times_ndtr<NEAR>(finite_after_tanh);
+  const float after_gelu = times_ndtr<NEAR>(after_tanh);
   return after_gelu;
-}
-
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double add_value) {
-  const double step1 = x + add_value;
-  const double finite_step1 = clamp_to_lowest(step1);
-  const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_step1, finite_step1);
-  const Promoted<double> after_tanh = tanh(after_silu);
-  const double finite_after_tanh = clamp_to_lowest(double(after_tanh));
-  const double after_gelu = times_ndtr(finite_after_tanh);
-  return after_gelu;
-}
-
-ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward_in_float(float x, float add_value) {
-  const float step1 = x + add_value;
-  const float finite_step1 = clamp_to_lowest(step1);
-  const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_step1, finite_step1);
-  const float after_tanh = tanh(float(after_silu));
-  const float finite_after_tanh = clamp_to_lowest(after_tanh);
-  const float after_gelu = times_ndtr<IN_FLOAT>(finite_after_tanh);
-  return after_gelu;
-}
-
-template <typename M>
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_value, M* out) {
-  const M step1 = x + add_value;
-  const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_step1));
-  const Promoted<M> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
-  const Promoted<M> after_tanh = tanh(after_silu);
-  const M finite_after_tanh = clamp_to_highest(clamp_to_lowest(M(after_tanh)));
-  const M grad_step1 = M(grad * times_ndtr_slope(finite_after_tanh) * tanh_slope(after_silu) * (t_lifted +
-      finite_step1 * sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
 }
 
 ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(float grad, float x, float add_value, float* out) {
@@ -195,25 +165,22 @@ ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(float grad,
   const float finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
   const Promoted<float> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
-  const float after_tanh = tanh(float(after_silu));
-  const float finite_after_tanh = clamp_to_highest(clamp_to_lowest(after_tanh));
-  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<IN_FLOAT>(finite_after_tanh)) *
+  const Promoted<float> after_tanh = tanh(after_silu);
+  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<IN_FLOAT>(after_tanh)) *
       tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<IN_FLOAT>(prescaled(finite_step1)),
       float(t_lifted))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
 
-// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-// Forward. 16-bit and float64: double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow
-// little.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_in_float(in[0], in[1]);
-                  else out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
