@@ -29,7 +29,7 @@ class SingleWord(Lowering):
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
         match op, a, b:
             case "add", _, _ if found := gate_and_slope(a, b):
-                return self.gate_slope(*found)
+                return self.x_sigmoid_slope(*found)
             case "mul", Number(value), other:
                 return self.scaled(other, value)
             case "mul", other, Number(value):
@@ -42,7 +42,7 @@ class SingleWord(Lowering):
                 return self.fma(-x, y, c)
         return self.call(op, self.single(a), self.single(b))
 
-    def gate_slope(self, by: Term, t: Term) -> Expr:
+    def x_sigmoid_slope(self, by: Term, t: Term) -> Expr:
         """The sigmoid of t and, times a product that is taken exactly, its slope."""
         match by:
             case Apply("mul", (a, b)):
