@@ -29,7 +29,7 @@ NOT_COMPARED = "nothing was compared"
 
 
 def outcome(result: Result) -> tuple[str, str]:
-    """What became of a file, and a detail in one line."""
+    """The outcome of a file, and a detail in one line."""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return FAILED, f"{type(result.exception).__name__}: {result.exception}".splitlines()[0]
     if result.exit_code:
@@ -42,7 +42,7 @@ def outcome(result: Result) -> tuple[str, str]:
 
 
 def lifted(path: Path, options: list[str]) -> tuple[str, str]:
-    """What becomes of a problem file."""
+    """The outcome of a problem file."""
     return outcome(CliRunner().invoke(main, ["lift", f"{path}:Model", "--partial", *options]))
 
 

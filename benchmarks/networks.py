@@ -44,7 +44,7 @@ Network = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Setting:
-    """What every network is measured with.
+    """The settings that every network is measured with.
 
     Attributes:
         device: ``cpu`` or ``cuda``.

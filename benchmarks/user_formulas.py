@@ -45,7 +45,7 @@ LIMIT, ROOM = 4.0, 1.0005  # ulp; what a largest error may exceed its limit by, 
 
 @dataclass(frozen=True)
 class Run:
-    """What is asked for.
+    """The request of a run.
 
     Attributes:
         column: ``before`` or ``after``.
@@ -136,7 +136,7 @@ def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
 
 
 def judged(ready: Future[Evaluator], spec: Path, dtype: str, run: Run) -> Record:
-    """What is found of one module in one dtype, or why nothing is."""
+    """The findings for one module in one dtype, or why there are none."""
     try:
         evaluator = ready.result()
         begun = time.monotonic()
@@ -159,7 +159,7 @@ def summary(evidence: Evidence) -> Record:
 
 
 def identity(spec: Path, device: str, dtype: str, run: Run) -> Record:
-    """What a result is of: it is not computed again while this is the same."""
+    """The identity of a result: it is not computed again while this is the same."""
     module = run.modules / f"{spec.stem}.py"
     return {
         **dict(zip(KEY, (spec.stem, device, dtype, run.column), strict=True)),
@@ -170,7 +170,7 @@ def identity(spec: Path, device: str, dtype: str, run: Run) -> Record:
 
 
 def digest(paths: list[Path]) -> str:
-    """What tells the contents of some files from others."""
+    """A digest of the contents of some files."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
 
 

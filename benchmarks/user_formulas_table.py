@@ -51,7 +51,7 @@ def table(results: Path) -> str:
 
 
 def counted(column: str, records: list[Record]) -> str:
-    """How many formulas hold the contract, and how many are within 4 ulp whatever eager's error is."""
+    """The formulas that hold the contract, and those within 4 ulp whatever eager's error is, counted."""
     held = sum(record.get("holds", False) for record in records)
     near = sum(
         bool(r.get("outputs")) and all(o["ours"] <= 4 for o in r["outputs"].values()) for r in records

@@ -69,7 +69,7 @@ def _probe(path: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Whether there is such a file.
+    """True if there is such a file.
 
     Raises:
         OSError: there cannot be one, as where its name is too long.

@@ -41,12 +41,12 @@ def check_references(spec: Spec, library: Library) -> None:
 
 
 def needs_torch(spec: Spec) -> bool:
-    """Whether a spec has a reference that only PyTorch can evaluate."""
+    """True if a spec has a reference that only PyTorch can evaluate."""
     return bool(spec.reference) and not _has_row(spec)
 
 
 def _has_row(spec: Spec) -> bool:
-    """Whether the reference is a row whose parameters the spec has, so that the row takes its place."""
+    """True if the reference is a row whose parameters the spec has, so that the row takes its place."""
     row = ATEN.get(spec.reference)
     return row is not None and not spec.masks and set(row.params) <= {p.name for p in spec.scalars}
 
@@ -75,7 +75,7 @@ def _called(spec: Spec) -> Iterator[str]:
 
 
 def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
-    """What is wrong with a reference that has a row, if anything is."""
+    """The mistakes of a reference that has a row, if it has any."""
     kernel = ATEN.get(spec.reference)
     if kernel is None:
         return
@@ -120,7 +120,7 @@ def _points(spec: Spec) -> Iterator[Point]:
 
 
 def _kernel(spec: Spec) -> Program:
-    """What the kernel of the reference computes of the spec's inputs and parameters."""
+    """The program of the reference's kernel, of the spec's inputs and parameters."""
     inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     row = ATEN[spec.reference]
     return Program(inputs, params, (), (row.forward(*map(Name, (*inputs, *row.params))),))

@@ -1,4 +1,4 @@
-"""What PyTorch takes as an argument of a layer, as far as that can be said without it.
+"""Arguments that layers of PyTorch take, as far as they can be checked without it.
 
 `TYPES` has a row for each argument, `LAWS` one for what must hold between arguments. What else PyTorch
 refuses, it refuses when the module is constructed.
@@ -86,17 +86,17 @@ def dimensions(layer: str) -> int:
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Whether a value is a whole number, and no less than some."""
+    """True if a value is a whole number, and no less than some."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a number."""
+    """True if a value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def each(sizes: Any) -> tuple[Any, ...]:
-    """What one number or several say."""
+    """The values of one number or of several."""
     return sizes if isinstance(sizes, tuple) else (sizes,)
 
 

@@ -1,15 +1,14 @@
 """PyTorch's own fused kernels: one row per function, operation for operation, forward and backward.
 
 A row is written in the order in which ATen's CUDA kernel computes. `fma` stands where that kernel, compiled
-with contraction, rounds a product and a sum once; `rounded` where a value of a 16-bit kernel passes through
-its storage type; `quotient` where a constant divides by true division on every device. 1 + exp(-x) needs no
-`fma`, because exp ends in an exact scaling. A number is the double that ATen writes, or an exact fraction;
-held to float it is ATen's float. Selections are the comparisons of the CUDA kernels, which decide what a
-NaN does.
+with contraction, rounds a product and a sum once; `round_to_storage` where a value of a 16-bit kernel
+passes through its storage type; `quotient` where a constant divides by true division on every device. 1 +
+exp(-x) needs no `fma`, because exp ends in an exact scaling. A number is the double that ATen writes, or an
+exact fraction; rounded to float it is ATen's float. Selections are the comparisons of the CUDA kernels,
+which decide what a NaN does.
 
 What a row does not say:
-    hardsigmoid and hardswish in float64 take the float nearest to 1/6 on CUDA, and hardsigmoid's backward
-        on the CPU too.
+    in float64, hardsigmoid, hardswish (CUDA) and hardsigmoid's backward (CPU) take the float of 1/6.
     relu, relu6 and hardtanh turn -0.0 into 0.0 on CUDA before PyTorch 2.14 where a bound is 0.
     the CPU's backward of sigmoid rounds between operations in float16 but not in bfloat16.
     the CPU's vectorized exp, expm1, log1p, tanh and erf are other approximations than its math library's.
@@ -25,6 +24,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
 from fusegen.term import Apply, Operand, Term, call
@@ -61,7 +61,7 @@ class Fused:
         if self.half is None:
             return wide
         narrow = self.half(g, *saved, *params)
-        return tuple(call("by_width", a, b) for a, b in zip(narrow, wide, strict=True))
+        return tuple(call("select_by_width", a, b) for a, b in zip(narrow, wide, strict=True))
 
 
 # the doubles of <math.h> and of the kernels; selu's product is the same rounded from its two floats
@@ -70,6 +70,7 @@ _TANH_BETA, _TANH_KAPPA = _SQRT_2 * _TWO_OVER_SQRT_PI * 0.5, 0.044715
 _PDF = _TWO_OVER_SQRT_PI * _SQRT_HALF * 0.5
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _SELU_PRODUCT = _SELU_ALPHA * _SELU_SCALE
+_stored = partial(call, "round_to_storage")
 
 
 def _where(condition: Apply, chosen: Operand, other: Operand) -> Apply:
@@ -175,7 +176,7 @@ def _softshrink(x: Term, lambd: Term) -> Apply:
 
 def _shrink(x: Term, lambd: Term, value: Term) -> Apply:
     """None of a value where x, compared with lambda as its type stores it, is small."""
-    bound = call("rounded", lambd)
+    bound = _stored(lambd)
     return _where(x >= -bound, _where(x <= bound, 0, value), value)
 
 
@@ -209,14 +210,14 @@ ATEN: dict[str, Fused] = {
         ("lower", "upper"), lambda x, lower, upper: _leaky(x, x, _middle(lower, upper)),
         lambda g, x, lower, upper: (_leaky(x, g, _middle(lower, upper)),)),
     "torch.nn.functional.threshold": Fused(
-        ("threshold", "value"), lambda x, t, v: _threshold(x, call("rounded", t), v, x),
-        lambda g, x, t, v: (_threshold(x, call("rounded", t), 0, g),),
+        ("threshold", "value"), lambda x, t, v: _threshold(x, _stored(t), v, x),
+        lambda g, x, t, v: (_threshold(x, _stored(t), 0, g),),
         cpu=Fused(("threshold", "value"), lambda x, t, v: _threshold(x, t, v, x),
                   lambda g, x, t, v: (_threshold(x, t, 0, g),))),
     "torch.nn.functional.hardshrink": Fused(
         ("lambd",), lambda x, lambd: _shrink(x, lambd, x), _shrink_backward),
     "torch.nn.functional.softshrink": Fused(
-        ("lambd",), lambda x, lambd: _softshrink(x, call("rounded", lambd)), _shrink_backward,
+        ("lambd",), lambda x, lambd: _softshrink(x, _stored(lambd)), _shrink_backward,
         cpu=Fused(("lambd",), _softshrink, _shrink_backward)),
     # pieces of lines; on CUDA a division by a number is a product, but not in hardswish's backward
     "torch.nn.functional.hardsigmoid": Fused(
@@ -233,11 +234,10 @@ ATEN: dict[str, Fused] = {
         lambda g, x: (_where(x <= 0, g * _SELU_PRODUCT * call("exp", x), g * _SELU_SCALE),)),
     "torch.nn.functional.celu": Fused(("alpha",), _celu, _celu_backward),
     # smooth
-    "torch.sigmoid": Fused(
-        (), _sigmoid, lambda g, y: (call("rounded", g * call("rounded", 1 - y)) * y,), saves="output"),
+    "torch.sigmoid": Fused((), _sigmoid, lambda g, y: (_stored(g * _stored(1 - y)) * y,), saves="output"),
     "torch.tanh": Fused(
         (), lambda x: call("tanh", x), lambda g, y: (g * _one_minus_square(y),), saves="output",
-        half=lambda g, y: (g * call("rounded", 1 - call("rounded", y * y)),)),
+        half=lambda g, y: (g * _stored(1 - _stored(y * y)),)),
     "torch.nn.functional.logsigmoid": Fused((), _logsigmoid, _logsigmoid_backward),
     "torch.nn.functional.softplus": Fused(("beta", "threshold"), _softplus, _softplus_backward),
     "torch.nn.functional.silu": Fused((), lambda x: x / (1 + call("exp", -x)), _silu_backward),

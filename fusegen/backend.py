@@ -22,7 +22,7 @@ from fusegen.lift.regions import builds
 from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.pointwise import is_mask
-from fusegen.lift.regions.spec import Source, Written
+from fusegen.lift.regions.spec import RegionSpec, Source
 from fusegen.loader import imported
 
 VARIABLE = "FUSEGEN_REGIONS"  # the folder of specs and modules
@@ -106,7 +106,7 @@ def _built(of: Found, folder: Path) -> Mapping[str, Any]:
     return {key: modules[name].KERNELS for key, name in names.names.items()}
 
 
-def _call(graph: fx.Graph, region: Written, kernels: Any, made: Mapping[fx.Node, fx.Node]) -> fx.Node:
+def _call(graph: fx.Graph, region: RegionSpec, kernels: Any, made: Mapping[fx.Node, fx.Node]) -> fx.Node:
     """The operator of a region's module, in the place of the region's result."""
     result = region.region.result
     dtype = value_of(result).dtype

@@ -63,7 +63,7 @@ def text_of(of: Compiled, device: str) -> str:
 
 
 def texts(of: Compiled) -> Texts:
-    """What the printers write for a spec's module."""
+    """The printed texts of a spec's module."""
     return emit.texts(of, Binding.STABLE, launches(of))
 
 

@@ -1,4 +1,4 @@
-"""What an element costs on CUDA, in instructions that are issued, and the class of costs that makes it.
+"""The cost of an element on CUDA, in instructions that are issued, and its class.
 
 A copy leaves time to issue a few instructions for each byte it moves. A kernel that needs no more is bound
 by memory whatever its launch; one that needs as many or more wants more bytes on their way while it
@@ -45,7 +45,7 @@ from fusegen.typed import widened
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an element costs.
+    """The cost of an element.
 
     Attributes:
         instructions: that are issued for it.
@@ -97,7 +97,7 @@ def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
 
 
 def _is_uniform(call: Call, kernel: Kernel) -> bool:
-    """Whether an operation reads scalars only, so that a thread computes it once."""
+    """True if an operation reads scalars only, so that a thread computes it once."""
     return all(isinstance(arg, Ref) and arg.name in kernel.params for arg in call.args)
 
 
@@ -112,7 +112,7 @@ def _instructions(call: Call, arithmetic: Arithmetic) -> int:
 
 
 def _is_chained(call: Call) -> bool:
-    """Whether a product takes a value that an earlier function has rounded."""
+    """True if a product takes a value that an earlier function has rounded."""
     return call.op in PRODUCTS and call.args[0].word is Word.DOUBLE
 
 
@@ -125,7 +125,7 @@ def instructions_in_one_word(kernel: Kernel) -> int:
     steps: dict[Expr, Expr] = {Ref(let.name, let.word): let.value for let in kernel.lets}
 
     def bare(expr: Expr) -> Expr:
-        """What an argument is."""
+        """The expression that an argument stands for."""
         if isinstance(expr, Call) and expr.op in ONE_AS_TWO:
             return bare(expr.args[0])
         return bare(steps[expr]) if expr in steps else expr
@@ -150,7 +150,7 @@ def sfu_stall(kernel: Kernel) -> int:
 def cost_of(
     method: Method, bits: int, kernels: Mapping[Variant, Kernel], by_curves: Kernel | None = None
 ) -> Cost:
-    """What an element costs that a method gives.
+    """The cost of an element that a method gives.
 
     Args:
         method: how a result is obtained, on CUDA.
@@ -191,7 +191,7 @@ def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
 
 
 def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -> bool:
-    """Whether 16-bit results are computed and verified in less time than it takes to move them.
+    """True if 16-bit results are computed and verified in less time than it takes to move them.
 
     Args:
         kernel: what is computed, on CUDA, in float.
@@ -209,7 +209,7 @@ def hides(kernel: Kernel) -> bool:
 
 
 def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:
-    """Whether 16-bit results take longer to compute than to move."""
+    """True if 16-bit results take longer to compute than to move."""
     return _busy(kernel, arithmetic) > _issued(kernel, 2)
 
 
@@ -224,7 +224,7 @@ def _issued(kernel: Kernel, size: int) -> float:
 
 
 def pieced(kernel: Kernel, reads: int) -> bool:
-    """Whether float32 results are to be cubic polynomials: of a function of one element, or of its slope.
+    """True if float32 results are to be cubic polynomials: of a function of one element, or of its slope.
 
     Also where less is computed, if it is of what an earlier function has rounded: these err by less. What
     takes nine tenths of the time to move it runs at 0.96 of a copy's speed already.
@@ -246,5 +246,5 @@ def pieced(kernel: Kernel, reads: int) -> bool:
 
 
 def alone(kernel: Kernel, reads: int) -> bool:
-    """Whether a kernel is a function of one element, or its gradient, so that 65,536 are all there are."""
+    """True if a kernel is a function of one element, or its gradient, so that 65,536 are all there are."""
     return (len(kernel.inputs), len(kernel.results)) == (reads, 1)

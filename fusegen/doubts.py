@@ -1,4 +1,4 @@
-"""What `build` says of a spec: which promises its kernels may miss, and which names stand for others.
+"""Remarks of `build` on a spec: promises that its kernels may miss, and names that stand for others.
 
 Of the promises it tells errors first, then time.
 """

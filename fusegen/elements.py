@@ -34,12 +34,12 @@ class Element:
 
     @property
     def bits(self) -> int:
-        """How many it has in memory."""
+        """The bits of one in memory."""
         return 16 if self.halves else 64 if self.compute is Math.DOUBLE else 32
 
     @property
     def halves(self) -> bool:
-        """Whether it keeps 16 of the 32 bits it is computed in."""
+        """True if it keeps 16 of the 32 bits it is computed in."""
         return self.dtype in ("float16", "bfloat16")
 
     @property

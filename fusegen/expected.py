@@ -17,7 +17,7 @@ from fusegen.compose import expanded
 from fusegen.derive import aten_gradient, attached, derive, derive_eager, is_arithmetic
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
-from fusegen.ir import Device, Kernel, Math, held
+from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower, uniforms
 from fusegen.method import Both, Pass
 from fusegen.reals import Reals
@@ -65,12 +65,12 @@ class Formula:
         grad, *read = kernel.inputs
         points = []
         for point, (value, *_) in zip(backward.points, forward.reals, strict=True):
-            saved = {name: point.get(name, held(value, Math.FLOAT)) for name in read}
+            saved = {name: point.get(name, round_to(value, Math.FLOAT)) for name in read}
             points.append({**point, grad: point[incoming], **saved})
         return replace(backward, points=tuple(points))
 
     def score(self, program: Program, incoming: str) -> Score:
-        """How many results of a program lose digits in float, and the largest error."""
+        """The number of results of a program that lose digits in float, and the largest error."""
         program = constants_folded(attached(program))
         precise = not is_arithmetic(expanded(self.declared), program)
         kernel = lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)

@@ -1,4 +1,4 @@
-"""What is known of a pass before its methods are chosen: everything measured, nothing chosen.
+"""Facts of a pass before its methods are chosen: everything measured, nothing chosen.
 
 `measure.py` fills these values in, `plan.py` reads them, and `fusegen show SPEC --stage facts` prints them.
 """
@@ -89,7 +89,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a pass.
+    """The facts of a pass.
 
     Attributes:
         unary: whether it is a function of one element, or the slope of one: 65,536 results are all there

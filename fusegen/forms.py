@@ -50,18 +50,18 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
 
 
 def _is_long(kernel: Kernel, which: Pass) -> bool:
-    """Whether a function of one tensor has so many double-word operations that eager is faster."""
+    """True if a function of one tensor has so many double-word operations that eager is faster."""
     return kernel.device is Device.CPU and in_two_words(kernel) > MOST_IN_TWO_WORDS[which]
 
 
 def _issues_less(single: Kernel, before: Kernel) -> bool:
-    """Whether the kernel before does not hide behind the memory, and that in single words issues less."""
+    """True if the kernel before does not hide behind the memory, and that in single words issues less."""
     most, least = (cost.instructions(kernel, Arithmetic.FLOAT) for kernel in (before, single))
     return not cost.hides(before) and least < most
 
 
 def _has_fewer(single: Kernel, before: Kernel) -> bool:
-    """Whether the kernel in single words has fewer operations in double-word arithmetic."""
+    """True if the kernel in single words has fewer operations in double-word arithmetic."""
     return in_two_words(single) < in_two_words(before)
 
 
@@ -83,7 +83,7 @@ SAVES: Mapping[Device, Callable[[Kernel, Kernel], bool]] = {
 
 
 def _is_enough(kernel: Kernel, which: Pass, spec: Spec, programs: Both[Program], formula: Formula) -> bool:
-    """Whether single words keep the contract; on the CPU 16-bit results have a kernel of their own."""
+    """True if single words keep the contract; on the CPU 16-bit results have a kernel of their own."""
     params = with_uniforms(formula.params, *programs)
     error = roundoff(kernel, formula.sample(kernel), params).ulp
     on_cuda = kernel.device is Device.CUDA

@@ -1,4 +1,4 @@
-"""How each primitive passes a gradient on: one row per operation a formula can hold.
+"""Gradients of the primitives: one row for each operation that a formula can hold.
 
 A row maps the gradient g of an operation's value y, that value, and the operation's arguments to one term
 for each argument. The accurate form is one in which nothing cancels; where eager computes another, the row

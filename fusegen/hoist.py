@@ -1,4 +1,4 @@
-"""What only parameters decide, named: the host computes it once a call instead of once an element."""
+"""Terms of parameters alone, named: the host computes them once a call instead of once an element."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Hoist:
         return Program(self.whole.inputs, self.whole.params, ordered, results)
 
     def constant(self, term: Term) -> bool:
-        """Whether the host can compute a term."""
+        """True if the host can compute a term."""
         return set(names(term)) <= self.constants and on_host(_plain(term))
 
     def named(self, term: Term) -> Term:

@@ -24,8 +24,8 @@ class Math(Enum):
     DOUBLE = "double"
 
 
-def held(value: float, math: Math) -> float:
-    """A float64 as a math type holds it: the nearest one, ties to even, infinite beyond its range."""
+def round_to(value: float, math: Math) -> float:
+    """A float64 rounded to a math type: to nearest, ties to even, infinite beyond its range."""
     if math is Math.DOUBLE:
         return value
     try:

@@ -1,4 +1,4 @@
-"""How dense tensors are shared out among CUDA threads: `launch.toml` as values.
+"""Launch configurations of dense tensors on CUDA: `launch.toml` as values.
 
 A row says, for tensors up to a size, how many threads a block has, how many 16-byte vectors of each tensor
 a thread, and how many blocks ahead of itself a block asks for what will be read. There are rows for a chip

@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder is.
+    """The record of a folder.
 
     Attributes:
         modules: that fusegen wrote there, by their paths from the folder, without the ending.

@@ -38,7 +38,7 @@ IN_16_BITS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What facts are measured of.
+    """The subject of measured facts.
 
     Attributes:
         spec: the spec.
@@ -101,13 +101,13 @@ class _Pass:
         )
 
     def piecewise_pays(self) -> bool:
-        """Whether a piecewise cubic computes float32 results in less time on CUDA."""
+        """True if a piecewise cubic computes float32 results in less time on CUDA."""
         if not self.approximate(32):
             return False
         return cost.pieced(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
 
     def approximate(self, bits: int) -> bool:
-        """Whether the spec has elements of some width, and their results are approximations."""
+        """True if the spec has elements of some width, and their results are approximations."""
         return self.of.approximates and bits in self.widths
 
     def estimates(self, grid: Centres | None) -> dict[Device, Estimate]:
@@ -133,7 +133,7 @@ class _Pass:
         return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
 
     def by_piece(self, grid: Centres | None) -> Callable[[Point], bool]:
-        """Whether a piece of a cubic gives the result at a point."""
+        """A predicate of points: a piece of a cubic gives the result."""
         if grid is None:
             return _nowhere
         moving = self.of.formula.declared.inputs[0]
@@ -141,14 +141,14 @@ class _Pass:
         return lambda point: fitted(point[moving])
 
     def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
-        """Whether float is accurate enough, by device."""
+        """By device, True if float is accurate enough."""
         found = {device: device not in estimates or estimates[device].float_ok for device in Device}
         if 32 not in self.widths:  # no result on CUDA keeps more than 16 bits
             found[Device.CUDA] |= self.float_ok_in_16_bits(estimates)
         return found
 
     def float_ok_in_16_bits(self, estimates: Mapping[Device, Estimate]) -> bool:
-        """Whether float is accurate enough for 16-bit results on CUDA that no table can hold."""
+        """True if float is accurate enough for 16-bit results on CUDA that no table can hold."""
         if 16 not in self.widths or not estimates or self.unary:
             return False
         return estimates[Device.CUDA].single.ulp <= budget.FLOAT_ENOUGH_IN_16_BITS

@@ -1,4 +1,4 @@
-"""How a result is obtained, as a value.
+"""Methods, as values: the ways in which a result is obtained.
 
     Method = Formula | Table | Piecewise | Segmented | Verified | AtDefaults
 

@@ -179,7 +179,7 @@ class Outputs:
         return self.present[name] != self.owned[name].sha256
 
     def _known(self, name: str) -> bool:
-        """Whether the spec lies in the project's folder, where the manifest says, or among fusegen's.
+        """True if the spec lies in the project's folder, where the manifest says, or among fusegen's.
 
         A spec that moved to a subfolder makes another module.
         """
@@ -189,7 +189,7 @@ class Outputs:
         return any(path.is_file() and place(path).as_posix() == name for path in paths)
 
     def _spec(self, name: str) -> str:
-        """How a person names the spec of an owned module."""
+        """The spec of an owned module as a person names it."""
         recorded = self.owned[name].spec
         here = recorded == OF_FUSEGEN + name or (self.specs / f"{name}.yaml").is_file()
         return name if here else os.path.normpath(self.folder / recorded)

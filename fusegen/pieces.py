@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from fusegen.ir import Math, held
+from fusegen.ir import Math, round_to
 
 Function = Callable[[Sequence[float]], Sequence[float]]  # the results of some numbers
 
@@ -64,7 +64,7 @@ class Centres:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a polynomial around a centre is stored and computed.
+    """The way to store and to compute a polynomial around a centre.
 
     Attributes:
         most: the ulp that it may err by.
@@ -176,7 +176,7 @@ def _side(function: Function) -> Side:
 
 
 def _is_straight(values: Mapping[float, float], end: float) -> bool:
-    """Whether a line gives all that lies beyond an end."""
+    """True if a line gives all that lies beyond an end."""
     rise = (values[LAST] - values[LAST / 2]) / (LAST / 2)
     slope, base = _single(rise), _single(values[FAR] - rise * FAR)
 
@@ -205,7 +205,7 @@ def _left(values: Sequence[float], step: float) -> float:
 
 
 def _is_smooth(values: Sequence[float], centre: int, wide: int, near: range) -> bool:
-    """Whether one piece would give what is near its centre."""
+    """True if one piece would give what is near its centre."""
     if centre:
         rise = abs(values[centre + 1] - values[centre - 1]) / 2
         if not rise * wide / 2 <= NEXT * abs(values[centre]):
@@ -227,7 +227,7 @@ def _density(x: float, scale: float) -> float:
 
 def _single(number: float) -> float:
     """The nearest float."""
-    return held(number, Math.FLOAT)
+    return round_to(number, Math.FLOAT)
 
 
 def _unit(number: float) -> float:

@@ -109,7 +109,7 @@ def _tabulated(f: Facts, otherwise: Formula | Verified) -> Method:
 
 @dataclass(frozen=True)
 class Plan:
-    """How every result of a spec is obtained.
+    """The methods of all results of a spec.
 
     Attributes:
         methods: by pass, device and dtype.
@@ -129,7 +129,7 @@ class Plan:
         return {dtype: found for (p, d, dtype), found in self.methods.items() if (p, d) == (which, device)}
 
     def falls_to_double(self, which: Pass, device: Device) -> bool:
-        """Whether double computes a kernel's float32 results, or its 16-bit ones if it has no others."""
+        """True if double computes a kernel's float32 results, or its 16-bit ones if it has no others."""
         match self.in_bits(which, device, 32) or self.in_bits(which, device, 16):
             case Formula(arithmetic) | AtDefaults(Table(), Formula(arithmetic)):
                 return Formula(arithmetic) in (DOUBLE, PLAIN)

@@ -1,4 +1,4 @@
-"""How pictures look: the same bytes each time, for light and for dark pages.
+"""The style of pictures: the same bytes each time, for light and for dark pages.
 
 Colours are Okabe and Ito's, which people tell apart however they see colours, each with a shape of its own
 (Okabe and Ito 2008, Color Universal Design); text and lines are a grey that reads on white and on black, on

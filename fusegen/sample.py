@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.interval import REALS, Interval, Truth
-from fusegen.ir import Math, held
+from fusegen.ir import Math, round_to
 
 # of |x|; more densely where functions bend
 SIZES = (
@@ -59,7 +59,7 @@ def sampled(
 
 
 def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[dict[str, float]]:
-    every = [held(sign * size, Math.FLOAT) for sign in (-1.0, 1.0) for size in SIZES]
+    every = [round_to(sign * size, Math.FLOAT) for sign in (-1.0, 1.0) for size in SIZES]
     if len(moving) == 1:
         [name] = moving
         interval = assume.get(name, REALS)
@@ -77,7 +77,7 @@ def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[d
             yield from ({**chosen, name: x} for x in every[k % apart :: apart] if _inside(x, ranges[name]))
     draw = random.Random(SEED)
     for _ in range(TOGETHER):
-        point = {name: held(draw.gauss(0.0, 3.0), Math.FLOAT) for name in moving}
+        point = {name: round_to(draw.gauss(0.0, 3.0), Math.FLOAT) for name in moving}
         point = {name: _nearest(x, ranges[name]) for name, x in point.items()}
         yield {**point, **{name: float(point[name] > 0) for name in masks}}
 
@@ -88,4 +88,4 @@ def _inside(x: float, interval: Interval) -> bool:
 
 def _nearest(x: float, interval: Interval) -> float:
     """A number, or the end of an interval that is nearest to it."""
-    return held(float(min(max(x, interval.low), interval.high)), Math.FLOAT)
+    return round_to(float(min(max(x, interval.low), interval.high)), Math.FLOAT)

@@ -1,4 +1,4 @@
-"""What each stage of the compiler makes of a spec, as text."""
+"""The output of each stage of the compiler, as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fusegen.printers import dump
 
 
 def stage(path: Path, name: str) -> str:
-    """What one stage makes of a spec, as text.
+    """The output of one stage, as text.
 
     Args:
         path: the file of the spec.

@@ -1,4 +1,4 @@
-"""How PyTorch's functions are called, beyond the arguments of a formula's own functions.
+"""Signatures of PyTorch's functions, beyond the arguments of a formula's own functions.
 
 Source: torch.nn.functional, and ATen's Activation.cpp.
 """

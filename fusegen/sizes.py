@@ -21,7 +21,7 @@ def after(layers: tuple[Layer, ...], shape: Sizes) -> Sizes | None:
 
 
 def broadcast(one: Sizes, other: Sizes) -> bool:
-    """Whether two shapes broadcast with each other."""
+    """True if two shapes broadcast with each other."""
     pairs = zip_longest(reversed(one), reversed(other), fillvalue=1)
     return all(a == b or 1 in (a, b) for a, b in pairs)
 

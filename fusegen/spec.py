@@ -19,7 +19,7 @@ DEFAULT_SHAPE = (1024, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """How `get_inputs` fills a tensor: ``rand``, ``randn`` or ``uniform`` between two numbers."""
+    """The way `get_inputs` fills a tensor: ``rand``, ``randn`` or ``uniform`` between two numbers."""
 
     kind: str
     low: float = 0.0
@@ -48,18 +48,18 @@ class Input:
 
     @property
     def is_mask(self) -> bool:
-        """Whether it is a tensor of True and False."""
+        """True if it is a tensor of True and False."""
         return self.dtype == "bool"
 
     @property
     def view(self) -> str:
-        """What formulas read of it."""
+        """The view that formulas read."""
         views = {"unsqueeze": self.unsqueeze, "along": self.along}
         return next((f"{v}({self.name}, {k})" for v, k in views.items() if k is not None), self.name)
 
     @property
     def is_viewed(self) -> bool:
-        """Whether formulas read a view of it."""
+        """True if formulas read a view of it."""
         return self.view != self.name
 
 

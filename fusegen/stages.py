@@ -60,7 +60,7 @@ class Declared:
 
     @property
     def is_eager(self) -> bool:
-        """Whether the spec promises eager's results."""
+        """True if the spec promises eager's results."""
         return self.spec.numerics == "eager"
 
 

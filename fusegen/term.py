@@ -130,7 +130,7 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What one kernel computes: lets in the order of their use, then one result for each output."""
+    """The formula of one kernel: lets in the order of their use, then one result for each output."""
 
     inputs: tuple[str, ...]
     params: tuple[str, ...]
@@ -178,7 +178,7 @@ def applied(terms: Iterable[Term]) -> frozenset[str]:
 
 
 def infinite(term: Term) -> bool:
-    """Whether a term is an infinity."""
+    """True if a term is an infinity."""
     return isinstance(term, Number) and abs(term.value) == INFINITY
 
 

@@ -35,11 +35,11 @@ def given(call: Call, device: Device, math: Math) -> Word:
 
 
 def takes_double(call: Call) -> bool:
-    """Whether an argument of a call is a double-word value."""
+    """True if an argument of a call is a double-word value."""
     return any(arg.word is Word.DOUBLE for arg in call.args)
 
 
 def widened(call: Call) -> bool:
-    """Whether a call gives a double-word value that its operation does not give of single words."""
+    """True if a call gives a double-word value that its operation does not give of single words."""
     own = call.body is None and ROWS[call.op].words is Words.DOUBLE
     return call.word is Word.DOUBLE and not own

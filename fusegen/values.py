@@ -1,4 +1,4 @@
-"""What each operation gives in IEEE double: a row an operation of the table, or what kernels compute with.
+"""Operations in IEEE double: a row an operation of the table, or of the kernels.
 
 A function of what an earlier one has rounded, or of one word in a chain, gives what the function does that
 it is one of. All but what decides give NaN where an argument is NaN. `column` evaluates an
@@ -32,7 +32,7 @@ FLAT = 400.0  # and tanh(softplus(x)), whose slope times an infinity would be no
 
 
 def value(op: str, args: Sequence[float]) -> float:
-    """What an operation gives of some numbers; what Python refuses is infinite or NaN."""
+    """The value of an operation of some numbers; infinite or NaN where Python refuses."""
     if op not in DECIDED and any(map(math.isnan, args)):
         return math.nan
     try:
@@ -44,7 +44,7 @@ def value(op: str, args: Sequence[float]) -> float:
 
 
 def column(op: str, args: Sequence[Column]) -> Column:
-    """What an operation gives of the numbers in some columns, as `value` does of each row."""
+    """The values of an operation of the numbers in some columns, as `value` gives them for each row."""
     if op in COLUMNS:
         with np.errstate(all="ignore"):
             found = np.asarray(COLUMNS[op](*args), np.float64)
@@ -57,7 +57,7 @@ def column(op: str, args: Sequence[Column]) -> Column:
 
 
 def _rows(op: str, args: Sequence[Sequence[float]]) -> list[float]:
-    """What a function gives of each row."""
+    """The values of a function of each row."""
     function = VALUES[op]
     try:
         return [float(function(*row)) for row in zip(*args, strict=True)]
@@ -127,7 +127,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "clamp": lambda x, low, high: min(max(x, low), high),
     "saturate": lambda x, low, high: min(max(x, low), high),
     "clamp_min": max, "clamp_max": min, "minimum": min, "maximum": max, "abs": abs,
-    "finite_below": lambda x: max(x, -LARGEST), "finite_above": lambda x: min(x, LARGEST),
+    "clamp_to_lowest": lambda x: max(x, -LARGEST), "clamp_to_highest": lambda x: min(x, LARGEST),
     "sign": lambda x: (x > 0) - (x < 0), "square": lambda x: x * x, "cube": lambda x: x * x * x,
     "reciprocal": lambda x: _quotient(1.0, x),
     "rsqrt": lambda x: _quotient(1.0, math.sqrt(x)), "pow": math.pow,
@@ -144,8 +144,8 @@ VALUES: dict[str, Callable[..., float]] = {
     "times_tanh_softplus_slope": lambda x: _tanh_softplus(x) + min(x, FLAT) * _tanh_softplus_slope(x),
     "tanh_of_exp": lambda x: math.tanh(math.exp(min(x, FAR))), "tanh_of_exp_slope": _tanh_of_exp_slope,
     "gauss": _bell, "normal": lambda x: _bell(x / ROOT_TWO) / ROOT_TAU,
-    "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "by_width": lambda narrow, wide: wide,
-    "rounded": lambda x: x, "detach": lambda x: x,
+    "fma": lambda a, b, c: a * b + c, "quotient": _quotient, "select_by_width": lambda narrow, wide: wide,
+    "round_to_storage": lambda x: x, "detach": lambda x: x,
     # words
     "words": lambda hi, lo: hi + lo,
     "narrow": lambda x: x, "scaled": lambda x, hi, lo: x * (hi + lo),
@@ -173,7 +173,7 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     "where": lambda condition, a, b: _chosen(condition != 0, a, b),
     "fma": lambda a, b, c: a * b + c,
     "narrow": lambda x: x,
-    "rounded": lambda x: x,
+    "round_to_storage": lambda x: x,
     "relu": lambda x: _chosen(x < 0, np.zeros_like(x), x),
     "maximum": lambda a, b: _chosen(b > a, b, a),
     "minimum": lambda a, b: _chosen(b < a, b, a),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fusegen import typed
-from fusegen.ir import Call, Const, Expr, Kernel, Ref, Word, expressions, held, parts
+from fusegen.ir import Call, Const, Expr, Kernel, Ref, Word, expressions, parts, round_to
 from fusegen.ops import ROWS
 from fusegen.ops.row import Words
 
@@ -62,7 +62,7 @@ def _lets_are_used(kernel: Kernel) -> bool:
 
 def _held_exactly(kernel: Kernel) -> bool:
     constants = (part.value for part in _all(kernel) if isinstance(part, Const))
-    return all(held(value, kernel.math) == value for value in constants)
+    return all(round_to(value, kernel.math) == value for value in constants)
 
 
 def _conditions_stand_in_where(kernel: Kernel) -> bool:

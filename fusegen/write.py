@@ -63,7 +63,7 @@ def removal(path: Path) -> Change:
 
 
 def head(path: Path) -> str:
-    """What a module says above its docstring; nothing where there is none.
+    """The lines of a module above its docstring; nothing where there are none.
 
     Raises:
         NoAccess: the file cannot be read.

@@ -4,8 +4,8 @@
 #
 #   x = gelu(x),  y = gelu(x)
 #
-# Forward: 3 operations an element: 1 finite_below, 2 times_ndtr.
-# Gradient: 7 operations an element: 1 finite_above, 1 finite_below, 1 times_ndtr, 2 mul, 2 times_ndtr_slope.
+# Forward: 2 ndtr, 2 multiply-adds, 1 selection an element.
+# Gradient: 3 ndtr, 2 exp, 11 multiply-adds, 2 selections an element.
 # Its evidence, once certified, lies beside it in gelu_gelu.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -25,7 +25,7 @@ __all__ = ["GeluGelu", "ModelNew", "gelu_gelu", "get_init_inputs", "get_inputs"]
 SHARED_SOURCE = r"""
 // x = gelu(x),  y = gelu(x)
 ANYWHERE double gelu_gelu_forward(double x) {
-  const double finite_x = finite_below(x);
+  const double finite_x = clamp_to_lowest(x);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return times_ndtr(after_gelu);
 }
@@ -33,7 +33,7 @@ ANYWHERE double gelu_gelu_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M gelu_gelu_backward(M grad, M x) {
-  const M finite_x = finite_above(finite_below(x));
+  const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }
@@ -46,13 +46,13 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float gelu_gelu_forward(float x) {
-  const float finite_x = finite_below(x);
+  const float finite_x = clamp_to_lowest(x);
   const float after_gelu = times_ndtr(finite_x);
   return times_ndtr(after_gelu);
 }
 
 ANYWHERE float gelu_gelu_backward(float grad, float x) {
-  const float finite_x = finite_above(finite_below(x));
+  const float finite_x = clamp_to_highest(clamp_to_lowest(x));
   const float after_gelu = times_ndtr(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
 }

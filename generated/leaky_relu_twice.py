@@ -4,8 +4,8 @@
 #
 #   x = leaky_relu(x),  y = leaky_relu(x)
 #
-# Forward: 6 operations an element: 2 where, 2 gt, 2 mul.
-# Gradient: 9 operations an element: 3 where, 3 gt, 3 mul.
+# Forward: 2 multiply-adds, 2 comparisons, 2 selections an element.
+# Gradient: 3 multiply-adds, 3 comparisons, 3 selections an element.
 # Its evidence, once certified, lies beside it in leaky_relu_twice.certificate.json.
 # fmt: off
 # mypy: ignore-errors

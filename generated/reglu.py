@@ -4,8 +4,8 @@
 #
 #   y = relu(gate) · up
 #
-# Forward: 2 operations an element: 1 mul, 1 relu.
-# Gradient: 5 operations an element: 1 where, 1 le, 2 mul, 1 relu.
+# Forward: 1 multiply-add, 1 selection an element.
+# Gradient: 2 multiply-adds, 1 comparison, 2 selections an element.
 # Its evidence, once certified, lies beside it in reglu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 #
-# Forward: 4 operations an element: 2 mul, 1 tanh, 1 sigmoid.
-# Gradient: 9 operations an element: 6 mul, 1 tanh, 1 sigmoid_slope, 1 tanh_slope.
+# Forward: 1 tanh, 1 sigmoid, 2 multiply-adds an element.
+# Gradient: 1 tanh, 2 exp, 2 divisions, 11 multiply-adds an element.
 # Its evidence, once certified, lies beside it in scale_tanh_scale_sigmoid.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = x - tanh(x)
 #
-# Forward: 1 operation an element: 1 tanh_shrink.
-# Gradient: 3 operations an element: 1 mul, 1 square, 1 tanh.
+# Forward: 1 tanh, 1 multiply-add an element.
+# Gradient: 1 tanh, 2 multiply-adds an element.
 # Its evidence, once certified, lies beside it in tanhshrink.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = value if x ≤ threshold else x
 #
-# Forward: 2 operations an element: 1 where, 1 le.
-# Gradient: 2 operations an element: 1 where, 1 le.
+# Forward: 1 comparison, 1 selection an element.
+# Gradient: 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in threshold.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -1,4 +1,4 @@
-"""What the tests share: a workshop to build specs in, golden texts, and one profile for random tests."""
+"""Shared parts of the tests: a workshop to build specs in, golden texts, one profile for random tests."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Workshop:
         return full
 
     def run(self, *arguments: str) -> Result:
-        """What the command line answers, in this process."""
+        """The answer of the command line, in this process."""
         from click.testing import CliRunner
 
         from fusegen.cli import main

@@ -108,7 +108,7 @@ class Elements:
         return [y.detach(), *grads]
 
     def _launch(self, device: str, kernel: str, *inputs: Tensor) -> list[Tensor]:
-        """What a kernel makes of tensors of one dimension and one length."""
+        """The results of a kernel for tensors of one dimension and one length."""
         counts = dict(zip(("forward", "backward"), shapes(self.module), strict=True))
         outputs = [torch.empty_like(inputs[0]) for _ in range(counts[kernel][1])]
         launch = getattr(self._library(device), f"{self.name}_{kernel}_launch")
@@ -146,7 +146,7 @@ def _cpu_text(module: ModuleType) -> str:
 
 
 def given(module: ModuleType) -> bool:
-    """Whether a call of the kernels has scalars."""
+    """True if a call of the kernels has scalars."""
     return (
         re.search(r"^struct Forward : \w+<\d, \d, \w+, \d+>", module.CUDA_SOURCE, re.MULTILINE) is not None
     )

@@ -80,7 +80,7 @@ class Kernel:
     state: State
 
     def block(self, dtype: torch.dtype, dense: bool = True) -> int:
-        """How many elements a block computes."""
+        """The number of elements that a block computes."""
         threads, vectors = CHIPS[self.state.chip] if dense else (128, 1)
         return vectors * threads * width(dtype)
 
@@ -100,12 +100,12 @@ class Emulated:
 
 
 def width(dtype: torch.dtype) -> int:
-    """How many elements a 16-byte vector holds."""
+    """The number of elements that a 16-byte vector holds."""
     return 16 // dtype.itemsize
 
 
 def shapes(module: ModuleType) -> list[tuple[int, int]]:
-    """How many inputs and outputs the module's kernels have."""
+    """The numbers of inputs and outputs that the module's kernels have."""
     found = re.findall(
         r"^struct (?:For|Back)ward : (?:Elementwise|Broadcasting)<(\d+), (\d+)",
         module.CUDA_SOURCE,
@@ -115,7 +115,7 @@ def shapes(module: ModuleType) -> list[tuple[int, int]]:
 
 
 def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
-    """What a launch with so many tensors is given."""
+    """The C type of the argument of a launch with so many tensors."""
 
     class Call(ctypes.Structure):
         _fields_ = [
@@ -241,7 +241,7 @@ class Guarded:
 
 
 def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
-    """How many elements lie between the first and the last of a view, both included."""
+    """The number of elements from the first to the last of a view, both included."""
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
 
 
@@ -275,7 +275,7 @@ def run(
     into: tuple[int, ...] | None = None,
     over: dict[int, int] | None = None,
 ) -> list[Tensor]:
-    """What the kernel makes of some tensors.
+    """The results of the kernel for some tensors.
 
     Args:
         kernel: what is launched.
@@ -363,7 +363,7 @@ def run_sums(
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are equal, NaN by NaN."""
+    """True if two tensors are equal, NaN by NaN."""
     integer = INTEGERS[a.dtype]
     return torch.equal(a.contiguous().view(integer), b.contiguous().view(integer))
 
@@ -371,14 +371,14 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 def looked_up_by(
     kernel: Kernel, *inputs: Tensor, params: tuple[float, ...] = (), **how: Any
 ) -> list[Tensor]:
-    """What the kernel makes of some tensors, its table being filled before."""
+    """The results of the kernel for some tensors, its table being filled before."""
     for device in (0, 1):
         fill_table(kernel, inputs[0].dtype, device, params)
     return run(kernel, *inputs, params=params, **how)
 
 
 def fill_table(kernel: Kernel, dtype: torch.dtype, device: int, params: tuple[float, ...] = ()) -> int:
-    """How many launches one element takes on a device."""
+    """The number of launches that one element takes on a device."""
     x, before = torch.zeros(8, dtype=dtype), kernel.state.launches
     call = kernel.call()
     tensors = kernel.inputs + kernel.outputs

@@ -42,7 +42,7 @@ def slopes(
 
 
 def _told(interval: Callable[[], Interval]) -> Fraction | float | None:
-    """What an interval says of its number, with the fewest bits that tell."""
+    """The number that an interval determines, with the fewest bits that do."""
     for precision in PRECISIONS:
         with mp.workprec(precision):
             try:

@@ -1,4 +1,4 @@
-"""What the tests of kernels share: modules to load, inputs that miss nothing, comparison bit by bit.
+"""Shared parts of the tests of kernels: modules to load, inputs that miss nothing, bitwise comparison.
 
 It needs torch and nothing of fusegen, but where a test compiles a spec of its own.
 """
@@ -399,7 +399,7 @@ NO_GPU = re.compile(
 
 
 def complaints(err: str) -> str:
-    """What a process complains of, but for the one line in which PyTorch tells of an nvcc without a GPU."""
+    """The complaints of a process, but for the one line in which PyTorch tells of an nvcc without a GPU."""
     return NO_GPU.sub("", err)
 
 
@@ -444,7 +444,7 @@ def _split(text: str) -> list[str]:
 
 
 def loops(module: ModuleType, kernel: str, folder: Path) -> list[bool]:
-    """Whether each loop of a module's CPU text that is marked for it becomes vector instructions."""
+    """For each marked loop of a module's CPU text, True if it becomes vector instructions."""
     from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
 
     without = {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]

@@ -241,8 +241,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "tanh_slope": Primitive(_sech2, (lambda x: -2 * _sech2(x) * mpmath.tanh(x),)),
     "soft_sign": Primitive(lambda x: x / (1 + abs(x)), (lambda x: 1 / (1 + abs(x)) ** 2,)),
     "tanh_shrink": Primitive(lambda x: x - mpmath.tanh(x), (lambda x: mpmath.tanh(x) ** 2,)),
-    "finite_below": Primitive(lambda x: x, (_ONE,)),
-    "finite_above": Primitive(lambda x: x, (_ONE,)),
+    "clamp_to_lowest": Primitive(lambda x: x, (_ONE,)),
+    "clamp_to_highest": Primitive(lambda x: x, (_ONE,)),
     "times_ndtr": Primitive(lambda x: x * _ndtr(x), (lambda x: _ndtr(x) + x * _density(x),)),
     "times_ndtr_slope": Primitive(
         lambda x: _ndtr(x) + x * _density(x), (lambda x: (2 - x * x) * _density(x),)
@@ -263,8 +263,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "normal": Primitive(_density, (lambda x: -x * _density(x),)),
     "fma": Primitive(lambda a, b, c: a * b + c, (lambda a, b, c: b, lambda a, b, c: a, _ONE)),
     "quotient": Primitive(lambda a, b: a / b, (lambda a, b: 1 / b, lambda a, b: -a / b / b)),
-    "by_width": Primitive(lambda narrow, wide: wide, (_NONE, _ONE)),
-    "rounded": Primitive(lambda x: x, (_ONE,)),
+    "select_by_width": Primitive(lambda narrow, wide: wide, (_NONE, _ONE)),
+    "round_to_storage": Primitive(lambda x: x, (_ONE,)),
 }
 
 
@@ -303,7 +303,7 @@ def number(chance: random.Random, kinks: tuple[float, ...]) -> float:
 
 
 def settled(function: Function, point: tuple[Any, ...]) -> Any:
-    """What a function is at a point, to 115 bits; nothing where it is undefined or does not settle."""
+    """The value of a function at a point, to 115 bits; nothing where it is undefined or not certain."""
     last = None
     for precision in PRECISIONS:
         found = computed(function, point, precision)
@@ -316,7 +316,7 @@ def settled(function: Function, point: tuple[Any, ...]) -> Any:
 
 
 def computed(function: Function, point: tuple[Any, ...], precision: int) -> Any:
-    """What mpmath says of a function with some bits; nothing where it is undefined."""
+    """The value of a function by mpmath with some bits; nothing where it is undefined."""
     mp.prec = precision
     try:
         return mpf(function(*point))
@@ -332,13 +332,13 @@ def cut(exact: Any) -> tuple[int, int, int, int]:
 
 
 def outside(exact: Any) -> bool:
-    """Whether a number is infinite as a double, or next to nothing."""
+    """True if a number is infinite as a double, or next to nothing."""
     _, mantissa, exponent, bits = exact._mpf_
     return bool(mantissa) and not -1100 < exponent + bits < 1025
 
 
 def doubtful(exact: Any) -> bool:
-    """Whether all digits have cancelled, or 115 of them do not say to which double a number rounds."""
+    """True if all digits have cancelled, or 115 of them do not say to which double a number rounds."""
     if not exact or outside(exact):
         return not exact
     digits, _, rest, dropped = cut(exact)
@@ -361,7 +361,7 @@ def rounded(exact: Any) -> float:
 
 
 def difference(found: Real, exact: Any) -> float:
-    """How far two doubles are from a number, in units of 2**-100 of it."""
+    """The distance of two doubles from a number, in units of 2**-100 of it."""
     if exact is None:
         return 0.0 if math.isnan(found.hi) else math.inf
     hi = rounded(exact)

@@ -35,7 +35,7 @@ def started(code: str, folder: Path, **more: str) -> subprocess.Popen[str]:
 
 
 def told(code: str, folder: Path, **more: str) -> str:
-    """What a process that runs some Python prints; it has to end well and to complain of nothing."""
+    """The output of a process that runs some Python; it has to end well and to complain of nothing."""
     process = started(code, folder, **more)
     out, err = process.communicate(timeout=HANG)
     assert (process.returncode, complaints(err)) == (0, "")

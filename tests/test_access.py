@@ -1,4 +1,4 @@
-"""What the system refuses to read or write: a sentence, exit status 2, and nothing done before."""
+"""Files that the system refuses: a sentence, exit status 2, and nothing done before."""
 
 from __future__ import annotations
 

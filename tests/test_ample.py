@@ -80,7 +80,7 @@ IN_16_BITS = {  # by what float errs by: how these results come about
 
 
 def head(digits: str) -> list[str]:
-    """What a module has before its functions, for g++."""
+    """The text of a module before its functions, for g++."""
     words = ("__device__", "__host__", "__constant__", "__forceinline__ inline")
     return [*(f"#define {word}" for word in words), f'#include "cuda/plain_double_{digits}.cuh"']
 
@@ -102,7 +102,7 @@ class Compiled:
     errs: float
 
     def __call__(self, name: str, *given: float) -> float:
-        """What one gives."""
+        """The value of one."""
         function = getattr(self.library, f"of_{name}")
         function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double] * len(given)
         return float(function(*given))

@@ -108,7 +108,7 @@ class Steps:
                 return self.number(value)
             case Name(name):
                 return given[name]
-            case Apply("rounded", (part,)):
+            case Apply("round_to_storage", (part,)):
                 return self.value(part, given).to(self.dtype).to(self.math)
             case Apply("div", (part, Number(value))) if self.device == "cuda":
                 return self.value(part, given) * self.number(1 / float(value))
@@ -168,7 +168,7 @@ def spread(x: Tensor) -> Tensor:
 def pulled(
     name: str, inputs: list[Tensor], g: Tensor, params: dict[str, float]
 ) -> tuple[Tensor, list[Tensor]]:
-    """What PyTorch's kernels give: the value and the gradients."""
+    """The value and the gradients that PyTorch's kernels give."""
     leaves = [x.detach().requires_grad_() for x in inputs]
     with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu is another
         y = kernel(name)(*leaves, **params)

@@ -122,7 +122,7 @@ def competitors(
 
 
 def told(case: Case, function: Callable[..., Tensor], spec: Any = SPEC, eager: Any = silu) -> str:
-    """What is said of a function that is to be the real one."""
+    """The remark on a function that is to be the real one."""
     found = competitors(case, function, spec, eager)
     with torch.set_grad_enabled(case.what != "forward"):
         return found.wrong(found.run(function))

@@ -58,7 +58,7 @@ def library(folder: Path) -> Path:
 
 
 def spoken(code: str, env: dict[str, str], *within: str) -> str:
-    """What Python prints in an environment and within a command; it complains of nothing."""
+    """The output of Python in an environment and within a command; it complains of nothing."""
     done = subprocess.run(
         [*within, sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=HANG
     )
@@ -67,17 +67,17 @@ def spoken(code: str, env: dict[str, str], *within: str) -> str:
 
 
 def without_compiler(folder: Path, code: str = CAUGHT) -> str:
-    """What a process prints that finds the library in `folder`, or says that it has no compiler."""
+    """The output of a process that finds the library in `folder`, or says that it has no compiler."""
     return told(code, folder, PATH="/nonexistent")
 
 
 def sentence(what: str) -> str:
-    """What CAUGHT prints of an error."""
+    """The sentence that CAUGHT prints of an error."""
     return f"RuntimeError hardsigmoid: {what} None True\n"
 
 
 def cannot_build(folder: Path, why: str) -> str:
-    """What CAUGHT prints where a folder of builds cannot be written."""
+    """The sentence that CAUGHT prints where a folder of builds cannot be written."""
     return sentence(
         f"cannot build in {folder}: {why}; set TORCH_EXTENSIONS_DIR to a folder that can be written"
     )

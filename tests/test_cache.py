@@ -1,4 +1,4 @@
-"""What is computed once: modules, digests, comparisons of references."""
+"""Cached work: modules, digests, comparisons of references are computed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What certification is for: a fault planted in the text of a module is found, whatever it is.
+"""The purpose of certification: a fault planted in the text of a module is found, whatever it is.
 
 The kernels are the CPU's; a GPU, where there is one, judges their float32 results as well.
 """
@@ -62,7 +62,7 @@ class Fault:
 FURTHER = "results are not PyTorch's and further from the exact value"
 LAYOUTS = "results change with the length or the place of the tensor"
 RELU6 = "return x < 0 ? M(0) : x > 6 ? M(6) : x;"
-FORWARD, ROUNDED = "return relu6(x + M(3)) / M(6);", "k < n; ++k) out[k] = round_to_storage<T>(in[k]);"
+FORWARD, ROUNDED = "return relu6(x + M(3)) / M(6);", "k < n; ++k) out[k] = cast_to_storage<T>(in[k]);"
 SIGN = "soft_sign(finite_x)"
 FAULTS = (
     # PyTorch's bits
@@ -81,7 +81,7 @@ FAULTS = (
           "value at nan is 0.0, not nan; eager gives nan"),
     Fault("-0.0 lost", "relu6", "float32", "return relu6(x);", "return relu6(x + M(0));",
           "value at -0.0 is 0.0, not -0.0; eager gives -0.0"),
-    Fault("a limit lost", "softsign", "float32", "finite_above(finite_below(x))", "x",
+    Fault("a limit lost", "softsign", "float32", "clamp_to_highest(clamp_to_lowest(x))", "x",
           "value at inf is nan, and tends to 1.0", 2.0),
     Fault("an end passed", "softsign", "float32", SIGN, f"{SIGN} * M(1.0000001f)",
           "and 1.0000001192092896, the function between", 1e10),
@@ -111,7 +111,7 @@ def judged(
     near: float,
     texts: dict[str, str],
 ) -> Evidence:
-    """What is found at a place of the module of a spec in which some texts are replaced."""
+    """The evidence at a place of the module of a spec in which some texts are replaced."""
     patch.setattr(IntervalFilter, "place", lambda *_: place)
     every = inputs.every
     patch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])

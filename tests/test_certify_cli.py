@@ -1,4 +1,4 @@
-"""What people type to certify and to audit, what they read, the exit status, and what is written."""
+"""Commands to certify and to audit: their output, the exit status, and the files that they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised and what is written down: a sentence for each broken promise, and the file beside it."""
+"""The contract as written: a sentence for each broken promise, and the file beside it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def special(input: str, given: str, eager: str, real: str) -> tuple[Special, ...
 
 
 def at_scalars(given: Accuracy, eager: Accuracy) -> Sample:
-    """What is found of a value with an alpha of 0."""
+    """The sample of a value with an alpha of 0."""
     return Sample(100, (Output("value", given, eager),), (("alpha", 0.0),))
 
 

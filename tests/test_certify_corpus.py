@@ -1,4 +1,4 @@
-"""What was the worst is never worse: the inputs that certificates name, tried again on the CPU.
+"""Worst cases stay no worse: the inputs that certificates name, tried again on the CPU.
 
 A part that is of another kernel than the module's is left out; `fusegen check` tells of it.
 """
@@ -47,7 +47,7 @@ def again(evaluator: Evaluator, part: Json) -> Iterator[tuple[str, float, float]
 
 
 def accuracies(part: Json) -> Iterator[Json]:
-    """How accurate the module was found to be, output by output."""
+    """The accuracy that the module was found to have, output by output."""
     for evidence in part["dtypes"].values():
         yield from (
             found["given"] for found in evidence.values() if isinstance(found, dict) and "given" in found

@@ -1,4 +1,4 @@
-"""What certification counts with: roundings and units, the filter's intervals, the sweep's sums."""
+"""Numbers of certification: roundings and ulp, the filter's intervals, the sweep's sums."""
 
 from __future__ import annotations
 
@@ -497,10 +497,10 @@ def test_the_sums_of_a_sweep_are_those_of_every_input(
 ELSEWHERE = {
     "fma",
     "quotient",
-    "rounded",
-    "by_width",
-    "finite_below",
-    "finite_above",
+    "round_to_storage",
+    "select_by_width",
+    "clamp_to_lowest",
+    "clamp_to_highest",
     "where",
     "x ** 0",
     "x ** 1",
@@ -566,7 +566,7 @@ def test_many_inputs_at_a_time_give_the_sums_of_few(of_all: IntervalFilter, form
 def tallied(
     interval_filter: IntervalFilter, columns: list[list[Tensor]], start: int, count: int
 ) -> SweepTotals:
-    """What a run of inputs gives, judged so many at a time."""
+    """The totals of a run of inputs, judged so many at a time."""
     totals, room = SweepTotals.empty(), torch.empty(MANY, dtype=torch.int32)
     for first in range(0, MANY, count):
         task = sweep._task(columns, first, count, start + first, room)
@@ -575,12 +575,12 @@ def tallied(
 
 
 def sums(totals: SweepTotals) -> list[int]:
-    """What totals count."""
+    """The counts of some totals."""
     return [*totals.overflows[0], *totals.overflows[1], *totals.bits_differ, totals.mismatches, totals.open]
 
 
 def close(totals: SweepTotals) -> list[int]:
-    """What it counts that may be close: a tie, two results as far, two values but for a rounding."""
+    """The counts that may be close: a tie, two results as far, two values but for a rounding."""
     return [
         *totals.misrounded[0],
         *totals.misrounded[1],

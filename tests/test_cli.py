@@ -1,4 +1,4 @@
-"""What people type and what they read: each verb, its output, its exit status, and what it touches."""
+"""Commands as people type them: output, exit status, and the files that each touches."""
 
 from __future__ import annotations
 

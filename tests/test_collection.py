@@ -23,7 +23,7 @@ WARNS = "import warnings\ndef test_it(): warnings.warn('of the code', UserWarnin
 
 
 def run(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """What pytest answers in a process of its own."""
+    """The answer of pytest in a process of its own."""
     environment = {**os.environ, **more}
     return subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG

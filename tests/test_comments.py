@@ -73,7 +73,7 @@ def test_no_line_of_a_comment_stands_twice_for_a_device(name: str) -> None:
 
 
 def bare(*names: str) -> str:
-    """What headers include, themselves with it, without comments."""
+    """The text of headers and what they include, without comments."""
     return without_comments(inlined("".join(map(INCLUDE.format, names)), header))
 
 

@@ -24,7 +24,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def arguments(folder: Path, text: str, *more: str) -> list[str]:
-    """What a build of a text is compiled with."""
+    """The arguments of the compiler in a build of a text."""
     source = folder / "main.cpp"
     source.write_text(text, encoding="utf-8")
     target = ["-c", str(source), "-o", str(folder / "main.o")]

@@ -157,57 +157,64 @@ EAGER = "numerics: eager\n"
 
 def test_eager_rounds_after_every_operation_that_is_a_kernel_of_its_own() -> None:
     assert lines(f"{EAGER}formula: x * clamp(x + 3, 0, 6) / 6") == [
-        "return rounded(rounded(x · rounded(min(max(rounded(x + 3), 0), 6))) / 6)"
+        "return round_to_storage("
+        "round_to_storage(x · round_to_storage(min(max(round_to_storage(x + 3), 0), 6))) / 6)"
     ]
 
 
 def test_eager_rounds_neither_constants_nor_conditions() -> None:
     assert lines(f"{EAGER}formula: where(x > 1 / 3, x, exp(2))") == [
-        "return rounded(x if x > 1 / 3 else exp(2))"
+        "return round_to_storage(x if x > 1 / 3 else exp(2))"
     ]
 
 
 def test_eager_takes_a_spec_with_a_reference_as_one_call_of_it_and_rounds_behind_it() -> None:
     assert lines(f"{EAGER}chain: [hardswish, x * x]") == [
-        "after_hardswish = rounded(torch.nn.functional.hardswish(x))",
-        "return rounded(after_hardswish · after_hardswish)",
+        "after_hardswish = round_to_storage(torch.nn.functional.hardswish(x))",
+        "return round_to_storage(after_hardswish · after_hardswish)",
     ]
-    one_less = "return rounded(1 - rounded(torch.nn.functional.hardsigmoid(x)))"
+    one_less = "return round_to_storage(1 - round_to_storage(torch.nn.functional.hardsigmoid(x)))"
     assert lines(f"{EAGER}formula: 1 - hardsigmoid(x)") == [one_less]
     reference = "reference: torch.nn.functional.hardsigmoid\n"
-    called = ["return rounded(torch.nn.functional.hardsigmoid(x))"]
+    called = ["return round_to_storage(torch.nn.functional.hardsigmoid(x))"]
     assert lines(f"{EAGER}{reference}formula: relu6(x + 3) / 6") == called
 
 
 def test_eager_writes_a_spec_out_whose_reference_is_not_one_kernel() -> None:
-    assert lines(f"{EAGER}formula: softsign(x)") == ["return rounded(x / rounded(rounded(|x|) + 1))"]
+    assert lines(f"{EAGER}formula: softsign(x)") == [
+        "return round_to_storage(x / round_to_storage(round_to_storage(|x|) + 1))"
+    ]
     unlike = "params: {other: 1}\nreference: torch.nn.functional.softplus\nformula: x * other"
-    assert lines(EAGER + unlike) == ["return rounded(x · other)"], "it has no beta and no threshold"
+    assert lines(EAGER + unlike) == ["return round_to_storage(x · other)"], (
+        "it has no beta and no threshold"
+    )
 
 
 def test_eager_names_a_tensor_that_a_called_kernel_reads_and_passes_parameters_as_they_are() -> None:
     assert lines(f"{EAGER}params: {{top: 2}}\nformula: hardtanh(x * 2, max_val=top)") == [
-        "hardtanh_x = rounded(x · 2)",
-        "return rounded(torch.nn.functional.hardtanh(hardtanh_x, -1, top))",
+        "hardtanh_x = round_to_storage(x · 2)",
+        "return round_to_storage(torch.nn.functional.hardtanh(hardtanh_x, -1, top))",
     ]
     assert lines(f"{EAGER}inputs: {{a: {{}}, b: {{}}}}\nformula: glu(b, sin(a))") == [
-        "glu_b = rounded(sin(a))",
-        "return rounded(torch.nn.functional.glu(b, glu_b))",
+        "glu_b = round_to_storage(sin(a))",
+        "return round_to_storage(torch.nn.functional.glu(b, glu_b))",
     ]
 
 
 def test_eager_runs_a_function_as_the_kernel_that_pytorch_has_for_it() -> None:
     assert lines(f"{EAGER}formula: tanh(x) + relu6(2 * x)") == [
-        "relu6_x = rounded(2 · x)",
-        "return rounded(rounded(torch.tanh(x)) + rounded(torch.nn.functional.relu6(relu6_x)))",
+        "relu6_x = round_to_storage(2 · x)",
+        "return round_to_storage("
+        "round_to_storage(torch.tanh(x)) + round_to_storage(torch.nn.functional.relu6(relu6_x)))",
     ]
     assert lines(f"{EAGER}formula: softplus(x * x) - sigmoid(1)") == [
-        "softplus_x = rounded(x · x)",
-        "return rounded(rounded(torch.nn.functional.softplus(softplus_x, 1, 20)) - sigmoid(1))",
+        "softplus_x = round_to_storage(x · x)",
+        "return round_to_storage("
+        "round_to_storage(torch.nn.functional.softplus(softplus_x, 1, 20)) - sigmoid(1))",
     ]
     assert lines(f"{EAGER}params: {{a: 1}}\nchain: [x + a, relu]") == [
-        "step1 = rounded(x + a)",
-        "return rounded(torch.nn.functional.relu(step1))",
+        "step1 = round_to_storage(x + a)",
+        "return round_to_storage(torch.nn.functional.relu(step1))",
     ]
 
 
@@ -216,8 +223,10 @@ def test_a_program_is_expanded_by_what_pytorchs_kernels_compute() -> None:
     program = expanded(given)
     assert written(program).splitlines() == [
         "given x",
-        "hardswish_x = rounded(tanh(x))",
-        "return rounded(rounded(hardswish_x · relu6(hardswish_x + 3) / 6) - rounded(min(max(x, -1), 2)))",
+        "hardswish_x = round_to_storage(tanh(x))",
+        "return round_to_storage("
+        "round_to_storage(hardswish_x · relu6(hardswish_x + 3) / 6)"
+        " - round_to_storage(min(max(x, -1), 2)))",
     ]
     assert (program.inputs, program.params) == (given.inputs, given.params)
     accurate = composed("chain: [hardswish, tanh]")
@@ -245,12 +254,12 @@ def test_a_call_of_a_kernel_is_made_only_of_a_spec_that_is_one() -> None:
 def test_eager_rounds_inside_a_spec_that_is_several_kernels() -> None:
     inner = "formula: x * x + 1"
     assert lines(f"{EAGER}formula: inner(x) * 2", inner=inner) == [
-        "return rounded(rounded(rounded(x · x) + 1) · 2)"
+        "return round_to_storage(round_to_storage(round_to_storage(x · x) + 1) · 2)"
     ]
 
 
 def test_accurate_rounds_nowhere() -> None:
-    assert "rounded" not in written(composed("chain: [relu, x * x + 1, tanh]"))
+    assert "round_to_storage" not in written(composed("chain: [relu, x * x + 1, tanh]"))
 
 
 @pytest.mark.parametrize(

@@ -473,7 +473,7 @@ class Model(nn.Module):
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the steps give."""
+        """The result of the steps."""
         x = torch.relu(self.conv(x))
         return x * torch.clamp((x + 3) / 6, 0, 1)
 
@@ -554,7 +554,7 @@ LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def in_large_pages(tensor: Tensor) -> bool:
-    """Whether Linux has been asked for large pages in the middle of a tensor."""
+    """True if Linux has been asked for large pages in the middle of a tensor."""
     at = tensor.data_ptr() + tensor.nbytes // 2
     maps = Path("/proc/self/smaps").read_text().split("VmFlags:")
     for above, flags in itertools.pairwise(maps):
@@ -565,7 +565,7 @@ def in_large_pages(tensor: Tensor) -> bool:
 
 
 def large_pages_of(dtype: torch.dtype) -> tuple[bool, bool, bool]:
-    """Whether a large new output is in large pages, a large given one, and a small new one."""
+    """True for a large new output in large pages, for a large given one, and for a small new one."""
     numel = (64 << 20) // dtype.itemsize
     x, relu = torch.randn(numel).to(dtype), function("relu")
     new, out, small = relu(x), torch.empty_like(x), relu(x[: numel // 4])

@@ -73,7 +73,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Callabl
 
 
 def both(kernels: Emulated, x: Tensor, **how: Any) -> list[tuple[Tensor, Tensor]]:
-    """What forward and backward give of floats, and of these as doubles."""
+    """The results of forward and backward of floats, and of these as doubles."""
     grad = GRAD[torch.arange(x.numel()) % 3].view(x.shape)
     found = []
     for kernel, inputs in ((kernels.forward, (x,)), (kernels.backward, (grad, x))):

@@ -1,4 +1,4 @@
-"""What nvcc makes of the generated CUDA text: no warning, no spill, no double that nobody asked for."""
+"""The generated CUDA text under nvcc: no warning, no spill, no double that nobody asked for."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ FORMULAS = {
 
 
 def nvcc(folder: Path, name: str, text: str, *flags: str) -> str:
-    """What nvcc prints when it compiles a text without a warning."""
+    """The output of nvcc when it compiles a text without a warning."""
     source = folder / f"{name}.cu"
     source.write_text(text, encoding="utf-8")
     command = [str(NVCC), "-std=c++17", "-Werror", "all-warnings", "--threads=2", *flags, str(source)]
@@ -104,7 +104,7 @@ def for_dense(text: str) -> str:
 
 
 def vectors(name: str) -> int:
-    """How many instances for dense tensors a module's kernels have, all together."""
+    """The number of instances for dense tensors that a module's kernels have, all together."""
     text = generated(name).CUDA_SOURCE
     tables = dict(re.findall(r"constexpr \w*Launch (\w+)\[\] = \{(.*?)\{\}\};", text, re.DOTALL))
     count = 0
@@ -204,7 +204,7 @@ FIRST, *OTHERS = DOUBLED
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize("body", [FIRST, *(pytest.param(body, marks=pytest.mark.full) for body in OTHERS)])
 def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
-    """What calls of double need keeps some values on the stack."""
+    """Values that calls of double need stay on the stack."""
     spec = tmp_path / "lost.yaml"
     spec.write_text(f"name: lost\nsummary: A test.\n{body}\n", encoding="utf-8")
     chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in CHIPS]

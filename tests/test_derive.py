@@ -58,8 +58,9 @@ TORCH: dict[str, Function] = {
 COMPUTED: dict[str, Function] = TORCH | {
     "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge, "eq": torch.eq, "ne": torch.ne,
     "fma": lambda a, b, c: (a.double() * b + c).to(a.dtype), "quotient": torch.div,
-    "by_width": lambda narrow, wide: wide, "saturate": torch.clamp,
-    "finite_below": lambda x: x.clamp(min=-(2.0**1022)), "finite_above": lambda x: x.clamp(max=2.0**1022),
+    "select_by_width": lambda narrow, wide: wide, "saturate": torch.clamp,
+    "clamp_to_lowest": lambda x: x.clamp(min=-(2.0**1022)),
+    "clamp_to_highest": lambda x: x.clamp(max=2.0**1022),
     "sigmoid_slope": lambda x: torch.exp(-abs(x)) / (1 + torch.exp(-abs(x))).square(),
     "tanh_slope": lambda x: 4 * torch.exp(-2 * abs(x)) / (1 + torch.exp(-2 * abs(x))).square(),
     "tanh_softplus_slope": lambda x: _mish_slope(torch.exp(-abs(x)), x > 0),
@@ -83,7 +84,7 @@ def _mish_slope(e: Tensor, positive: Tensor) -> Tensor:
 
 
 class Interpreter:
-    """Computes terms by PyTorch's operations; `dtype` is what `rounded` rounds to."""
+    """Computes terms by PyTorch's operations; `dtype` is what `round_to_storage` rounds to."""
 
     def __init__(self, dtype: torch.dtype = torch.float64) -> None:
         """Compute in float64 for float64, else in float32."""
@@ -98,7 +99,7 @@ class Interpreter:
                 return torch.tensor(value, dtype=torch.float64).to(self.wide)
             case Name(name):
                 return values[name]
-            case Apply("rounded", (part,)):
+            case Apply("round_to_storage", (part,)):
                 return self.value(part, values).to(self.dtype).to(self.wide)
             case Apply(op, args):
                 return COMPUTED[op](*(self.value(arg, values) for arg in args))
@@ -129,7 +130,7 @@ def program(formula: str, inputs: str = "x", params: str = "", **lets: str) -> P
 def autograd(
     function: Callable[..., Tensor], g: Tensor, tensors: list[Tensor], *others: Any
 ) -> tuple[Tensor, ...]:
-    """What PyTorch gives: the gradient of each tensor, zeros where there is none."""
+    """The gradient of each tensor by PyTorch, zeros where there is none."""
     leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
     y = function(*leaves, *others)
     if not y.requires_grad:
@@ -160,11 +161,11 @@ def test_every_operation_has_a_gradient() -> None:
         "times_tanh_softplus_slope",
         "fma",
         "quotient",
-        "by_width",
-        "finite_below",
-        "finite_above",
+        "select_by_width",
+        "clamp_to_lowest",
+        "clamp_to_highest",
     }
-    wanted = {n for n, row in OPS.items() if row.args and not row.boolean} - compiler - {"rounded"}
+    wanted = {n for n, row in OPS.items() if row.args and not row.boolean} - compiler - {"round_to_storage"}
     assert set(GRADIENTS) == wanted
     assert set(TORCH) == wanted
 
@@ -207,7 +208,7 @@ UNUSUAL: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("op", [op for op in GRADIENTS if GRADIENTS[op].eager])
 def test_a_row_for_eager_is_autograds_gradient(op: str) -> None:
     args = tuple(f"x{k}" for k in range(len(OPS[op].args)))
-    whole = Program(args, (), (), (Apply("rounded", (Apply(op, tuple(map(Name, args))),)),))
+    whole = Program(args, (), (), (Apply("round_to_storage", (Apply(op, tuple(map(Name, args))),)),))
     tensors = points(len(args))
     g = torch.linspace(-2, 3, tensors[0].numel(), dtype=torch.float64)
     found = Interpreter().results(
@@ -379,7 +380,7 @@ def test_everything_else_saves_its_inputs(whole: Program) -> None:
 
 
 def test_eager_saves_the_inputs_of_a_primitive() -> None:
-    whole = Program(("x",), (), (), (call("rounded", call("relu", Name("x"))),))
+    whole = Program(("x",), (), (), (call("round_to_storage", call("relu", Name("x"))),))
     assert derive_eager(whole).inputs == ("grad", "x")
 
 
@@ -433,11 +434,11 @@ def test_parameters_have_no_gradient_and_steps_of_them_none_either() -> None:
 
 def test_a_gradient_of_one_kernel_of_pytorchs_is_that_kernels() -> None:
     relu = SpecCall("torch.nn.functional.relu", (Name("x"),))
-    derived = aten_gradient(Program(("x",), (), (), (call("rounded", relu),)))
+    derived = aten_gradient(Program(("x",), (), (), (call("round_to_storage", relu),)))
     assert derived is not None
     assert written(derived) == "given grad, output\nreturn 0 if output ≤ 0 else grad"
     elu = SpecCall("torch.nn.functional.elu", (Name("x"), Name("a")))
-    derived = aten_gradient(Program(("x",), ("a",), (), (call("rounded", elu),)))
+    derived = aten_gradient(Program(("x",), ("a",), (), (call("round_to_storage", elu),)))
     assert derived is not None
     assert written(derived).splitlines() == [
         "given grad, x, a",
@@ -450,14 +451,17 @@ def test_a_gradient_of_one_kernel_of_pytorchs_is_that_kernels() -> None:
     [
         program("x * 2"),
         Program(("x",), (), (), (SpecCall("torch.tanh", (Name("x"),)),)),
-        Program(("x",), (), (), (call("rounded", call("mul", SpecCall("torch.tanh", (Name("x"),)), 2)),)),
+        Program(
+            ("x",), (), (),
+            (call("round_to_storage", call("mul", SpecCall("torch.tanh", (Name("x"),)), 2)),),
+        ),
         Program(
             ("x", "y"), (), (),
-            (call("rounded", SpecCall("torch.nn.functional.glu", (Name("y"), Name("x")))),),
+            (call("round_to_storage", SpecCall("torch.nn.functional.glu", (Name("y"), Name("x")))),),
         ),
         Program(
             ("x",), (), (Let("u", call("add", Name("x"), 1)),),
-            (call("rounded", SpecCall("torch.tanh", (Name("u"),))),),
+            (call("round_to_storage", SpecCall("torch.tanh", (Name("u"),))),),
         ),
     ],
     ids=lambda whole: written(whole).splitlines()[-1],
@@ -475,8 +479,10 @@ def test_arithmetic_is_told_from_what_approximates() -> None:
 
 
 def test_a_program_without_its_roundings_is_otherwise_the_same() -> None:
-    term = call("rounded", call("mul", call("rounded", call("add", Name("x"), 1)), Name("u")))
-    whole = Program(("x",), (), (Let("u", call("rounded", call("exp", Name("x")))),), (term,))
+    term = call(
+        "round_to_storage", call("mul", call("round_to_storage", call("add", Name("x"), 1)), Name("u"))
+    )
+    whole = Program(("x",), (), (Let("u", call("round_to_storage", call("exp", Name("x")))),), (term,))
     assert unrounded(whole) == program("(x + 1) * u", u="exp(x)")
 
 
@@ -533,13 +539,15 @@ def test_an_eager_gradient_through_a_fused_kernel_is_near_autograds(
 
 
 def test_an_eager_gradient_of_a_kernel_of_pytorchs_is_rounded_once() -> None:
-    tanh = call("rounded", SpecCall("torch.tanh", (Name("x"),)))
-    assert lines(Program(("x",), (), (), (call("rounded", call("mul", tanh, Name("x"))),)), eager=True) == [
+    tanh = call("round_to_storage", SpecCall("torch.tanh", (Name("x"),)))
+    assert lines(
+        Program(("x",), (), (), (call("round_to_storage", call("mul", tanh, Name("x"))),)), eager=True
+    ) == [
         "given grad, x",
-        "t = rounded(torch.tanh(x))",
-        "grad_t = rounded(grad · x)",
-        "return rounded(rounded(grad · t) + rounded(by_width("
-        "grad_t · rounded(1 - rounded(t · t)), grad_t · fma(-t, t, 1))))",
+        "t = round_to_storage(torch.tanh(x))",
+        "grad_t = round_to_storage(grad · x)",
+        "return round_to_storage(round_to_storage(grad · t) + round_to_storage(select_by_width("
+        "grad_t · round_to_storage(1 - round_to_storage(t · t)), grad_t · fma(-t, t, 1))))",
     ]
 
 

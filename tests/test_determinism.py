@@ -38,7 +38,7 @@ formula: x * sigmoid(slope * x) * exp(1/3) / pi
 
 
 def everything(folder: Path, cwd: Path, seed: str) -> bytes:
-    """What every stage makes of every spec of a folder, in a fresh process."""
+    """The output of every stage for every spec of a folder, in a fresh process."""
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", SCRIPT, os.path.relpath(folder, cwd)]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=True)

@@ -188,6 +188,41 @@ def test_the_code_has_the_name_of_a_term(row: list[str]) -> None:
     assert any(name.search(path.read_text(encoding="utf-8")) for path in files)
 
 
+RETIRED_NAMES = """
+    AMPLE AS_GOOD Alien Ample Approximate BRIEF Border ByMask Contest Explained Judge LINKS LookedUp
+    MAGNIFIED Masked NOWHERE NO_SLOPE Precise Raised SETTLED Screen Slack Tally Walk Watch Written
+    affords alien all_looked_up ask_ahead asks_ahead by_width campaign contest ex4 expect_writes
+    finite_above finite_below from_double gate_slope given_or_called hosted in_doubt in_places is_linked
+    launch_of lift_back mask_of minus_size open_to_doubt ordered_sum portrait refined_inverse settling
+    single_ratio to_odd trusted_in_16_bits two_to unfit unlost
+""".split()
+
+
+def test_the_code_has_no_retired_name() -> None:
+    retired = re.compile(rf"\b({'|'.join(RETIRED_NAMES)})\b")
+    folders = (PACKAGE, ROOT / "templates", ROOT / "benchmarks")
+    kinds = ("py", "h", "cuh", "j2")
+    files = [path for folder in folders for kind in kinds for path in folder.rglob(f"*.{kind}")]
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    found = {(path.name, word) for path, text in texts.items() for word in retired.findall(text)}
+    assert found == set()
+
+
+OPENINGS = ("What", "Whether", "How")  # a docstring begins with its subject instead
+
+
+@pytest.mark.parametrize("folder", ["fusegen", "benchmarks", "tests"])
+def test_a_docstring_begins_with_its_subject(folder: str) -> None:
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = (ast.get_docstring(node) or "").partition(" ")[0]
+                if first.strip(",.:") in OPENINGS:
+                    found.append((path.relative_to(ROOT).as_posix(), getattr(node, "name", "")))
+    assert found == []
+
+
 DECISIONS = [page for page in PAGES if page.startswith("docs/decisions/") and "README" not in page]
 
 

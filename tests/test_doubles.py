@@ -1,4 +1,4 @@
-"""What the CPU calls in double: its errors, special values, and loops over it."""
+"""Functions of double on the CPU: errors, special values, and loops over them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, str]:
 
 
 def applied(library: ctypes.CDLL, name: str, x: Doubles, count: int = 1) -> list[Doubles]:
-    """What a loop makes of numbers."""
+    """The results of a loop over numbers."""
     out = [np.empty_like(x) for _ in range(count)]
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, *out)]
     getattr(library, f"{name}_all")(*pointers, ctypes.c_long(x.size))
@@ -152,7 +152,7 @@ FLOATS = ("chain: [gelu, mish]", "formula: erf(x) + tanh(x) * exp(-softplus(x))"
 
 @pytest.mark.parametrize("body", FLOATS)
 def test_a_module_of_floats_alone_is_built(body: str, tmp_path: Path, extensions: Path) -> None:
-    """What it has in double nothing calls."""
+    """Nothing calls its functions of double."""
     name = f"floats{FLOATS.index(body)}"
     given = compiled(tmp_path, name, f"dtypes: [float32]\n{body}\n")
     of_both = compiled(tmp_path, f"{name}_and_doubles", f"dtypes: [float32, float64]\n{body}\n")

@@ -74,7 +74,7 @@ def test_mistakes_come_in_the_order_of_their_places() -> None:
 
 
 def says(workshop: Workshop, body: str) -> str:
-    """What a build of a spec with this body says; it has to fail, soon, and to write nothing."""
+    """The message of a build of a spec with this body; it has to fail, soon, and to write nothing."""
     workshop.spec("gate", body)
     before = workshop.files()
     with budget(CALLS):

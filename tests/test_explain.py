@@ -1,4 +1,4 @@
-"""What `explain` tells: steps, what they rest on and save, costs and errors, in every format."""
+"""Explanations: steps with their preconditions and savings, costs and errors, in every format."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ HARD = "chain: [x * 1.3 + 0.1, gelu_tanh, squared_relu, tanh, sigmoid]"
 
 
 def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
-    """What is expected on a device: value and whence, slope and whence."""
+    """The expectation on a device: value and whence, slope and whence."""
     table = text.split(EXPECTED)[1].split("\n\n")[0]
     return re.findall(rf"  {device} +(\S+)( at \S+, by \w+)? +(\S+)( at \S+, by \w+)?", table)
 
@@ -279,7 +279,7 @@ def test_the_words_of_a_spec_cannot_command(workshop: Workshop) -> None:
 def test_an_eager_spec_shows_its_roundings(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: (x + 1) * 3\nnumerics: eager\ndtypes: [float16]")
     stdout = workshop.run("explain", "gate").stdout
-    assert "rounded(rounded(x + 1) · 3)" in stdout
+    assert "round_to_storage(round_to_storage(x + 1) · 3)" in stdout
 
 
 # --- the picture ----------------------------------------------------------------------------------------

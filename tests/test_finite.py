@@ -20,12 +20,12 @@ X = Name("x")
 
 
 def kept(program: Program) -> set[str]:
-    """How the inputs of a program are kept finite."""
+    """The operations that keep the inputs of a program finite."""
     after = finite(program, program.inputs, {})
     terms = [*(let.term for let in after.lets), *after.results]
     return {part.op for term in terms for part in walk(term) if isinstance(part, Apply)} & {
-        "finite_below",
-        "finite_above",
+        "clamp_to_lowest",
+        "clamp_to_highest",
         "clamp_min",
         "clamp_max",
     }
@@ -38,17 +38,20 @@ def of(*results: Apply) -> Program:
 @pytest.mark.parametrize(
     ("program", "sides"),
     [
-        (of(X * call("sigmoid", X)), {"finite_below"}),
-        (of(call("soft_sign", X)), {"finite_below", "finite_above"}),
-        (of(call("sigmoid", X) + X * call("sigmoid_slope", X)), {"finite_below", "finite_above"}),
+        (of(X * call("sigmoid", X)), {"clamp_to_lowest"}),
+        (of(call("soft_sign", X)), {"clamp_to_lowest", "clamp_to_highest"}),
+        (of(call("sigmoid", X) + X * call("sigmoid_slope", X)), {"clamp_to_lowest", "clamp_to_highest"}),
         (of(call("tanh", X)), set()),
         (of(call("sin", X)), set()),  # NaN is right: there is no limit
-        (of(X + call("sin", X)), {"finite_below", "finite_above"}),  # grows, the sine being of a number
+        (
+            of(X + call("sin", X)),
+            {"clamp_to_lowest", "clamp_to_highest"},
+        ),  # grows, the sine being of a number
         (of(X * call("sin", X)), set()),
         (of(call("sigmoid_slope", X) * (X * X * X)), {"clamp_min", "clamp_max"}),  # its cube is finite
-        (of(X - X), {"finite_below", "finite_above"}),
+        (of(X - X), {"clamp_to_lowest", "clamp_to_highest"}),
         (of(X * X - X * X * X), set()),  # grows
-        (of(X * call("sigmoid", X), -X), {"finite_below"}),  # in the first alone
+        (of(X * call("sigmoid", X), -X), {"clamp_to_lowest"}),  # in the first alone
         (of(X / call("sqrt", 1 + X * X)), {"clamp_min", "clamp_max"}),  # its square is, if not of 2^1022
     ],
 )
@@ -62,11 +65,11 @@ T, PRODUCT = Name("t"), X * Name("b")
 @pytest.mark.parametrize(
     ("tied", "sides"),
     [
-        (PRODUCT, {"finite_below"}),
-        (call("relu", PRODUCT) - 1, {"finite_below"}),
+        (PRODUCT, {"clamp_to_lowest"}),
+        (call("relu", PRODUCT) - 1, {"clamp_to_lowest"}),
         (call("tanh", PRODUCT), set()),
         (call("clamp", PRODUCT, -1, 1), set()),
-        (call("minimum", PRODUCT, 1), {"finite_below"}),
+        (call("minimum", PRODUCT, 1), {"clamp_to_lowest"}),
     ],
 )
 def test_a_step_of_two_inputs_is_kept_finite_unless_its_function_is_bounded(

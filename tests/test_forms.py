@@ -25,7 +25,7 @@ def made(name: str) -> Compiled:
 
 
 def has_two_words(of: Compiled, which: Pass, variant: Variant) -> bool:
-    """Whether a kernel on CUDA computes a double-word value."""
+    """True if a kernel on CUDA computes a double-word value."""
     return any(call.word is Word.DOUBLE for call in calls(of.kernels[which, Device.CUDA, variant]))
 
 

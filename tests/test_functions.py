@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusegen.finite.names import renamed
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, held
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
 from fusegen.printers.both import for_both, split
 from fusegen.printers.cpp import CppPrinter
 from fusegen.printers.functions import IN_FLOAT, functions
@@ -78,15 +78,15 @@ FRACTIONS = st.fractions(Fraction(1, 10**6), 10**6)
 
 def words(value: Fraction, kind: Math) -> tuple[float, float]:
     """A number in two words."""
-    hi = held(float(value), kind)
-    return hi, held(float(value - Fraction(hi)), kind)
+    hi = round_to(float(value), kind)
+    return hi, round_to(float(value - Fraction(hi)), kind)
 
 
 @given(FRACTIONS)
 def test_the_words_of_double_give_those_of_float(value: Fraction) -> None:
     """But for a second word whose digits behind those of both lie next to a tie."""
     found, exact = split(*words(value, Math.DOUBLE)), words(value, Math.FLOAT)
-    assert found[0] == held(float(value), Math.FLOAT)
+    assert found[0] == round_to(float(value), Math.FLOAT)
     assert abs(found[1] - exact[1]) <= abs(exact[1]) * 2.0**-22
     product = [
         Call("mul", (X, Call("words", tuple(map(Const, pair)), Word.DOUBLE)))

@@ -608,7 +608,7 @@ def test_tensors_of_two_devices_are_refused() -> None:
 
 
 def spoken(code: str, folder: Path, **more: str) -> str:
-    """What a process that runs some Python prints."""
+    """The output of a process that runs some Python."""
     env = os.environ | {"TORCH_EXTENSIONS_DIR": str(folder), "PYTHONPATH": str(ROOT)} | more
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=HANG

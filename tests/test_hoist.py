@@ -1,4 +1,4 @@
-"""What only parameters decide is named, once for all programs, and nothing else changes."""
+"""Terms of parameters alone are named, once for all programs, and nothing else changes."""
 
 from __future__ import annotations
 

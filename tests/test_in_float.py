@@ -81,7 +81,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, str]:
 
 
 def applied(library: ctypes.CDLL, function: str, x: Floats, lo: Floats | None = None) -> Floats:
-    """What a loop makes of numbers and of their second words."""
+    """The results of a loop over numbers and their second words."""
     y, rest = np.empty_like(x), np.zeros_like(x) if lo is None else lo
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, rest, y)]
     getattr(library, function)(*pointers, ctypes.c_long(x.size))

@@ -283,7 +283,7 @@ VERIFIED, TABLE = "Verified", "Table"
 
 
 def method_name(method: Method | None) -> str | None:
-    """What double does for a method's results: it verifies or tabulates them, or nothing."""
+    """The use of double for a method's results: to verify or to tabulate them, or none."""
     match method:
         case Verified():
             return VERIFIED

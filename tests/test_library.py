@@ -54,7 +54,7 @@ def operator(name: str, suffix: str = "") -> Any:
 
 
 def split(name: str, suffix: str) -> tuple[int, int]:
-    """How many tensors and how many scalars an operator takes; its outputs are tensors, too."""
+    """The numbers of tensors and of scalars that an operator takes; its outputs are tensors, too."""
     kinds = [str(argument.type) for argument in operator(name, suffix)._schema.arguments]
     return kinds.count("Tensor"), kinds.count("float")
 
@@ -308,7 +308,7 @@ def truths(name: str, narrow: bool) -> list[list[tuple[Any, Any]]]:
 
 
 def errors(actual: Tensor, truth: list[tuple[Any, Any]]) -> list[float]:
-    """How far each element is from the truth, in units of the last place.
+    """The distance of each element from the truth, in ulp.
 
     A last place is that of the value, or of what one last place of x makes of it where that is more: at the
     zero of a slope, and where the last place of x decides about the value of an exponential.

@@ -189,7 +189,7 @@ def test_a_program_that_needs_no_guard_has_none(name: str, tmp_path: Path) -> No
 def test_a_function_of_a_sum_has_a_clamp_and_no_selection(tmp_path: Path) -> None:
     programs = compiled("biased_gelu", tmp_path).limited
     operations = {op for program in programs for op in applied(program.terms)}
-    assert {"finite_below", "finite_above"} < operations
+    assert {"clamp_to_lowest", "clamp_to_highest"} < operations
     assert "where" not in operations
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fusegen import ir
 from fusegen.errors import Span
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, held, operations
+from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, operations, round_to
 from fusegen.lower import lower, notes, uniforms
 from fusegen.parse.formula import parse_formula
 from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term
@@ -128,7 +128,7 @@ def test_a_constant_is_rounded_to_float64_and_then_to_the_math_type(value: Fract
 
 @pytest.mark.parametrize("math", Math)
 def test_a_division_by_a_constant_is_a_product_on_cuda_and_a_quotient_on_the_cpu(math: Math) -> None:
-    inverse = Const(held(1.0 / 6.0, math))
+    inverse = Const(round_to(1.0 / 6.0, math))
     assert lowered("x / 6", Device.CUDA, math) == Call("mul", (Ref("x"), inverse))
     assert lowered("x / 6", Device.CPU, math) == Call("div", (Ref("x"), Const(6.0)))
     for device in Device:
@@ -146,9 +146,9 @@ def test_the_inverse_of_a_constant_is_taken_in_double() -> None:
 @given(st.floats(allow_nan=False))
 def test_a_math_type_holds_the_nearest_value(value: float) -> None:
     with np.errstate(over="ignore"):
-        assert held(value, Math.FLOAT) == float(np.float32(value))
-    assert held(value, Math.DOUBLE) == value
-    assert math.copysign(1, held(value, Math.FLOAT)) == math.copysign(1, value)
+        assert round_to(value, Math.FLOAT) == float(np.float32(value))
+    assert round_to(value, Math.DOUBLE) == value
+    assert math.copysign(1, round_to(value, Math.FLOAT)) == math.copysign(1, value)
 
 
 @pytest.mark.parametrize(("device", "math"), EVERY)
@@ -167,21 +167,25 @@ def test_a_call_of_a_spec_never_reaches_the_border() -> None:
 def eager(op: str, left: str, right: str, device: Device) -> Expr:
     """The expression that one eager operation, followed by eager's rounding, becomes."""
     step = Apply(op, (parsed(left), parsed(right)))
-    program = Program(("x", "y"), (), (), (Apply("rounded", (step,)),))
+    program = Program(("x", "y"), (), (), (Apply("round_to_storage", (step,)),))
     return lower("gate", program, device, Math.DOUBLE).results[0]
 
 
 @pytest.mark.parametrize("op", ["add", "sub"])
 def test_eager_rounds_a_number_before_it_is_added_on_the_cpu_only(op: str) -> None:
-    number = Call("rounded", (Const(0.5),))
-    assert eager(op, "x", "0.5", Device.CPU) == Call("rounded", (Call(op, (Ref("x"), number)),))
-    assert eager(op, "0.5", "x", Device.CPU) == Call("rounded", (Call(op, (number, Ref("x"))),))
-    assert eager(op, "x", "y", Device.CPU) == Call("rounded", (Call(op, (Ref("x"), Ref("y"))),))
-    assert eager(op, "x", "0.5", Device.CUDA) == Call("rounded", (Call(op, (Ref("x"), Const(0.5))),))
+    number = Call("round_to_storage", (Const(0.5),))
+    assert eager(op, "x", "0.5", Device.CPU) == Call("round_to_storage", (Call(op, (Ref("x"), number)),))
+    assert eager(op, "0.5", "x", Device.CPU) == Call("round_to_storage", (Call(op, (number, Ref("x"))),))
+    assert eager(op, "x", "y", Device.CPU) == Call("round_to_storage", (Call(op, (Ref("x"), Ref("y"))),))
+    assert eager(op, "x", "0.5", Device.CUDA) == Call(
+        "round_to_storage", (Call(op, (Ref("x"), Const(0.5))),)
+    )
 
 
 @pytest.mark.parametrize("device", list(Device))
 def test_eager_divides_a_number_by_a_tensor_through_the_reciprocal(device: Device) -> None:
-    reciprocal = Call("rounded", (Call("reciprocal", (Ref("x"),)),))
-    assert eager("div", "2", "x", device) == Call("rounded", (Call("mul", (reciprocal, Const(2.0))),))
-    assert eager("div", "y", "x", device) == Call("rounded", (Call("div", (Ref("y"), Ref("x"))),))
+    reciprocal = Call("round_to_storage", (Call("reciprocal", (Ref("x"),)),))
+    assert eager("div", "2", "x", device) == Call(
+        "round_to_storage", (Call("mul", (reciprocal, Const(2.0))),)
+    )
+    assert eager("div", "y", "x", device) == Call("round_to_storage", (Call("div", (Ref("y"), Ref("x"))),))

@@ -77,8 +77,8 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "ndtr": mpmath.ncdf,
     "soft_sign": lambda x: x / (1 + abs(x)),
     "tanh_shrink": lambda x: x - mpmath.tanh(x),
-    "finite_below": lambda x: x,
-    "finite_above": lambda x: x,
+    "clamp_to_lowest": lambda x: x,
+    "clamp_to_highest": lambda x: x,
     "tanh_softplus": lambda x: mpmath.tanh(mpmath.log(1 + mpmath.exp(x))),
     "tanh_of_exp": lambda x: mpmath.tanh(mpmath.exp(x)),
     "tanh_of_exp_slope": lambda x: mpmath.exp(x) * mpmath.sech(mpmath.exp(x)) ** 2,
@@ -95,8 +95,8 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "normal": mpmath.npdf,
     "fma": lambda a, b, c: a * b + c,
     "quotient": lambda a, b: a / b,
-    "by_width": lambda narrow, wide: wide,
-    "rounded": lambda x: x,
+    "select_by_width": lambda narrow, wide: wide,
+    "round_to_storage": lambda x: x,
     "detach": lambda x: x,
 }
 ROWS = pytest.mark.parametrize("row", OPS.values(), ids=lambda row: row.name)
@@ -187,7 +187,7 @@ Computed = Callable[..., NDArray[np.float32]]
 
 @pytest.fixture(scope="module")
 def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
-    """What the table's C++ of each operation computes in float on the CPU, over arrays."""
+    """The values of the table's C++ of each operation in float on the CPU, over arrays."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     kernels, loops = [], []
@@ -316,8 +316,8 @@ def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, 
     )
     own["soft_sign"] = torch.nn.functional.softsign
     own["tanh_shrink"] = torch.nn.functional.tanhshrink
-    own["finite_below"] = lambda x: x.clamp(min=-(2.0**126))
-    own["finite_above"] = lambda x: x.clamp(max=2.0**126)
+    own["clamp_to_lowest"] = lambda x: x.clamp(min=-(2.0**126))
+    own["clamp_to_highest"] = lambda x: x.clamp(max=2.0**126)
     special = torch.tensor(
         [0.0, -0.0, 1e-45, -1e-45, 1.0, -1.0, 6.0, 1e30, -1e30, math.inf, -math.inf, math.nan]
     )
@@ -375,7 +375,9 @@ def test_functions_and_constants_are_what_a_formula_may_name() -> None:
     assert set(CONSTANTS) == {"pi", "e"}
     assert not set(CONSTANTS) & set(FUNCTIONS)
     assert set(FUNCTIONS) == {row.name for row in OPS.values() if row.written and row.args}
-    assert not {"rounded", "fma", "quotient", "gauss", "sigmoid_slope", "tanh_slope"} & set(FUNCTIONS)
+    assert not {"round_to_storage", "fma", "quotient", "gauss", "sigmoid_slope", "tanh_slope"} & set(
+        FUNCTIONS
+    )
 
 
 def test_what_approximates_is_known_to_approximate() -> None:

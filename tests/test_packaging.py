@@ -1,4 +1,4 @@
-"""What is installed: a wheel that builds the committed modules from any folder."""
+"""The installed package: a wheel that builds the committed modules from any folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
 def run(*command: str, folder: Path, **more: str) -> str:
-    """What a command prints when it runs in a folder; it has to end well."""
+    """The output of a command that runs in a folder; it has to end well."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         command, cwd=folder, env=kept | more, capture_output=True, text=True, timeout=HANG

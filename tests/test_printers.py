@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fusegen import term
 from fusegen.errors import Span
-from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, held
+from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
 from fusegen.library import Library
 from fusegen.lower import lower
 from fusegen.ops import OPS
@@ -65,7 +65,7 @@ class _Reader:
 
     def expression(self, text: str) -> Expr:
         text = text.replace(f"{self.kind.value}(INFINITY)", "1e999" + self.suffix())
-        text = re.sub(r"rounded<T>\(", "rounded(", text)
+        text = re.sub(r"round_to_storage<T>\(", "round_to_storage(", text)
         tree = ast.parse(_selections(text), mode="eval").body
         return self.node(tree)
 
@@ -147,7 +147,7 @@ def _simple(tokens: list[str]) -> tuple[str, list[str]]:
 
 
 def constants(kind: Math) -> st.SearchStrategy[Const]:
-    return st.floats(allow_nan=False).map(lambda value: Const(held(value, kind)))
+    return st.floats(allow_nan=False).map(lambda value: Const(round_to(value, kind)))
 
 
 def expressions(kind: Math) -> st.SearchStrategy[Expr]:
@@ -160,7 +160,7 @@ def expressions(kind: Math) -> st.SearchStrategy[Expr]:
 
         condition = st.sampled_from(COMPARISONS).flatmap(call)
         where = st.tuples(condition, inner, inner).map(lambda args: Call("where", args))
-        names = st.sampled_from(ARITHMETIC * 4 + ["neg", "neg", "rounded"] + FUNCTIONS)
+        names = st.sampled_from(ARITHMETIC * 4 + ["neg", "neg", "round_to_storage"] + FUNCTIONS)
         return names.flatmap(call) | where
 
     return st.recursive(leaves, grown, max_leaves=14)
@@ -217,7 +217,7 @@ def test_an_expression_has_the_fewest_parentheses(formula: str, text: str) -> No
 @given(st.floats(allow_nan=False))
 def test_a_literal_reads_back_bit_for_bit(value: float) -> None:
     for kind, code in ((Math.FLOAT, "<f"), (Math.DOUBLE, "<d")):
-        one = held(value, kind)
+        one = round_to(value, kind)
         text = literal(one, kind)
         if math.isinf(one):
             assert text == ("-" if one < 0 else "") + f"{kind.value}(INFINITY)"
@@ -239,7 +239,7 @@ def test_a_literal_reads_back_bit_for_bit(value: float) -> None:
     ],
 )  # fmt: skip
 def test_a_literal_is_as_short_as_it_can_be(value: float, single: str, double: str) -> None:
-    assert literal(held(value, Math.FLOAT), Math.FLOAT) == single
+    assert literal(round_to(value, Math.FLOAT), Math.FLOAT) == single
     assert literal(value, Math.DOUBLE) == double
 
 
@@ -276,11 +276,11 @@ def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
 
 
 def test_a_rounded_kernel_is_a_template_over_the_element_type() -> None:
-    value = kernel(Call("rounded", (Call("exp", (Ref("x"),)),)), Device.CPU, Math.DOUBLE)
+    value = kernel(Call("round_to_storage", (Call("exp", (Ref("x"),)),)), Device.CPU, Math.DOUBLE)
     assert CppPrinter(value).definition() == (
         "template <typename T>\n"
         "ANYWHERE double gate(double x, double y, double a) {\n"
-        "  return rounded<T>(exp(x));\n"
+        "  return round_to_storage<T>(exp(x));\n"
         "}"
     )
     assert CppPrinter(value).element() == "out[0] = gate<T>(in[0], in[1], p.a)"
@@ -318,7 +318,7 @@ def test_a_kernel_includes_the_headers_that_define_what_it_calls() -> None:
 
 def test_kernels_that_compute_the_same_are_one_function() -> None:
     third = Call("mul", (Ref("x"), Const(1 / 3)))
-    rounded = Call("mul", (Ref("x"), Const(held(1 / 3, Math.FLOAT))))
+    rounded = Call("mul", (Ref("x"), Const(round_to(1 / 3, Math.FLOAT))))
     [both] = definitions((kernel(rounded), kernel(third, kind=Math.DOUBLE)), ())
     assert both == (
         "template <typename M>\nANYWHERE M gate(M x, M y, M a) {\n  return x * M(0.3333333333333333);\n}"
@@ -396,7 +396,7 @@ def test_a_spec_is_written_on_one_line_with_its_named_steps() -> None:
 
 
 def test_a_kernel_is_dumped_with_every_constant_in_full() -> None:
-    value = kernel(Call("mul", (Ref("x"), Const(held(0.1, Math.FLOAT)))))
+    value = kernel(Call("mul", (Ref("x"), Const(round_to(0.1, Math.FLOAT)))))
     assert dump.kernel(value) == "cpu float gate(x, y, a)\n  return mul(x, 0x1.99999a0000000p-4)"
     two = Kernel("gate", Device.CUDA, Math.DOUBLE, ("x",), (), STEP, (Ref("u"), Const(2.0)))
     assert dump.kernel(two) == "cuda double gate(x)\n  u := add(x, 3)\n  return u, 2"
@@ -518,10 +518,12 @@ def test_a_number_in_python_is_the_same_double() -> None:
 
 def test_a_program_is_written_line_by_line_without_eagers_rounding() -> None:
     lets = (
-        term.Let("u", call("rounded", call("add", Name("x"), 1))),
-        term.Let("s", call("rounded", call("exp", Name("a")))),
+        term.Let("u", call("round_to_storage", call("add", Name("x"), 1))),
+        term.Let("s", call("round_to_storage", call("exp", Name("a")))),
     )
-    rounded = call("rounded", call("mul", call("rounded", call("exp", Name("u"))), Name("s")))
+    rounded = call(
+        "round_to_storage", call("mul", call("round_to_storage", call("exp", Name("u"))), Name("s"))
+    )
     assert statements(eager(rounded, lets=lets)) == (
         "u = x + 1",
         "s = torch.exp(torch.tensor(a, dtype=torch.float64)).item()",
@@ -564,7 +566,7 @@ def test_a_kernel_of_pytorch_is_called_by_its_name(called: SpecCall, text: str) 
 
 def test_a_function_of_pytorchs_refuses_its_scalars_where_it_is_the_whole_program() -> None:
     called = SpecCall("torch.nn.functional.softshrink", (Name("x"), Name("a")))
-    whole = Program(("x",), ("a",), (), (call("rounded", called),))
+    whole = Program(("x",), ("a",), (), (call("round_to_storage", called),))
     assert statements(whole) == ("return nn.functional.softshrink(x, a)",)
     part = Program(("x",), ("a",), (), (call("mul", called, 2),))
     assert statements(part) == (

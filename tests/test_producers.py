@@ -77,7 +77,7 @@ NOT_PYTORCHS = {  # refused though PyTorch takes them: it reads any padding word
 
 
 def takes(layer: str, arguments: dict[str, Value], shape: tuple[int, ...]) -> bool:
-    """Whether PyTorch makes a layer and runs it."""
+    """True if PyTorch makes a layer and runs it."""
     try:
         getattr(torch.nn, layer)(**arguments)(torch.ones(shape))
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError):

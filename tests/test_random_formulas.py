@@ -106,7 +106,7 @@ def points(number: int, inputs: int, dtype: torch.dtype) -> tuple[tuple[float, .
 
 
 def broken(found: list[Result]) -> Iterator[str]:
-    """What breaks the contract among the results of one formula in one dtype."""
+    """The breaches of the contract among the results of one formula in one dtype."""
     largest: dict[str, float] = defaultdict(float)
     for result in found:
         if math.isfinite(result.eager_ulp):

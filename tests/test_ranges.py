@@ -93,7 +93,7 @@ def numbers(row: Factor) -> tuple[Fraction, ...]:
 
 
 def inside(value: Any, range_: Interval, off: float = 1e-40) -> bool:
-    """Whether a value of many digits lies in an interval, or off by its own error."""
+    """True if a value of many digits lies in an interval, or off by its own error."""
     ends = [mp.mpf(end) if isinstance(end, float) else mpf(end) for end in (range_.low, range_.high)]
     slack = off * (1 + abs(value))
     return bool(ends[0] - slack <= value <= ends[1] + slack)
@@ -328,11 +328,11 @@ def test_a_dead_operation_of_a_benchmark_is_found(problem: int, workshop: Worksh
 
 
 EAGER = {
-    "silu, x / 2, 'clamp(x, -1, 1)'": "rounded(min(step2, 1))",
-    "mish, x + 0.5, 'clamp(x, 0, 1)'": "rounded(min(step2, 1))",
-    "gelu, 'clamp(x, -1, 1)'": "rounded(min(after_gelu, 1))",
-    "gelu_tanh, 'clamp(x, -1, 1)'": "rounded(min(after_gelu_tanh, 1))",
-    "hardswish, 'clamp(x, -0.375, 1)'": "rounded(min(max(after_hardswish, -0.375), 1))",  # rounded below it
+    "silu, x / 2, 'clamp(x, -1, 1)'": "round_to_storage(min(step2, 1))",
+    "mish, x + 0.5, 'clamp(x, 0, 1)'": "round_to_storage(min(step2, 1))",
+    "gelu, 'clamp(x, -1, 1)'": "round_to_storage(min(after_gelu, 1))",
+    "gelu_tanh, 'clamp(x, -1, 1)'": "round_to_storage(min(after_gelu_tanh, 1))",
+    "hardswish, 'clamp(x, -0.375, 1)'": "round_to_storage(min(max(after_hardswish, -0.375), 1))",
 }
 
 

@@ -21,7 +21,7 @@ from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.examples import propagate, value_of
 from fusegen.lift.regions.kernel import original
 from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
-from fusegen.lift.regions.spec import Source, Written, written
+from fusegen.lift.regions.spec import RegionSpec, Source, written
 from fusegen.lift.regions.worth import traffic
 from fusegen.parse import parse_spec
 
@@ -193,7 +193,7 @@ def region_text(region: Region) -> str:
     return "\n".join(written(region, SOURCE).formula)
 
 
-def only(function: Callable[..., Any], *inputs: Tensor) -> Written:
+def only(function: Callable[..., Any], *inputs: Tensor) -> RegionSpec:
     _, graph = graph_of(function, *inputs)
     [region] = partition(graph).regions
     return written(region, SOURCE)

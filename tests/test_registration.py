@@ -1,4 +1,4 @@
-"""What PyTorch's machinery makes of the modules: compilers, transforms, modes, copies, other processes."""
+"""Modules under PyTorch's machinery: compilers, transforms, modes, copies, other processes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def call(op: str, *args: Expr) -> Call:
 def of(
     result: Expr, *lets: Let, double: Expr | None = None, pieced: bool = False, within: Range = FLOAT
 ) -> Roundoff:
-    """What a function of x and of a parameter a, which is 3, errs by."""
+    """The roundoff of a function of x and of a parameter a, which is 3."""
     single, exact = (
         Kernel("f", Device.CPU, kind, ("x",), ("a",), lets, (value,))
         for kind, value in ((Math.FLOAT, result), (Math.DOUBLE, double or result))

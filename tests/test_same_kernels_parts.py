@@ -1,4 +1,4 @@
-"""What the comparison of kernels is made of: texts, PTX without names, inputs, digests of results."""
+"""The parts of the comparison of kernels: texts, PTX without names, inputs, digests of results."""
 
 from __future__ import annotations
 

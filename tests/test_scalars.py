@@ -1,4 +1,4 @@
-"""What a plain scalar of a spec says: YAML 1.2's core schema, and what is refused as ambiguous."""
+"""Plain scalars of a spec: YAML 1.2's core schema, and refusals of ambiguous ones."""
 
 from __future__ import annotations
 

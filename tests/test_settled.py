@@ -25,7 +25,7 @@ def every(dtype: torch.dtype) -> Tensor:
 
 
 def wrong(given: Tensor, exact: Tensor) -> int:
-    """How many results are not the nearest to what double gives, from 2^-126 on: half an input is a tie."""
+    """The number of results that are not nearest to double's, from 2^-126 on: half an input is a tie."""
     expected = nearest(exact, given.dtype)
     usual = exact.abs() > torch.finfo(torch.bfloat16).tiny
     return int(((given != expected) & usual).sum())

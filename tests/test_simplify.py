@@ -91,7 +91,7 @@ def computed(term: Term, values: dict[str, NDArray[np.float64]]) -> Floats:
 
 
 def granted(fact: Fact, values: dict[str, float]) -> bool:
-    """Whether a fact holds at a point; it says nothing of NaN, so it grants that."""
+    """True if a fact holds at a point; it says nothing of NaN, so it grants that."""
     left, right = ({**values, **FIXED}[name] for name in (fact.left, fact.right))
     return math.isnan(left) or math.isnan(right) or RELATIONS[fact.relation](left, right)
 

@@ -51,12 +51,12 @@ def every_function() -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def too_large(sizes: Iterator[tuple[str, int]], most: int) -> dict[str, int]:
-    """What is larger than it should be."""
+    """The entries that are larger than they should be."""
     return {name: size for name, size in sizes if size > most}
 
 
 def assert_within(found: dict[str, int], listed: dict[str, int]) -> None:
-    """Whether what is too large is listed, no larger than there, and nothing is listed that is not."""
+    """Everything too large is listed, no larger than there, and nothing is listed that is not."""
     assert {name: size for name, size in found.items() if size > listed.get(name, 0)} == {}
     assert found.keys() == listed.keys(), "take what has become small enough off the list"
 

@@ -48,7 +48,7 @@ def test_a_function_has_a_tangent(formula: str, slope: Fraction | None) -> None:
 
 
 def form(device: Device, math: Math, x: str = "x", y: str = "y") -> str:
-    """What tanh(1.1 * (0.75 * x)) becomes."""
+    """The lowered form of tanh(1.1 * (0.75 * x))."""
     program = Program((x, y), (), (Let("v", parsed(f"0.75 * {x}", x)),), (parsed("tanh(1.1 * v)", "v"),))
     made = lower("f", program, device, math, True)
     steps = [f"{let.name} = {shown(let.value)}" for let in made.lets]

@@ -1,4 +1,4 @@
-"""What operations give in double: those of the table as sympy says, words as they are computed with."""
+"""Operations in double: those of the table as sympy says, words as they are computed with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from fusegen.values import VALUES, value
 
 POINTS = (-90.0, -31.5, -3.7, -1.26, -0.26, -1e-3, 1e-9, 0.2, 0.7, 1.0, 1.24, 2.6, 5.5, 33.0, 88.0)
 OTHERS = {1: (), 2: (1.5,), 3: (0.75, 2.0)}  # further arguments, by how many there are in all
-CHOICES = {"where", "by_width", "finite_below", "finite_above"}  # their functions are not all that they are
+CHOICES = {
+    "where",
+    "select_by_width",
+    "clamp_to_lowest",
+    "clamp_to_highest",
+}  # their functions are not all that they are
 FUNCTIONS = sorted({name for name, row in OPS.items() if row.args and not row.boolean} - CHOICES)
 
 
@@ -45,7 +50,7 @@ def test_a_value_is_that_of_the_real_function(name: str) -> None:
         ("div", (0.0, 0.0), math.nan),
         ("log", (0.0,), -math.inf),
         ("log1p", (-2.0,), math.nan),
-        ("finite_above", (math.inf,), 2.0**1022),
+        ("clamp_to_highest", (math.inf,), 2.0**1022),
         ("times_tanh_softplus", (-math.inf,), math.nan),  # is that of its formula
         ("times_tanh_softplus_slope", (math.inf,), 1.0),
         ("words", (1.0, 2.0**-30), 1.0 + 2.0**-30),

@@ -105,7 +105,7 @@ def _exponent(number: Fraction) -> int:
 def results(
     elements: Elements, device: str, points: tuple[tuple[float, ...], ...], dtype: torch.dtype
 ) -> Iterator[Result]:
-    """What the kernels of a device give at some points, as far as the dtype holds these."""
+    """The results of a device's kernels at some points, as far as the dtype holds these."""
     program, params = elements.compilation.declared.program, elements.formula.params
     columns = [torch.tensor(x, dtype=torch.float64).to(dtype) for x in zip(*points, strict=True)]
     held = torch.stack([c.isinf() == torch.tensor([math.isinf(p[k]) for p in points])

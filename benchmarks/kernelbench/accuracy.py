@@ -1,4 +1,4 @@
-"""How far the candidate and eager are from the problem in float64: values and training gradients.
+"""Errors of the candidate and of eager against the problem in float64: values and training gradients.
 
 The benchmark's inputs lie in [0, 1) and its parameters are often all ones. Here inputs are normal numbers
 of both signs at several scales, NaN and infinities stand in them, and parameters are random.

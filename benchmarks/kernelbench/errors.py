@@ -29,7 +29,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Size:
-    """What the error of an element is relative to: a number, and a share of the element's exact size.
+    """The reference size of an element's error: a number, and a share of the element's exact size.
 
     Attributes:
         least: the number.
@@ -53,7 +53,7 @@ class Turned:
 
     @property
     def is_chance(self) -> bool:
-        """Whether equally accurate results differ by as much (McNemar 1947, Psychometrika 12)."""
+        """True if equally accurate results differ by as much (McNemar 1947, Psychometrika 12)."""
         return self.ours - self.eager <= DEVIATIONS * math.sqrt(self.ours + self.eager)
 
 
@@ -62,7 +62,7 @@ NOTHING = Turned(0, 0)
 
 @dataclass(frozen=True)
 class Limits:
-    """How much larger than eager's errors ours may be.
+    """The ratios to eager's errors that ours may have.
 
     Attributes:
         off, spare: factor of eager's share beyond the tolerance, and a share that is added.
@@ -78,7 +78,7 @@ class Limits:
     ulp: float
 
     def broken(self, eager: Errors, ours: Errors, eps: float, turned: Turned = NOTHING) -> str:
-        """What exceeds a limit; nothing, if nothing does.
+        """The limit that is exceeded; nothing, if none is.
 
         Args:
             eager: its errors.

@@ -96,7 +96,7 @@ def plain(one: Outcome) -> dict[str, Any]:
 
 
 def progress(one: Outcome) -> str:
-    """What came of a problem, and the seconds of its phases."""
+    """The outcome of a problem, and the seconds of its phases."""
     spent = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in phases(one).items())
     return f"{one.problem}: {one.state}" + (
         f" in {sum(one.seconds.values()):.1f} s ({spent})" if spent else ""

@@ -43,7 +43,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one problem.
+    """The outcome of one problem.
 
     Attributes:
         problem: its name.
@@ -113,7 +113,7 @@ class Examination:
         self.seconds: dict[str, float] = {}
 
     def outcome(self, name: str, kind: str, candidate: str) -> Outcome:
-        """What came of it: a candidate that fails the trials or has another state is not measured."""
+        """The outcome: a candidate that fails the trials or has another state is not measured."""
         place = self.options.place
         with self.timing(STATE):
             differs = trials.state_differs(self.of.reference, self.of.candidate)

@@ -1,4 +1,4 @@
-"""How long eager, torch.compile and the candidate take, in rounds in which each has one turn.
+"""Times of eager, torch.compile and the candidate, in rounds in which each has one turn.
 
 The candidate is timed twice: without gradients, as the others are, and in gradient mode, in which the
 benchmark times candidates.
@@ -39,7 +39,7 @@ class Times:
     compiling: float = 0.0
 
     def ratio(self, who: str) -> float | None:
-        """How many times as long as ours somebody takes."""
+        """The time of another in multiples of ours."""
         if who not in self.spreads or OURS not in self.spreads:
             return None
         return self.spreads[who].median / self.spreads[OURS].median
@@ -85,7 +85,7 @@ def _without_gradients(function: Callable[..., Tensor], inputs: list[Any]) -> Ru
 
 
 def _off(runs: Mapping[str, Run], place: Place) -> str:
-    """How far torch.compile's result is from eager's, if beyond the tolerance, or why it fails."""
+    """The distance of torch.compile's result from eager's, if beyond the tolerance, or why it fails."""
     try:
         found = runs[COMPILED]()
     except torch.OutOfMemoryError:

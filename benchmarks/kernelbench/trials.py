@@ -41,7 +41,7 @@ class Place:
 
     @property
     def tolerance(self) -> float:
-        """How far results may be off, absolutely and of their value."""
+        """The distance that results may have, absolutely and of their value."""
         return TOLERANCE[self.dtype]
 
 
@@ -98,7 +98,7 @@ def placed(of: Models, place: Place) -> Models:
 
 
 def state_differs(reference: nn.Module, candidate: nn.Module) -> str:
-    """How the candidate's state differs in names, order, shapes or bits; nothing, if it is the same."""
+    """The difference of the candidate's state in names, order, shapes or bits; empty if it is the same."""
     theirs, ours = reference.state_dict(), candidate.state_dict()
     if list(theirs) != list(ours):
         return f"its state_dict has {_listed(ours)}, the problem's {_listed(theirs)}"
@@ -155,7 +155,7 @@ def wrong(given: Any, expected: Tensor, tolerance: float) -> str:
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors have the same bits."""
+    """True if two tensors have the same bits."""
     words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     word = words.get(left.dtype.itemsize)
     if word is None or left.dtype == torch.bool:

@@ -1,1 +1,1 @@
-"""Whether modules whose text changed have the same kernels as in a revision; `__main__` is the tool."""
+"""Comparison of the kernels of modules whose text changed with a revision; `__main__` is the tool."""

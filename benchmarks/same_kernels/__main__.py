@@ -19,6 +19,10 @@ The Python of a module decides results, too: which kernel takes which tensors, s
 changed, both versions run, even where all C++ is the same. For CUDA they run on the GPU if PyTorch has
 one, else on the CPU. Python that only tensors on CUDA reach counts as text of the host in either case.
 
+--renamed OLD=NEW, once for each name, compares the text alone, in seconds: the C++ has to be that of the
+revision token for token, with identifiers replaced as told, and no two names may have become one.
+FUNCTION.OLD=NEW renames a parameter or a local variable. Any other change counts as one of kernels.
+
 --renew writes the digest of the module into each part of a certificate whose kernels are proved to be the
 same and which was of the revision's module: not a part that was stale there, nor one of a chip that the
 comparison says nothing of (PTX of another architecture, results under another instruction set).
@@ -38,6 +42,7 @@ from typing import Any
 
 import click
 
+from benchmarks.same_kernels.renames import Renames
 from benchmarks.same_kernels.verdict import Verdict, verdict
 from benchmarks.same_kernels.versions import Pair, files_of, workers
 from fusegen import runtime_text
@@ -66,7 +71,9 @@ def committed_folder(ref: str, folder: Path) -> dict[Path, bytes]:
     return {path: text for path in paths if (text := committed(ref, path)) is not None}
 
 
-def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iterator[Verdict]:
+def verdicts(
+    ref: str, names: tuple[str, ...], devices: tuple[str, ...], renames: Renames
+) -> Iterator[Verdict]:
     """A verdict for each module and device, as soon as it is known."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -84,7 +91,7 @@ def verdicts(ref: str, names: tuple[str, ...], devices: tuple[str, ...]) -> Iter
             old.write_bytes(text or b"")
             for device in devices:
                 missing = Verdict(name, device, wrong=(f"{ref} has no such module",))
-                yield missing if text is None else verdict(Pair(old, now.resolve(), both), device)
+                yield missing if text is None else verdict(Pair(old, now.resolve(), both), device, renames)
 
 
 def revision(ref: str) -> str:
@@ -185,17 +192,30 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in known if not given or name in given)
 
 
+def _renames(given: tuple[str, ...]) -> Renames:
+    """The names that were replaced.
+
+    Raises:
+        BadParameter: they are written otherwise.
+    """
+    try:
+        return Renames.of(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--renamed") from error
+
+
 @click.command(help=HELP)
 @click.option("--device", "devices", multiple=True, default=DEVICES, type=click.Choice(DEVICES))
 @click.option("--renew", is_flag=True, help="Write new digests into certificates.")
 @click.option("--host-text-reviewed", is_flag=True, help=REVIEWED)
+@click.option("--renamed", multiple=True, metavar="OLD=NEW", help="A name of C++ that was replaced.")
 @click.argument("ref")
 @click.argument("names", nargs=-1)
 def main(ref: str, names: tuple[str, ...], **options: Any) -> None:
     """Compares, tells and renews."""
     ref = revision(ref)
     counts = {"unchanged": 0, "changed": 0, "renewed": 0}
-    for found in verdicts(ref, _names(names), options["devices"]):
+    for found in verdicts(ref, _names(names), options["devices"], _renames(options["renamed"])):
         shown = found.reviewed() if options["host_text_reviewed"] else found
         done = renewed(ref, shown) if options["renew"] else ""
         click.echo(f"{found.name:24} {found.device:4} {'; '.join(filter(None, (str(shown), done)))}")

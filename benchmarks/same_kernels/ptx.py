@@ -56,7 +56,7 @@ def compiled(recipe: Recipe) -> Kernels:
 
 
 def differing(old: Kernels, now: Kernels) -> int:
-    """How many kernels differ; one that has another name is compared with those whose names are gone."""
+    """The number of kernels that differ; a renamed one is compared with those whose names are gone."""
     renamed = [Counter(d for name, d in a.items() if name not in b) for a, b in ((old, now), (now, old))]
     same_names = sum(old[name] != now[name] for name in old.keys() & now.keys())
     return same_names + max((renamed[0] - renamed[1]).total(), (renamed[1] - renamed[0]).total())
@@ -135,7 +135,7 @@ def _ptx(source: Path, text: str, flags: list[str]) -> str:
 
 
 def _own_flags() -> list[str]:
-    """What PyTorch adds to the flags of every module."""
+    """The flags that PyTorch adds for every module."""
     from torch.utils.cpp_extension import COMMON_NVCC_FLAGS
 
     return list(COMMON_NVCC_FLAGS)

@@ -1,4 +1,4 @@
-"""What a module computes on many inputs, and where two versions differ."""
+"""Results of a module on many inputs, and where two versions differ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Results:
 
 
 def results(path: Path, device: str) -> Results:
-    """What a module computes on a device: value and gradients, by type, layout and scalars."""
+    """The results of a module on a device: value and gradients, by type, layout and scalars."""
     own = module(path)
     digests = {label: digest(found) for label, found, _ in _computed(own, device)}
     return Results(sum(points(dtype, own.KERNELS.inputs).shape[1] for dtype in TYPES), digests)
@@ -50,7 +50,7 @@ def result(path: Path, device: str, *label: str) -> bytes:
 
 
 def counted(old: bytes, now: bytes) -> str:
-    """How many results of two that `result` gives differ, and where the first does."""
+    """The number of results that differ in two that `result` gives, and where the first does."""
     (before, tried), (after, _) = [torch.load(io.BytesIO(one)) for one in (old, now)]
     if (before.dtype, before.shape) != (after.dtype, after.shape):
         return f"{after.dtype} of {tuple(after.shape)} instead of {before.dtype} of {tuple(before.shape)}"
@@ -106,7 +106,7 @@ def _computed(own: Any, device: str) -> Iterator[Computed]:
 
 
 def eager_takes(own: Any, values: dict[str, Fraction], points: Tensor) -> bool:
-    """Whether PyTorch accepts these scalars; what it refuses, no certificate tells of."""
+    """True if PyTorch accepts these scalars; what it refuses, no certificate tells of."""
     try:
         own.eager(*points[:, :1], *map(float, values.values()))
     except (RuntimeError, ValueError, ZeroDivisionError):
@@ -143,7 +143,7 @@ def _scalars(own: Any) -> dict[str, Fraction]:
 
 
 def digest(found: Tensor) -> str:
-    """What tells a result from others; its type and shape included."""
+    """A digest of a result, with its type and shape."""
     form = f"{found.dtype} {tuple(found.shape)} "
     return hashlib.sha256(form.encode() + _bits(found).numpy().tobytes()).hexdigest()
 

@@ -24,7 +24,7 @@ MACRO = re.compile(r"^#define (\w+)\(.*?\)((?:.*\\\n)*.*)$", re.MULTILINE)  # on
 
 
 def bare(recipe: Recipe) -> str:
-    """What tells a recipe from others: its sources without comments, and all else in it."""
+    """The text of a recipe: its sources without comments, and all else in it."""
     sources = {key: without_comments("\n".join(recipe[key])) for key in recipe if key.endswith("_sources")}
     return json.dumps({**recipe, **sources}, sort_keys=True)
 
@@ -99,7 +99,7 @@ def python_of_cuda(module: str) -> str:
 
 
 def host_texts(module: str, recipes: Recipes) -> dict[str, str]:
-    """What the host of CUDA decides, by name.
+    """The decisions of the host of CUDA, by name.
 
     Args:
         module: its text.

@@ -1,4 +1,4 @@
-"""Whether two versions of a module have the same kernels on a device, and what shows it."""
+"""The verdict on two versions of a module: the same kernels on a device or not, and what shows it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from functools import cache
 import torch
 
 from benchmarks.same_kernels.ptx import CHIPS, compiled, differing
+from benchmarks.same_kernels.renames import NONE, Renames, same_but_for
 from benchmarks.same_kernels.results import counted, result, results
 from benchmarks.same_kernels.text import Recipe, bare, host_texts, moved, python_of
 from benchmarks.same_kernels.versions import Pair, recipes
-from fusegen.certify.digest import kernel_digest
+from fusegen.certify.digest import deciding, kernel_digest
 from fusegen.certify.host import machine
 
 Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is not
@@ -21,7 +22,7 @@ Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a module's kernels on one device.
+    """The verdict on a module's kernels on one device.
 
     Attributes:
         name, device: whose.
@@ -40,7 +41,7 @@ class Verdict:
 
     @property
     def same(self) -> bool:
-        """Whether the kernels are proved to be the same."""
+        """True if the kernels are proved to be the same."""
         return not self.wrong and not self.moved
 
     def reviewed(self) -> Verdict:
@@ -57,16 +58,31 @@ class Verdict:
         return f"changed: {'; '.join((*self.wrong, *host, *rest))}"
 
 
-def verdict(pair: Pair, device: str) -> Verdict:
+def verdict(pair: Pair, device: str, renames: Renames = NONE) -> Verdict:
     """Compare the two versions for ``cpu`` or ``cuda``; what cannot be compared counts as changed."""
     whole = zip(pair.texts, pair.runtimes, strict=True)
     digests = {kernel_digest(text, device, runtime) for text, runtime in whole}
     if len(digests) == 1:
         return Verdict(pair.name, device, ("text",))
     try:
+        if renames != NONE:
+            return by_names(pair, device, renames)
         return on_cpu(pair) if device == "cpu" else on_cuda(pair)
     except Exception as error:
         return Verdict(pair.name, device, wrong=(str(error).partition("\n")[0] or type(error).__name__,))
+
+
+def by_names(pair: Pair, device: str, renames: Renames) -> Verdict:
+    """By the text, with names replaced; neither kernels are compiled nor results compared.
+
+    Raises:
+        Unproved: a name may be captured.
+    """
+    whole = zip(pair.texts, pair.runtimes, strict=True)
+    old, now = (deciding(text, device, runtime) for text, runtime in whole)
+    if old[:2] == now[:2] and same_but_for(renames, old[2], now[2], device):
+        return Verdict(pair.name, device, ("text with names replaced",))
+    return Verdict(pair.name, device, wrong=("more than these names",))
 
 
 def on_cpu(pair: Pair) -> Verdict:
@@ -121,6 +137,6 @@ def _same_python(pair: Pair) -> bool:
 
 
 def _for_device(recipe: Recipe) -> str:
-    """What nvcc makes PTX of; flags of ptxas count as text of the host."""
+    """The input that nvcc makes PTX of; flags of ptxas count as text of the host."""
     flags = [flag for flag in recipe["extra_cuda_cflags"] if not flag.startswith("-Xptxas=")]
     return bare({"cuda_sources": recipe["cuda_sources"], "extra_cuda_cflags": flags})

@@ -66,7 +66,7 @@ class Pair:
         return old, now
 
     def ask(self, function: Callable[..., T], *arguments: str) -> tuple[T, T]:
-        """What a function of a path says of both, each in its process."""
+        """The answers of a function of a path for both, each in its process."""
         asked = zip(self.workers, (self.old, self.now), strict=True)
         old, now = [worker.submit(function, path, *arguments) for worker, path in asked]
         return old.result(), now.result()
@@ -89,7 +89,7 @@ class Recorded(Exception):
 
 
 def recipes(path: Path, device: str) -> dict[str, Recipe]:
-    """What a module gives to ``load_inline`` for each kernel, on CUDA for sm_90, on the CPU by capability.
+    """The arguments of ``load_inline`` for each kernel: on CUDA for sm_90, on the CPU by capability.
 
     Raises:
         RuntimeError: it calls no ``load_inline``.

@@ -35,16 +35,32 @@ def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = 
         runtime: the files of its runtime, by path; if not given, today's.
     """
     files = runtime_text.files("stable") if runtime is None else runtime
-    sources = _sources(module)
-    reached = "\n".join(_inlined(text, files) for text in _compiled(module, sources, device))
-    key = cache.key("kernel digest with headers", device, module, reached, files[FLAGS])
+    key = cache.key(
+        "kernel digest with headers", device, module, _reached(module, device, files), files[FLAGS]
+    )
     match cache.recall(key):
         case str(known):
             return known
-    deciding = (_deciding(module, device), _deciding(files[FLAGS], device), without_comments(reached))
-    found = hashlib.sha256("\n".join(deciding).encode()).hexdigest()[:16]
+    found = hashlib.sha256("\n".join(deciding(module, device, files)).encode()).hexdigest()[:16]
     cache.remember(key, found)
     return found
+
+
+def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str, str, str]:
+    """The Python of a module that decides its results, the flags, and the C++, all without comments.
+
+    Args:
+        module: its text.
+        device: ``cpu`` or ``cuda``.
+        runtime: the files of its runtime, by path.
+    """
+    python, flags = (_deciding(text, device) for text in (module, runtime[FLAGS]))
+    return python, flags, without_comments(_reached(module, device, runtime))
+
+
+def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
+    """The C++ of a device with every header that it includes."""
+    return "\n".join(_inlined(text, files) for text in _compiled(module, _sources(module), device))
 
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:

@@ -89,10 +89,10 @@ PATTERNS = {
     # over the real numbers nothing rounds
     "fma": "({} * {} + {})",
     "quotient": "({} / {})",
-    "rounded": "{}",
-    "finite_below": "{}",
-    "finite_above": "{}",
-    "by_width": "{1}",
+    "round_to_storage": "{}",
+    "clamp_to_lowest": "{}",
+    "clamp_to_highest": "{}",
+    "select_by_width": "{1}",
 }
 ROOTS = {Fraction(1, 2): "sqrt({})", Fraction(-1, 2): "rsqrt({})"}
 MOST_FACTORS = 64

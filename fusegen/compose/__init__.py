@@ -4,9 +4,9 @@ A chain's steps are applied one after the other. Whatever a step needs more than
 the lines of `where` keep theirs, the value of a step `relu` is called `after_relu`. Names taken from
 another spec are renamed where they would meet a name already in use.
 
-An eager program is one of the operations that PyTorch would run, each followed by `rounded`, eager's
-rounding to the storage type. A spec whose `reference` is one of the kernels of `aten.ATEN` is one such
-operation, and stays a call of it.
+An eager program is one of the operations that PyTorch would run, each followed by `round_to_storage`,
+eager's rounding to the storage type. A spec whose `reference` is one of the kernels of `aten.ATEN` is one
+such operation, and stays a call of it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def check_number(call: SpecCall, name: str, value: Term) -> None:
 
 
 def is_condition(value: Term) -> bool:
-    """Whether a value is true or false: a mask, as kernels read it."""
+    """True if a value is true or false: a mask, as kernels read it."""
     return isinstance(value, Apply) and OPS[value.op].boolean
 
 

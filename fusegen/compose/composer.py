@@ -187,7 +187,7 @@ class Composer:
 
 
 def _mentions(spec: Spec, name: str) -> int:
-    """How often the value of `name` is read when the body of `spec` is written out."""
+    """The number of times that the body of `spec`, written out, reads the value of `name`."""
     terms = [line.term for line in spec.where] + ([spec.formula] if spec.formula else [])
     written = sum(part == Name(name) for term in terms for part in walk(term))
     return written + (2 if spec.chain and name == spec.inputs[0].name else 0)

@@ -40,7 +40,7 @@ class EagerComposer(Composer):
             return super().value(spec, values, path)
         tensors = zip(spec.tensors, fused.args, strict=False)
         args = (self.bind(f"{spec.name}_{tensor.name}", arg) for tensor, arg in tensors)
-        return Apply("rounded", (SpecCall(fused.spec, (*args, *fused.args[len(spec.tensors) :])),))
+        return Apply("round_to_storage", (SpecCall(fused.spec, (*args, *fused.args[len(spec.tensors) :])),))
 
     def operation(self, step: Apply) -> Term:
         """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
@@ -54,7 +54,7 @@ class EagerComposer(Composer):
         inputs = len(ATEN[kernel].inputs)
         args = [self.bind(f"{step.op}_x", arg) for arg in step.args[:inputs]]
         numbers = tuple(Number(Fraction(value)) for value in further)
-        return Apply("rounded", (SpecCall(kernel, (*args, *step.args[inputs:], *numbers)),))
+        return Apply("round_to_storage", (SpecCall(kernel, (*args, *step.args[inputs:], *numbers)),))
 
 
 def fused_call(spec: Spec, values: Mapping[str, Term]) -> SpecCall | None:
@@ -76,4 +76,6 @@ def _terms(spec: Spec) -> list[Term]:
 
 def _rounded(term: Apply) -> Term:
     """A term as eager stores it: rounded, unless it is a condition or a constant."""
-    return Apply("rounded", (term,), term.span) if names(term) and not OPS[term.op].boolean else term
+    return (
+        Apply("round_to_storage", (term,), term.span) if names(term) and not OPS[term.op].boolean else term
+    )

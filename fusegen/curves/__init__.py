@@ -95,7 +95,7 @@ class _Fitted:
         self.left = TRIED
 
     def pays(self, segment: Program) -> bool:
-        """Whether a segment takes more instructions than its curve, and nearly all inputs are in pieces."""
+        """True if a segment takes more instructions than its curve, and nearly all inputs are in pieces."""
         [result] = segment.results
         is_value = isinstance(result, Apply) and not ROWS[result.op].boolean
         if not is_value or not self.left or TRANSCENDENTAL.isdisjoint(applied(segment.terms)):

@@ -72,7 +72,7 @@ def _from_output(program: Program) -> Program | None:
 def aten_gradient(eager: Program) -> Program | None:
     """The gradient as a kernel of PyTorch's computes it, of an eager program that is that kernel alone."""
     match eager:
-        case Program(inputs, params, (), (Apply("rounded", (SpecCall(reference, args),)),)):
+        case Program(inputs, params, (), (Apply("round_to_storage", (SpecCall(reference, args),)),)):
             if tuple(arg.name for arg in args if isinstance(arg, Name))[: len(inputs)] != inputs:
                 return None
             kernel = ATEN[reference]
@@ -85,7 +85,7 @@ def aten_gradient(eager: Program) -> Program | None:
 
 
 def is_arithmetic(*programs: Program) -> bool:
-    """Whether nothing in these programs approximates."""
+    """True if nothing in these programs approximates."""
     return not any(applied(program.terms) & TRANSCENDENTAL for program in programs)
 
 
@@ -94,7 +94,7 @@ def unrounded(program: Program) -> Program:
 
     def plain(term: Term) -> Term:
         term = rebuild(term, plain)
-        return term.args[0] if isinstance(term, Apply) and term.op == "rounded" else term
+        return term.args[0] if isinstance(term, Apply) and term.op == "round_to_storage" else term
 
     lets = tuple(Let(let.name, plain(let.term)) for let in program.lets)
     return Program(program.inputs, program.params, lets, tuple(map(plain, program.results)))

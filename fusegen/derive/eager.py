@@ -15,7 +15,7 @@ from fusegen.term import (
     rebuild,
 )
 
-EXACT = ("where", "neg", "rounded")  # operations whose result the storage type holds already
+EXACT = ("where", "neg", "round_to_storage")  # operations whose result the storage type holds already
 
 
 class EagerReverse(Reverse):
@@ -34,7 +34,7 @@ class EagerReverse(Reverse):
     def total(self, parts: list[Part]) -> Term:
         """The sum of the parts of an adjoint, one after the other."""
         whole = [part.term for part in parts]
-        return reduce(lambda a, b: call("rounded", a + b), whole) if whole else ZERO
+        return reduce(lambda a, b: call("round_to_storage", a + b), whole) if whole else ZERO
 
 
 def _as_eager(term: Term) -> Term:
@@ -42,4 +42,4 @@ def _as_eager(term: Term) -> Term:
     term = rebuild(term, _as_eager)
     if not isinstance(term, Apply) or term.op in EXACT or OPS[term.op].boolean or not names(term):
         return term
-    return call("rounded", term)
+    return call("round_to_storage", term)

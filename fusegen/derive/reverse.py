@@ -87,7 +87,7 @@ class Reverse:
     def parts(self, operation: Apply | SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
         """The gradients of an operation's arguments."""
         if isinstance(operation, SpecCall):
-            return tuple(part and call("rounded", part) for part in pulled(operation, g, y))
+            return tuple(part and call("round_to_storage", part) for part in pulled(operation, g, y))
         return self.rule(operation, g, y)
 
     def rule(self, operation: Apply, g: Term, y: Term) -> tuple[Term | None, ...]:
@@ -128,7 +128,7 @@ class Reverse:
         return call("where", condition, chosen, other)
 
     def reads(self, product: Term) -> bool:
-        """Whether a product has other factors than the incoming gradient; conditions are none."""
+        """True if a product has other factors than the incoming gradient; conditions are none."""
         if isinstance(product, Apply):
             return any(map(self.reads, product.args[product.op == "where" :]))
         if not isinstance(product, Name):
@@ -139,7 +139,7 @@ class Reverse:
 
     def flat(self, term: Term) -> Term:
         """A term whose arguments are names, numbers, conditions on those, or constant."""
-        if isinstance(term, Apply) and term.op == "rounded":
+        if isinstance(term, Apply) and term.op == "round_to_storage":
             return rebuild(term, self.flat)
         return rebuild(term, lambda part: self.named(part, "t"))
 
@@ -186,7 +186,7 @@ def _condition(part: Part) -> Condition | None:
 
 def _operation(term: Term) -> Term:
     """A step without eager's rounding, through which a gradient passes as it is."""
-    return term.args[0] if isinstance(term, Apply) and term.op == "rounded" else term
+    return term.args[0] if isinstance(term, Apply) and term.op == "round_to_storage" else term
 
 
 def pulled(kernel: SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:

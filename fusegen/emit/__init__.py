@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from fusegen import budget, render
 from fusegen.emit import curves
+from fusegen.emit.counts import counts
 from fusegen.emit.kernel import kernel_texts, uses_plain_double
 from fusegen.emit.kernels import Emitted, emitted, fast
 from fusegen.hoist import bounds
@@ -44,7 +44,7 @@ def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:
 
 
 def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
-    """What the printers write for a module."""
+    """The printed texts of a module."""
     kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
     called[Device.CUDA] += curves.kernels(of)
@@ -57,7 +57,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     written = kernel_texts(of, launches, by_curves)
     return render.Texts(
         notation=notation(of.spec),
-        counts=_counts(kernels[Device.CUDA]),
+        counts=counts(kernels[Device.CUDA]),
         forward=written[Pass.FORWARD],
         backward=written[Pass.BACKWARD],
         curves=every_curve,
@@ -86,7 +86,7 @@ def _unread(of: Compiled) -> tuple[str, ...]:
 
 
 def plain_double(of: Compiled) -> str:
-    """How many bits of single-word double are right, if a kernel on CUDA takes it."""
+    """The number of right bits in single-word double, if a kernel on CUDA takes it."""
     passes = [which for which in Pass if uses_plain_double(of.plan, which)]
     errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
     return ("39" if max(errors) <= budget.BRIEF_ENOUGH else "44") if passes else ""
@@ -107,22 +107,9 @@ def _fast(of: Compiled) -> tuple[Kernel, ...]:
 
 
 def _mask(of: Compiled) -> render.MaskText | None:
-    """What the printers write of a gradient that a bit decides."""
+    """The printed text of a gradient that a bit decides."""
     if not of.plan.bitmask:
         return None
     bits, taken = zip(*of.plan.bitmask, strict=True)
     bit, multiple = (CppPrinter(kernels[0]).element() for kernels in (bits, taken))
     return render.MaskText(bit, multiple, definitions(bits, ()), definitions(taken, ()))
-
-
-def _counts(kernels: Mapping[Pass, Emitted]) -> tuple[str, ...]:
-    """A line for each kernel that counts its operations."""
-    titles = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
-    return tuple(f"{titles[which]}: {_count(each.kernels[0])}" for which, each in kernels.items())
-
-
-def _count(kernel: Kernel) -> str:
-    count = Counter(name for name in operations(kernel) if name != ROUNDED)
-    total = sum(count.values())
-    listed = ", ".join(f"{number} {name}" for name, number in count.items())
-    return f"{total} operation{'s' if total != 1 else ''} an element: {listed or 'none'}."

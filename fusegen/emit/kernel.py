@@ -76,13 +76,13 @@ def singles(plan: Plan, which: Pass, device: Device) -> Singles:
 
 
 def verifies_on_cpu(plan: Plan, which: Pass) -> bool:
-    """Whether 16-bit results are verified on the CPU, or would be."""
+    """True if 16-bit results are verified on the CPU, or would be."""
     verified = isinstance(plan.in_bits(which, Device.CPU, 16), Verified)
     return verified or singles(plan, which, Device.CPU) is Singles.CUBICS
 
 
 def uses_plain_double(plan: Plan, which: Pass) -> bool:
-    """Whether a kernel on CUDA takes single-word double."""
+    """True if a kernel on CUDA takes single-word double."""
     methods = plan.of(which, Device.CUDA).values()
     return any(Arithmetic.PLAIN_DOUBLE in arithmetics(method) for method in methods)
 
@@ -142,7 +142,7 @@ def _kernel_text(
 
 
 def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
-    """What an element of a CUDA kernel costs, by its width in bits."""
+    """The cost of an element of a CUDA kernel, by its width in bits."""
     kernels, by_curves = _candidates(of, which), taken(of, which)
     methods = {ELEMENTS[dtype].bits: method for dtype, method in of.plan.of(which, Device.CUDA).items()}
     kernel = by_curves[0].kernel if by_curves else None
@@ -150,7 +150,7 @@ def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
 
 
 def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:
-    """How dense tensors are shared out among a CUDA kernel's threads, for each width of elements."""
+    """The launch plans of a CUDA kernel for dense tensors, one for each width of elements."""
     name, found = f"{of.spec.name}_{which.value}", []
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))

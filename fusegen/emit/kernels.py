@@ -49,7 +49,7 @@ def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
 
 
 def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
-    """Whether a device's 16-bit results are computed in float, and its float32 results in double."""
+    """True if a device's 16-bit results are computed in float, and its float32 results in double."""
     single, half = (plan.in_bits(which, device, bits) for bits in (32, 16))
     single = single.otherwise if isinstance(single, Segmented) else single
     if half is None or not isinstance(single, Formula) or single.arithmetic in IN_FLOAT:

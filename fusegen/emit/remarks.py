@@ -44,7 +44,7 @@ def arithmetic(kernel: Kernel) -> Iterator[str]:
 
 
 def _reads_words(kernel: Kernel) -> bool:
-    """Whether a function of a kernel takes a double-word argument."""
+    """True if a function of a kernel takes a double-word argument."""
     return any(
         arg.word is Word.DOUBLE
         for call in calls(kernel)
@@ -55,7 +55,7 @@ def _reads_words(kernel: Kernel) -> bool:
 
 
 def _is_linked(kernel: Kernel) -> bool:
-    """Whether functions of a chain give and take single words, which they do in float on the CPU only."""
+    """True if functions of a chain give and take single words, which they do in float on the CPU only."""
     on_cpu = (kernel.device, kernel.math) == (Device.CPU, Math.FLOAT)
     return on_cpu and any(
         call.body in (Body.SINGLE_WORD, Body.NEAR) or (call.op in OWN and call.word is Word.SINGLE)

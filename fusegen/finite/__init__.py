@@ -41,7 +41,7 @@ from fusegen.term import (
 
 OWN = "@"  # stands for the name with a group's own clamps
 LARGEST = 1000  # nodes of a term that is written out
-OPERATIONS = {-1.0: ("finite_below", "clamp_min"), 1.0: ("finite_above", "clamp_max")}
+OPERATIONS = {-1.0: ("clamp_to_lowest", "clamp_min"), 1.0: ("clamp_to_highest", "clamp_max")}
 
 
 def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
@@ -178,7 +178,7 @@ class _Clamped:
         term = rebuild(term, self.bounded)
         match term:
             case Apply("sin" | "cos" as op, (argument,)) if self.groups.factored.depends(argument):
-                return call(op, call("finite_above", call("finite_below", argument)))
+                return call(op, call("clamp_to_highest", call("clamp_to_lowest", argument)))
         return term
 
     def selected(self, group: Group, f: limits.Function, term: Term) -> Term:

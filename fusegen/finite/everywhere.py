@@ -78,7 +78,7 @@ def _with(
 
 
 def _met(program: Program, limits_of: Mapping[int, TiedLimits]) -> bool:
-    """Whether every result has its limits in the ranges of float and of double."""
+    """True if every result has its limits in the ranges of float and of double."""
     return all(
         near(of.value(Guarded(program.results[k]), of.points[n], sign * limits.INFINITY, largest), value)
         for k, tied in limits_of.items()

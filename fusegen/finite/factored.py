@@ -20,7 +20,7 @@ ONE = Number(Fraction(1))
 UNIT: Monomial = frozenset()
 ZERO: Monomial = frozenset({(Number(Fraction(0)), 1)})  # of the number 0, which is one of every monomial
 KEPT: dict[str, Callable[[float, float], float]] = {  # to a quarter of what overflows
-    "finite_below": lambda x, bound: max(x, -bound), "finite_above": min,
+    "clamp_to_lowest": lambda x, bound: max(x, -bound), "clamp_to_highest": min,
 }  # fmt: skip
 OVERFLOW = int(INFINITY)  # beyond every double
 
@@ -88,7 +88,7 @@ class Factored:
         self.splits[let.name] = found
 
     def depends(self, term: Term) -> bool:
-        """Whether the name decides a term."""
+        """True if the name decides a term."""
         return not self.dependent.isdisjoint(names(term))
 
     def split(self, term: Term) -> Split | None:

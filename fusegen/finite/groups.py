@@ -43,7 +43,7 @@ class Groups:
         self.results = tuple(map(self.marked, program.results))
 
     def whole(self, let: Let) -> bool:
-        """Whether a let is part of the groups that read it."""
+        """True if a let is part of the groups that read it."""
         return self.factored.splits[let.name] is not None
 
     def marked(self, term: Term) -> Term:

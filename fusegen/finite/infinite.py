@@ -176,7 +176,7 @@ class _Guards:
         yield from (finish(self.substituted(size)) for size in SUBSTITUTES)
 
     def at(self, sign: float) -> Term:
-        """Whether the input is an infinity."""
+        """True if the input is an infinity."""
         return call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
 
     def constant(self, limits: Mapping[float, float]) -> Term:

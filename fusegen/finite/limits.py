@@ -61,7 +61,7 @@ WAY = (2.0**28, 2.0**32, 2.0**36, 2.0**40, 2.0**60, 2.0**80, 2.0**100)
 
 
 def agree(a: float, b: float, tolerance: float = 1e-9) -> bool:
-    """Whether both are one number, or NaN, or one infinity."""
+    """True if both are one number, or NaN, or one infinity."""
     if math.isfinite(a) and math.isfinite(b):
         return abs(a) < LARGE / 10 and math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-150)
     return a == b or (math.isnan(a) and math.isnan(b))
@@ -98,7 +98,7 @@ class Trial:
         return below, above
 
     def met(self, f: Function) -> int:
-        """How many of the limits a function has at the infinities, and from its clamps on."""
+        """The number of limits that a function has at the infinities, and from its clamps on."""
         sides = zip(SIDES, self.wanted, self.limits, strict=True)
         return sum(
             agree(f(sign * size, largest)[0], limit)

@@ -107,7 +107,7 @@ class TiedLimits:
 
     @property
     def grows(self) -> bool:
-        """Whether a limit to guard is infinite."""
+        """True if a limit to guard is infinite."""
         return any(math.isinf(value) for sign in self.sides for value in self.values(sign))
 
     def values(self, sign: float) -> list[float]:
@@ -115,7 +115,7 @@ class TiedLimits:
         return [value for (_, at), value in self.expected.items() if at == sign]
 
     def met(self, guarded: Guarded) -> bool:
-        """Whether a guarded term has the expected values in the ranges of float and of double."""
+        """True if a guarded term has the expected values in the ranges of float and of double."""
         return all(
             near(self.value(guarded, self.points[n], sign * INFINITY, largest), value)
             for (n, sign), value in self.expected.items()
@@ -136,5 +136,5 @@ def _varied(values: Mapping[str, Sequence[float]]) -> Iterator[Point]:
 
 
 def near(a: float, b: float) -> bool:
-    """Whether two limits are the same, computed in different ways."""
+    """True if two limits are the same, computed in different ways."""
     return limits.agree(a, b) or math.isclose(a, b, rel_tol=1e-6, abs_tol=2.0**-100)

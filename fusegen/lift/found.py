@@ -18,7 +18,7 @@ from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.biases import split_biases
 from fusegen.lift.regions.examples import propagate
 from fusegen.lift.regions.partition import Region, partition
-from fusegen.lift.regions.spec import Source, Written, refused, written
+from fusegen.lift.regions.spec import RegionSpec, Source, refused, written
 from fusegen.lift.regions.worth import traffic
 
 ONCE = "forward is traced once, without values: what it does may not depend on them"
@@ -42,7 +42,7 @@ class Found:
     name: str
     model: nn.Module
     graph: fx.Graph
-    chosen: tuple[Written, ...]
+    chosen: tuple[RegionSpec, ...]
     left: Mapping[fx.Node, str]
 
 
@@ -72,7 +72,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
 
 
 def adds_bias_apart(inputs: Sequence[Any]) -> bool:
-    """Whether PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
+    """True if PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
     return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
 
 
@@ -100,7 +100,7 @@ def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: 
         least_passes: of eager over memory, from which on a region has a kernel.
     """
     parts = partition(graph)
-    chosen: list[Written] = []
+    chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
     for region in parts.regions:
         why = _left_alone(region, least_passes)
@@ -123,7 +123,7 @@ def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: 
 
 
 def _is_no_call(node: fx.Node) -> bool:
-    """Whether a node only looks at another: an attribute, an item, a size, or a number."""
+    """True if a node only looks at another: an attribute, an item, a size, or a number."""
     return what(node) in ("getitem", "size", "dim") or node.target in (getattr, torch.tensor)
 
 

@@ -45,7 +45,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Traced:
-    """What forward computes.
+    """The computation of forward.
 
     Attributes:
         layers: the attributes of the layers that run first, in order, with the line of each call.
@@ -76,7 +76,7 @@ def live(graph: fx.Graph) -> set[fx.Node]:
 
 
 def writes_in_place(node: fx.Node) -> bool:
-    """Whether a call writes to its first argument."""
+    """True if a call writes to its first argument."""
     if node.op == "call_module":
         return False
     name = name_of(node)

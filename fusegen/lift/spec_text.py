@@ -65,7 +65,7 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
 
 
 def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
-    """What writing a spec changes, after it was compiled.
+    """The changes that writing a spec makes, after it was compiled.
 
     Args:
         path: of the spec.

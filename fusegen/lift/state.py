@@ -1,4 +1,4 @@
-"""What the constructor of a model makes, as the lines of `layers` that make the same."""
+"""The state that a model's constructor makes, as the lines of `layers` that make the same."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> S
 
 
 def _aligns(operation: Operation) -> bool:
-    """Whether an operation reads the first input by a view, which no running value has."""
+    """True if an operation reads the first input by a view, which no running value has."""
     calls = (node for node in ast.walk(operation.body) if isinstance(node, ast.Call))
     return any(ast.unparse(call).startswith(f"unsqueeze({START}") for call in calls)
 
@@ -133,7 +133,7 @@ def _spine(operations: Mapping[str, Operation], result: str) -> list[str]:
 
 
 def _leads(operations: Mapping[str, Operation], key: str) -> bool:
-    """Whether a value is more than the start without its gradient, which is read beside the chain."""
+    """True if a value is more than the start without its gradient, which is read beside the chain."""
     body = operations[key].body
     stopped = isinstance(body, ast.Call) and isinstance(body.func, ast.Name) and body.func.id == "detach"
     return not (stopped and len(_readers(list(operations.values())).get(key, ())) > 1)

@@ -15,7 +15,7 @@ from fusegen.lift.regions.biases import bias_of, without_bias
 from fusegen.lift.regions.builds import Named
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.expected import CHIP, expected
-from fusegen.lift.regions.spec import Written, elements
+from fusegen.lift.regions.spec import RegionSpec, elements
 from fusegen.lift.regions.worth import Traffic, traffic
 
 FIRST = 3  # of the nodes that a sentence names
@@ -54,7 +54,7 @@ def listed(names: list[str]) -> str:
     return f"{', '.join(names[:FIRST])} and {more} more" if more > 0 else ", ".join(names)
 
 
-def _kernel(name: str, spec: Path, regions: list[Written]) -> str:
+def _kernel(name: str, spec: Path, regions: list[RegionSpec]) -> str:
     """The sentence of a kernel that some regions run."""
     each = [traffic(one.region) for one in regions]
     moved = Traffic(sum(t.passes for t in each), sum(t.eager for t in each), sum(t.kernel for t in each))

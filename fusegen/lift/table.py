@@ -1,4 +1,4 @@
-"""What each operation of PyTorch is as a formula.
+"""Operations of PyTorch as formulas.
 
 A row is a target with its forms: Python's lambda from the arguments, with PyTorch's names and defaults, to
 the formula. A form fits a call whose arguments it reads are there, and whose others have their defaults.

@@ -75,7 +75,7 @@ def _file(target: str) -> Path:
 
 
 def _found(target: str) -> Any:
-    """What a name means.
+    """The object that a name means.
 
     Raises:
         NotAModel: it means nothing, or its code raises.

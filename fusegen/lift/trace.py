@@ -37,7 +37,7 @@ WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after th
 
 
 def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
-    """What the forward of a model computes.
+    """The traced forward of a model.
 
     Args:
         problem: the file.

@@ -55,7 +55,7 @@ class Lifted(Protocol):
 
     @property
     def tensors(self) -> Sequence[Tensor]:
-        """What it takes memory for: inputs, values and state."""
+        """The tensors that take memory: inputs, values and state."""
 
 
 def verified(of: Lifted, module: Path) -> Iterator[str]:

@@ -80,7 +80,7 @@ def uniforms(program: Program) -> tuple[Let, ...]:
 
 
 def notes(program: Program, device: Device) -> tuple[str, ...]:
-    """What lowering changes on a device that a reader of its kernel should know."""
+    """The changes of lowering on a device that a reader of its kernel should know."""
     once = {let.name for let in uniforms(program)}
     terms = [*(let.term for let in program.lets if let.name not in once), *program.results]
     divides = any(_divides_by_number(part) for term in terms for part in walk(term))

@@ -1,4 +1,4 @@
-"""What each operation of a term is to a kernel that computes in single words."""
+"""Lowering of each operation of a term to single-word arithmetic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from fusegen import typed
-from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, held
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, round_to
 from fusegen.term import Apply, Name, Number, Term
 from fusegen.term import Let as Named
 
@@ -27,7 +27,7 @@ class Lowering:
         return Let(let.name, self.expr(let.term))
 
     def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
-        """What a result takes first, and its expression."""
+        """The lets that precede a result, and its expression."""
         return (), self.expr(term)
 
     def expr(self, term: Term) -> Expr:
@@ -37,14 +37,14 @@ class Lowering:
                 return Const(self.rounded(value))
             case Name(name):
                 return Ref(name)
-            case Apply("by_width", (_, wide)) if self.device is Device.CPU:
+            case Apply("select_by_width", (_, wide)) if self.device is Device.CPU:
                 return self.expr(wide)
-            case Apply("rounded", (Apply() as step,)):
+            case Apply("round_to_storage", (Apply() as step,)):
                 found = self.eager_step(step)
                 whole = self.call("narrow", found) if found.word is Word.DOUBLE else found
-                return self.call("rounded", whole)
+                return self.call("round_to_storage", whole)
             case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
-                return self.call("mul", self.expr(left), Const(held(1.0 / float(value), self.math)))
+                return self.call("mul", self.expr(left), Const(round_to(1.0 / float(value), self.math)))
             case Apply("div", (left, Name(name))) if self.device is Device.CUDA and name in self.params:
                 return self.call("mul", self.expr(left), self.call("reciprocal", Ref(name)))
             case Apply(op, args):
@@ -55,7 +55,7 @@ class Lowering:
     def rounded(self, value: Fraction) -> float:
         """A number as the math type holds it, infinite beyond its range."""
         try:
-            return held(float(value), self.math)
+            return round_to(float(value), self.math)
         except OverflowError:
             return math.inf if value > 0 else -math.inf
 
@@ -70,12 +70,14 @@ class Lowering:
                 self.device is Device.CUDA
             ):  # pow_scalar_tensor_impl rounds b * b
                 return self.call(
-                    "mul", self.call("rounded", self.call("square", self.expr(base))), self.expr(base)
+                    "mul",
+                    self.call("round_to_storage", self.call("square", self.expr(base))),
+                    self.expr(base),
                 )
             case Apply("reciprocal", (Apply("square") as square,)) if self.device is Device.CUDA:
-                return self.call("reciprocal", self.call("rounded", self.expr(square)))
+                return self.call("reciprocal", self.call("round_to_storage", self.expr(square)))
             case Apply("div", (left, right)) if self.is_scalar(left) and not self.is_scalar(right):
-                reciprocal = self.call("rounded", self.call("reciprocal", self.expr(right)))
+                reciprocal = self.call("round_to_storage", self.call("reciprocal", self.expr(right)))
                 return self.call("mul", reciprocal, self.expr(left))
             case Apply("add" | "sub" as op, args) if self.device is Device.CPU:
                 return self.call(op, *map(self.stored, args))
@@ -85,8 +87,8 @@ class Lowering:
     def stored(self, term: Term) -> Expr:
         """A term that eager rounds where it is a number."""
         value = self.expr(term)
-        return self.call("rounded", value) if self.is_scalar(term) else value
+        return self.call("round_to_storage", value) if self.is_scalar(term) else value
 
     def is_scalar(self, term: Term) -> bool:
-        """Whether a term is a Python number to eager."""
+        """True if a term is a Python number to eager."""
         return isinstance(term, Number) or (isinstance(term, Name) and term.name in self.params)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from fusegen.lower.slack import scaled
+from fusegen.lower.error_budget import scaled
 from fusegen.ops import PRODUCTS, ROWS, SINGLES
 from fusegen.ops.kernels import CURVE
 from fusegen.ops.row import Words
@@ -18,7 +18,7 @@ LARGE = 2**60
 
 
 def erring(term: Term) -> int:
-    """How many factors of a product err by units."""
+    """The number of factors of a product that err by several ulp."""
     match term:
         case Apply("mul", factors):
             return sum(map(erring, factors))

@@ -1,11 +1,11 @@
-"""What rounds once, in single-word arithmetic: sums, products, and numbers that are taken exactly."""
+"""Single-word arithmetic that rounds once: sums, products, and numbers that are taken exactly."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
-from fusegen.ir import Call, Const, Expr, Word, held
+from fusegen.ir import Call, Const, Expr, Word, round_to
 from fusegen.lower.border import Lowering
 from fusegen.lower.patterns import gate_and_slope
 from fusegen.term import Apply, Number, Term
@@ -29,7 +29,7 @@ class SingleWord(Lowering):
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
         match op, a, b:
             case "add", _, _ if found := gate_and_slope(a, b):
-                return self.gate_slope(*found)
+                return self.x_sigmoid_slope(*found)
             case "mul", Number(value), other:
                 return self.scaled(other, value)
             case "mul", other, Number(value):
@@ -42,7 +42,7 @@ class SingleWord(Lowering):
                 return self.fma(-x, y, c)
         return self.call(op, self.single(a), self.single(b))
 
-    def gate_slope(self, by: Term, t: Term) -> Expr:
+    def x_sigmoid_slope(self, by: Term, t: Term) -> Expr:
         """The sigmoid of t and, times a product that is taken exactly, its slope."""
         match by:
             case Apply("mul", (a, b)):
@@ -77,20 +77,20 @@ class SingleWord(Lowering):
         if isinstance(whole, Const):
             return self.call("mul", value, whole)
         # cut, so that the rest has its sign: what it multiplies may be infinite, or a zero
-        hi = held(float(by) * (1 - 2.0**-24), self.math)
-        return self.call("scaled", value, Const(hi), Const(held(float(by - Fraction(hi)), self.math)))
+        hi = round_to(float(by) * (1 - 2.0**-24), self.math)
+        return self.call("scaled", value, Const(hi), Const(round_to(float(by - Fraction(hi)), self.math)))
 
     def number(self, value: Fraction) -> Expr:
         """A number in as many words as it takes, two at most; one where it is infinite."""
         hi = self.rounded(value)
         if math.isinf(hi):
             return Const(hi)
-        lo = held(float(value - Fraction(hi)), self.math)
+        lo = round_to(float(value - Fraction(hi)), self.math)
         if abs(lo) < LEAST:
             return Const(hi)
         return self.call("words", Const(hi), Const(lo))
 
 
 def is_double(value: Expr) -> bool:
-    """Whether a value is of two words."""
+    """True if a value is of two words."""
     return value.word is Word.DOUBLE

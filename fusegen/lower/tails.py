@@ -110,11 +110,11 @@ class _Lift(Ranges):
         return found[0] * call("unscale", found[1]) if found else rebuild(term, self.whole)
 
     def gates(self, term: Term, argument: Term) -> bool:
-        """Whether the product of a term with a sigmoid is one to compute as a whole."""
+        """True if the product of a term with a sigmoid is one to compute as a whole."""
         return self.large(term) and self.reaches(argument)
 
     def multiplies(self, term: Term) -> bool:
-        """Whether a product in a term has two factors, what is uniform and the incoming gradient aside."""
+        """True if a product in a term has two factors, what is uniform and the incoming gradient aside."""
         match term:
             case Apply("mul" | "div" as op, (a, b)):
                 counted = self.large(b) and (op == "div" or self.large(a))
@@ -124,7 +124,7 @@ class _Lift(Ranges):
         return False
 
     def large(self, term: Term) -> bool:
-        """Whether a factor differs from element to element, and not as the incoming gradient does."""
+        """True if a factor differs from element to element, and not as the incoming gradient does."""
         return term != Name(self.incoming or "") and bool(self.moving & set(names(term)))
 
     def tail(self, term: Term) -> tuple[Term, Term] | None:
@@ -175,7 +175,7 @@ class _Lift(Ranges):
         return call(op, first[0], second[0]), first[1]
 
     def reaches(self, term: Term) -> bool:
-        """Whether the argument of a tail differs from element to element and reaches down to it."""
+        """True if the argument of a tail differs from element to element and reaches down to it."""
         return bool(self.moving & set(names(term))) and self.range(term).low < LEAST
 
     def along(self, term: Term, argument: Term) -> Term:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from fusegen.ir import Math
-from fusegen.lower.slack import exact, scaled
+from fusegen.lower.error_budget import exact, scaled
 from fusegen.term import Apply, Name, Term
 
 LOST = {Math.FLOAT: 2.0**-100, Math.DOUBLE: 2.0**-910}  # sizes of an argument of ordinary slope

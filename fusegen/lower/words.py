@@ -6,7 +6,7 @@ else takes single words. A result rounds once, where it is stored. In float on C
 longer than a copy, only arguments have them: functions give one (`ops.SINGLES`), and a product that is
 added rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. The
 same form is there for float on the CPU (`Form.ARGUMENTS`), by functions with the body `IN_FLOAT`. Otherwise
-functions of a chain are single-word there where that is accurate enough (`slack`).
+functions of a chain are single-word there where that is accurate enough (`error_budget`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
 
-from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, held, parts
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts, round_to
+from fusegen.lower.error_budget import ErrorBudget
 from fusegen.lower.patterns import ERRING, erring, names_wanted, odd_cubic, unlifted
 from fusegen.lower.single import SingleWord, is_double
-from fusegen.lower.slack import Slack
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.ops.kernels import CURVE
@@ -60,8 +60,8 @@ class DoubleWordLowering(SingleWord):
         self.steps = {let.name: let.term for let in lets}
         self.taken = {*program.inputs, *program.params, *self.steps}
         linked = self.wide and kind is Math.FLOAT
-        self.slack = Slack(lets, results, form is Form.VERIFIED) if linked else Slack((), ())
-        self.wanted = names_wanted(lets, results) - self.slack.names
+        self.budget = ErrorBudget(lets, results, form is Form.VERIFIED) if linked else ErrorBudget((), ())
+        self.wanted = names_wanted(lets, results) - self.budget.names
         self.types: dict[str, Word] = {}  # of the steps so far
         used = applied((*(let.term for let in lets), *results))
         self.one_word = self.in_float or (self.singles and not used.isdisjoint(ERRING))
@@ -74,13 +74,13 @@ class DoubleWordLowering(SingleWord):
 
     def let(self, let: Named) -> Let:
         """A named value, in two words where it is one or where an argument wants it so."""
-        plain = let.name in self.slack.names
+        plain = let.name in self.budget.names
         value = self.single(let.term) if plain else self.expr(let.term, let.name in self.wanted)
         self.types[let.name] = value.word
         return Let(let.name, value)
 
     def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
-        """What a result takes first, and its expression, which is one of its tangent next to 0.
+        """The lets that precede a result, and its expression; near zero the linear term.
 
         On the CPU a choice of two words is one of single ones.
         """
@@ -171,7 +171,7 @@ class DoubleWordLowering(SingleWord):
         bits = int(BITS[self.math] * share)
         mantissa, exponent = math.frexp(value)
         hi = math.ldexp(int(math.ldexp(mantissa, bits)), exponent - bits)
-        return hi, held(float(value - Fraction(hi)), self.math)
+        return hi, round_to(float(value - Fraction(hi)), self.math)
 
     def choice(self, condition: Apply, a: Term, b: Term) -> Expr:
         """A choice; both sides are of two words if one is."""
@@ -181,9 +181,9 @@ class DoubleWordLowering(SingleWord):
     def function(self, term: Apply, wanted: bool) -> Expr:
         """A function: some take two words, and some of these give two."""
         match term:
-            case Apply(op, args) if not wanted and self.slack.is_linked(term):
-                body = self.slack.body(term)
-                return self.call(op, *(self.single(self.slack.given(body, a)) for a in args), body=body)
+            case Apply(op, args) if not wanted and self.budget.takes_single_word(term):
+                body = self.budget.body(term)
+                return self.call(op, *(self.single(self.budget.argument(body, a)) for a in args), body=body)
             case Apply(op, args) if op in PRODUCTS and (found := self.nested(op, args, wanted)):
                 return found
             case Apply("x_sigmoid", (a, t)):

@@ -1,4 +1,4 @@
-"""What the compiler writes in formulas: forms in which nothing cancels, and what eager computes with."""
+"""Operations of the compiler in formulas: forms in which nothing cancels, and those of eager kernels."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ FORMS = (
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), always(-1, 2), written=False,
        words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
-    Op("finite_below", X, lambda x: x, lambda a: interval.maximum(a, between(-INFINITY, -(2**126))),
+    Op("clamp_to_lowest", X, lambda x: x, lambda a: interval.maximum(a, between(-INFINITY, -(2**126))),
        written=False, header="selections"),
-    Op("finite_above", X, lambda x: x, lambda a: interval.minimum(a, between(2**126, INFINITY)),
+    Op("clamp_to_highest", X, lambda x: x, lambda a: interval.minimum(a, between(2**126, INFINITY)),
        written=False, header="selections"),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
@@ -72,8 +72,8 @@ FORMS = (
     Op("quotient", ("a", "b"), lambda a, b: a / b, interval.divide, written=False,
        notation="{0} / {1}", header="selections", fast=True),
     # the first for elements of 16 bits on CUDA, else the second
-    Op("by_width", ("narrow", "wide"), lambda narrow, wide: wide, interval.union, written=False),
+    Op("select_by_width", ("narrow", "wide"), lambda narrow, wide: wide, interval.union, written=False),
     # eager's rounding to the storage type between two operations
-    Op("rounded", X, lambda x: x, interval.rounded16, written=False),
+    Op("round_to_storage", X, lambda x: x, interval.rounded16, written=False),
 )
 # fmt: on

@@ -77,7 +77,7 @@ class Op:
 
     @property
     def signature(self) -> str:
-        """How a call is written, for example ``clamp(x, min, max)``."""
+        """The form of a call, for example ``clamp(x, min, max)``."""
         return f"{self.name}({', '.join(self.args)})"
 
 

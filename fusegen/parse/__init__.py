@@ -136,7 +136,7 @@ class _Reader:
         return spec
 
     def arguments(self, init: tuple[Argument, ...]) -> Scope:
-        """What the arguments of a layer may name."""
+        """The names that arguments of a layer may have."""
         values = {argument.name: argument.default for argument in init}
         return Scope(self.keys("init"), values, self.state())
 

@@ -36,7 +36,7 @@ _UNREAD_EXAMPLE = "- bias: {unread: 'Parameter(zeros(64, 1, 1))'}"
 
 
 def read_layers(node: yaml.Node, scope: Scope) -> tuple[Item, ...]:
-    """What the constructor makes, in order."""
+    """The items that the constructor makes, in order."""
     found = []
     for item in as_sequence(node, "layers", "a list of attribute: Class(arguments)", _EXAMPLE).items:
         entries = as_mapping(item, "a layer", "attribute: Class(arguments)", _EXAMPLE).entries

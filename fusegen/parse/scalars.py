@@ -54,7 +54,7 @@ _FIELDS = AMBIGUOUS[3:6]  # what a field of numbers tells of; the rest is no num
 
 
 def value(scalar: Scalar, key: str) -> Value:
-    """What a scalar says: null, a truth, a whole number, a real one as float64 holds it, or a text.
+    """The value of a scalar: null, a truth, a whole number, a real one in float64, or a text.
 
     Raises:
         WrongValue: it is ambiguous.

@@ -1,4 +1,4 @@
-"""What a YAML node has to be: a scalar, a list, a map."""
+"""Shapes of YAML nodes: a scalar, a list, a map."""
 
 from __future__ import annotations
 

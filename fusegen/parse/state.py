@@ -52,7 +52,7 @@ class Initialisers:
     scope: Scope
 
     def of(self, call: ast.Call) -> Made:
-        """What initialises a parameter or a buffer.
+        """The initial value of a parameter or a buffer.
 
         Raises:
             NotAnInitialiser, NotAShape, WholeNumbers, NumberOutOfRange, TooLarge, NotInInit, StateOfLayer,
@@ -77,7 +77,7 @@ class Initialisers:
         raise NotAnInitialiser(self.place(node), kind=self.kind, problem=problem, remedy=remedy)
 
     def made(self, node: ast.Call) -> Made:
-        """What one of the functions makes."""
+        """The value that one of the functions makes."""
         name = written(node.func)
         if name not in TAKES:
             self.fail(node, f"{name} is none of the functions", nearest(name, TAKES, LIST))

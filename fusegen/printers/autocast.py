@@ -1,4 +1,4 @@
-"""Whether CUDA's autocast changes the dtype of a program of PyTorch's operations."""
+"""The effect of CUDA's autocast on the dtype of a program of PyTorch's operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLOAT32 = {  # what CUDA's autocast computes in float32, by our names
 
 
 def autocasts(program: Program) -> bool:
-    """Whether CUDA's autocast computes a part of the program in float32, and hence gives float32."""
+    """True if CUDA's autocast computes a part of the program in float32, and hence gives float32."""
     terms = [*(let.term for let in program.lets), *program.results]
     parts = [part for term in terms for part in walk(term)]
     used = {part.op for part in parts if isinstance(part, Apply)}

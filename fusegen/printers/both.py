@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from fusegen.ir import Call, Const, Expr, Kernel, Let, Math, Ref, held
+from fusegen.ir import Call, Const, Expr, Kernel, Let, Math, Ref, round_to
 
 SPLIT = "words"  # a number, or a value, and its second word
 
@@ -39,8 +39,8 @@ def for_both(single: Kernel, double: Kernel) -> Kernel | None:
 
 def split(hi: float, lo: float) -> tuple[float, float]:
     """The float double-word of a double double-word number, as `number<float>` computes it in C++."""
-    first = held(hi, Math.FLOAT)
-    return first, held(hi - first + lo, Math.FLOAT)
+    first = round_to(hi, Math.FLOAT)
+    return first, round_to(hi - first + lo, Math.FLOAT)
 
 
 def is_number(call: Call) -> bool:
@@ -68,7 +68,7 @@ def _both(single: Expr, double: Expr) -> Expr | None:
 
 
 def _number(single: float, double: float) -> Const | None:
-    nearest = held(double, Math.FLOAT)
+    nearest = round_to(double, Math.FLOAT)
     if (single, math.copysign(1, single)) == (nearest, math.copysign(1, nearest)):
         return Const(double)
     return None if math.isinf(single) or math.isinf(double) else OfBoth(double, single)

@@ -24,8 +24,8 @@ from fusegen.ir import (
     Ref,
     Word,
     calls,
-    held,
     operations,
+    round_to,
 )
 from fusegen.ops import ROWS
 from fusegen.ops.kernels import CURVE, WORDS
@@ -36,9 +36,9 @@ from fusegen.typed import takes_double
 
 GENERIC = "M"  # any type that a kernel may be computed in
 WIDTH = 116  # of a line
-ROUNDED = "rounded"  # eager's rounding between two operations
+ROUNDED = "round_to_storage"  # eager's rounding between two operations
 CURVES = "curves"  # the object of the kernel that looks curves up
-TYPED = (ROUNDED, "by_width")  # templates over the element type T
+TYPED = (ROUNDED, "select_by_width")  # templates over the element type T
 BODIES: dict[Body | None, str] = {Body.IN_FLOAT: "in_float"}  # families of the functions with a body
 NARROW = "narrow"  # a double-word value rounded to one word
 SUFFIX = {Math.FLOAT: "f", Math.DOUBLE: ""}  # of literals
@@ -124,7 +124,7 @@ class CppPrinter:
         return f"{name}_V" if name in self.called else name
 
     def function(self, op: Op) -> str:
-        """How a function of the table is called."""
+        """The C++ name of a function of the table."""
         if op.name in TYPED:
             return f"{op.name}<T>"
         if op.name == NARROW:
@@ -157,17 +157,17 @@ class CppPrinter:
 
     @property
     def is_template_of_double(self) -> bool:
-        """Whether one text stands for float, too, whose numbers are those of double rounded."""
+        """True if one text stands for float, too, whose numbers are those of double rounded."""
         return self.kind == GENERIC and self.kernel.math is Math.DOUBLE
 
     @property
     def typed(self) -> bool:
-        """Whether the function has the element type for a parameter."""
+        """True if the function has the element type for a parameter."""
         return not set(TYPED).isdisjoint(operations(self.kernel))
 
     @property
     def by_curves(self) -> bool:
-        """Whether the function takes what looks its curves up."""
+        """True if the function takes what looks its curves up."""
         return CURVE in operations(self.kernel)
 
     def element(self) -> str:
@@ -209,7 +209,7 @@ def _family(call: Call) -> str:
 
 
 def _is_ours(call: Call, kernel: Kernel) -> bool:
-    """Whether a header defines what a call takes."""
+    """True if a header defines what a call takes."""
     row = ROWS[call.op]
     if call.body or row.infix:
         return call.body is not None
@@ -217,7 +217,7 @@ def _is_ours(call: Call, kernel: Kernel) -> bool:
 
 
 def double_word(kernel: Kernel) -> bool:
-    """Whether a kernel computes in double-word arithmetic anywhere."""
+    """True if a kernel computes in double-word arithmetic anywhere."""
     in_words = (Words.DOUBLE, Words.AS_FIRST)
     return any(
         call.body or call.word is Word.DOUBLE or call.op in WORDS or ROWS[call.op].words in in_words
@@ -245,6 +245,6 @@ def literal(value: float, kind: Math) -> str:
         return ("-" if value < 0 else "") + f"{kind.value}(INFINITY)"
     for digits in range(1, DIGITS[kind] + 1):
         text = f"{value:.{digits}g}"
-        if held(float(text), kind) == value:
+        if round_to(float(text), kind) == value:
             break
     return repr(float(text)) + suffix

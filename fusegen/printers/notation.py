@@ -16,7 +16,7 @@ SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def notation(spec: Spec) -> str:
-    """What a spec computes, on one line: ``y = x · u / 6,  u = x + 3``."""
+    """The formula of a spec on one line: ``y = x · u / 6,  u = x + 3``."""
     running = spec.inputs[0].name
     views: dict[str, Term] = {i.name: Name(i.view) for i in spec.tensors}
     where = [f"{running} = {running} + {spec.bias.name}"] if spec.bias else []

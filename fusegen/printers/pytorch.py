@@ -23,14 +23,15 @@ SPELT = {  # where PyTorch's spelling is not torch.NAME
 }
 POWER = ATOM - 0.5  # ** binds tighter than a sign
 CONSTANTS = {"pi": "torch.pi", "e": "torch.e"}
-TRANSPARENT = {"rounded": 0, "by_width": 1, "detach": 0}  # the argument that stands for the whole
+TRANSPARENT = {"round_to_storage": 0, "select_by_width": 1, "detach": 0}  # which argument is the whole
 COMPOSED: dict[str, Callable[..., Term]] = {
     "fma": lambda a, b, c: a * b + c,
     "quotient": lambda a, b: a / b,
 }
 TENSORS_ONLY = ("maximum", "minimum")
 BOUNDED = {"clamp": "torch.clamp", "saturate": "torch.clamp"}  # with bounds that are all tensors
-PLAIN = (*"add sub mul neg fma rounded by_width detach".split(), *CONSTANTS)  # Python never refuses these
+# Python never refuses these
+PLAIN = (*"add sub mul neg fma round_to_storage select_by_width detach".split(), *CONSTANTS)
 DIVISIONS = ("div", "quotient")
 ZERO = Number(Fraction(0))
 # what PyTorch's functions refuse of their scalars
@@ -57,7 +58,7 @@ def statements(program: Program, *, several: bool = False) -> tuple[str, ...]:
 def _whole(program: Program) -> Term | None:
     """The function of PyTorch's that the program is: it refuses the scalars that PyTorch refuses."""
     match program.results:
-        case (Apply("rounded", (SpecCall(_, args) as call,)),) if not program.lets:
+        case (Apply("round_to_storage", (SpecCall(_, args) as call,)),) if not program.lets:
             own = tuple(map(Name, (*program.inputs, *program.params)))
             return call if args == own else None
     return None

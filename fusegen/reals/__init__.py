@@ -115,7 +115,7 @@ def _applied(op: str, args: Sequence[Any]) -> Any:
 
 
 def _near(a: float, b: Any) -> bool:
-    """Whether a double and a number of more bits agree to a few digits."""
+    """True if a double and a number of more bits agree to a few digits."""
     return math.isfinite(a) and abs(a) > 2.0**-900 and abs(a - _double(b)) < 2.0**-20 * abs(a)
 
 

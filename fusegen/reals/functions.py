@@ -148,9 +148,9 @@ ROWS: dict[str, Row] = {
     "times_tanh_softplus": _mish,
     "times_tanh_softplus_slope":
         lambda x: _tanh(_softplus(x)) + _times(x, (1 - _tanh(_softplus(x)) ** 2) * _sigmoid(x)),
-    "gauss": _bell, "normal": _normal, "finite_below": lambda x: x, "finite_above": lambda x: x,
-    "fma": lambda a, b, c: _times(a, b) + c, "quotient": _divided, "by_width": lambda narrow, wide: wide,
-    "rounded": lambda x: x, "detach": lambda x: x,
+    "gauss": _bell, "normal": _normal, "clamp_to_lowest": lambda x: x, "clamp_to_highest": lambda x: x,
+    "fma": lambda a, b, c: _times(a, b) + c, "quotient": _divided,
+    "select_by_width": lambda narrow, wide: wide, "round_to_storage": lambda x: x, "detach": lambda x: x,
 }
 # fmt: on
 # the others of the math library, as mpmath has them

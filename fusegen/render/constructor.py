@@ -29,7 +29,7 @@ def layer_lines(spec: Spec) -> list[str]:
 
 
 def reuses(spec: Spec) -> bool:
-    """Whether the kernel may write over the output of the layer in front of it."""
+    """True if the kernel may write over the output of the layer in front of it."""
     producer = spec.producer
     return producer is not None and producer.kind.startswith(FRESH) and spec.inputs[-1].split is None
 

@@ -19,7 +19,7 @@ WIDTH = 120  # of a line
 
 
 def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """What the template of functions takes: what both devices have in common."""
+    """The values for the template of functions: those that both devices have in common."""
     kernels = [
         {"notes": kernel.notes[None], "definitions": kernel.shared}
         for kernel in (texts.forward, texts.backward)
@@ -30,7 +30,7 @@ def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
 
 
 def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """What the template of kernels takes, for CUDA."""
+    """The values for the template of kernels on CUDA."""
     kernels = (texts.forward, texts.backward)
     tables, taken = launches.members(kernels)
     members = {
@@ -51,13 +51,13 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
 
 
 def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """What the template of kernels takes, for the CPU."""
+    """The values for the template of kernels on the CPU."""
     members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
     return _kernels(spec, texts, Device.CPU, members) | {"tables": [], "launchers": [_launchers(spec)]}
 
 
 def _launchers(spec: Spec) -> str:
-    """What defines the functions that the binding calls."""
+    """The macros that define the functions that the binding calls."""
     return f"FUSEGEN_{'BROADCASTING_' * (len(spec.tensors) > 1)}KERNELS({spec.name})"
 
 
@@ -137,7 +137,7 @@ def dtypes(spec: Spec, within: str = "") -> str:
 
 
 def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[str]]) -> dict[str, Any]:
-    """What the kernels of a device have in common."""
+    """The values that the kernels of a device have in common."""
     kernels = [
         {
             "functor": kernel.functor,

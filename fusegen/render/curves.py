@@ -11,7 +11,7 @@ NOTE = "Functions of one value, which piecewise cubics give in float."
 
 
 def kernels(curves: Sequence[CurveText]) -> list[dict[str, Any]]:
-    """What the template of kernels takes for the curves of both."""
+    """The values for the template of kernels: the curves of both."""
     if not curves:
         return []
     definitions = tuple(curve.definition for curve in curves if curve.definition)

@@ -23,7 +23,7 @@ def optional(name: str) -> str:
 
 
 def example(of: Input | Param) -> str:
-    """What `get_inputs` gives of an argument."""
+    """The tensor or number that `get_inputs` gives for an argument."""
     if isinstance(of, Param):
         return repr(of.default)
     sizes, filling = ", ".join(map(str, of.shape)) or "()", of.fill
@@ -35,7 +35,7 @@ def example(of: Input | Param) -> str:
 
 
 def is_prepared(spec: Spec) -> bool:
-    """Whether the kernel takes something else of an input: a view, or a mask as numbers."""
+    """True if the kernel takes something else of an input: a view, or a mask as numbers."""
     return any(each.is_viewed or each.is_mask for each in spec.tensors)
 
 
@@ -45,7 +45,7 @@ def function_name(spec: Spec) -> str:
 
 
 def prepared(of: Input, spec: Spec, owner: str = "") -> str:
-    """What the kernel is given of a tensor, whose name stands behind that of its owner."""
+    """The argument of the kernel for a tensor, whose name stands behind that of its owner."""
     view = f"{owner}{of.name}"
     if of.unsqueeze is not None:
         view += f".unsqueeze({of.unsqueeze})"

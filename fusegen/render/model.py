@@ -55,7 +55,7 @@ def _kept(spec: Spec) -> list[str]:
 
 
 def _shown(spec: Spec) -> str:
-    """What the model's repr shows of its arguments, as an expression; nothing where it has none."""
+    """The model's repr of its arguments, as an expression; nothing where it has none."""
     values = ", ".join(f"{name}={{self.{name}}}" for name in _kept(spec) if name != "inplace")
     if not in_place(spec):
         return f'f"{values}"' if values else ""

@@ -1,4 +1,4 @@
-"""What a module offers to Python: its signatures, what its functions do, its operators.
+"""The Python of a module: its signatures, the bodies of its functions, its operators.
 
 Each function gives a part of the context of the module's template, as finished strings.
 """
@@ -61,7 +61,7 @@ def function(spec: Spec, texts: Texts) -> Context:
 
 
 def _has_alias(spec: Spec) -> bool:
-    """Whether the first tensor may be given as `input`, as to PyTorch's functions."""
+    """True if the first tensor may be given as `input`, as to PyTorch's functions."""
     names = (*input_names(spec), *param_names(spec))
     return "input" not in names and not spec.numbers and not is_prepared(spec)
 
@@ -144,7 +144,7 @@ def param_names(spec: Spec) -> list[str]:
 
 
 def in_place(spec: Spec) -> bool:
-    """Whether the function can write over its input: there is one, and no layer comes before."""
+    """True if the function can write over its input: there is one, and no layer comes before."""
     return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec)
 
 
@@ -206,7 +206,7 @@ def _each(names: Iterable[str], *lines: str) -> list[str]:
 
 
 def _doc(spec: Spec, texts: Texts) -> list[str]:
-    """What the plain function's docstring says below its first line."""
+    """The plain function's docstring below its first line."""
     inputs = input_names(spec)
     first, several = inputs[0], ", ".join(inputs)
     math = " or ".join(math.value for math in maths(spec.dtypes))

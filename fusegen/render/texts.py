@@ -1,4 +1,4 @@
-"""What the printers hand to the templates, as values."""
+"""The values that the printers hand to the templates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusegen.pieces import Centres
 
 
 class Binding(Enum):
-    """How a module's kernels are reached from Python."""
+    """The interface between a module's kernels and Python."""
 
     STABLE = "stable"  # PyTorch's stable ABI, from 2.10 on
     PYBIND = "pybind"  # pybind11 functions, from PyTorch 2.0 on
@@ -20,7 +20,7 @@ class Binding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How dense tensors are shared out on CUDA.
+    """The launch plan of dense tensors on CUDA.
 
     Attributes:
         bits: of an element.
@@ -40,7 +40,7 @@ class Share:
 
 
 class Halves(Enum):
-    """How 16-bit results come about on CUDA."""
+    """The ways to 16-bit results on CUDA."""
 
     COMPUTED = "computed"
     TESTED = "tested"  # and computed in double where it is in doubt how they are rounded
@@ -50,7 +50,7 @@ class Halves(Enum):
 
 
 class Singles(Enum):
-    """How a device comes by float32 results, and the CPU by 16-bit ones, too."""
+    """The ways to float32 results on a device, and to 16-bit ones on the CPU."""
 
     COMPUTED = "computed"  # in float
     PIECES = "pieces"  # cubic polynomials that take less time; where none fits, in float; on CUDA only
@@ -62,7 +62,7 @@ class Singles(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CurveText:
-    """What the printers wrote for one curve of a kernel.
+    """The text of one curve of a kernel.
 
     Attributes:
         functor: the C++ type that its pieces are fitted of.
@@ -79,7 +79,7 @@ class CurveText:
 
 @dataclass(frozen=True, slots=True)
 class CurvesText:
-    """What the printers wrote for a kernel by curves.
+    """The texts of a kernel by curves.
 
     Attributes:
         otherwise: the C++ type that computes what no piece gives.
@@ -96,7 +96,7 @@ class CurvesText:
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """What the printers wrote for one kernel.
+    """The texts of one kernel.
 
     Attributes:
         name: the operator's name.
@@ -138,7 +138,7 @@ class KernelText:
 
 @dataclass(frozen=True, slots=True)
 class MaskText:
-    """What the printers wrote of a gradient that a bit of each element decides.
+    """The texts of a gradient that a bit of each element decides.
 
     Attributes:
         bit: the statement that calls the function of the bit.
@@ -154,7 +154,7 @@ class MaskText:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What the printers wrote for one spec.
+    """The texts of one spec.
 
     Attributes:
         notation: the formula in mathematical notation.

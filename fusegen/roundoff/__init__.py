@@ -22,7 +22,7 @@ import numpy as np
 from fusegen import budget
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
-from fusegen.ir import Const, Expr, Kernel, Ref, held
+from fusegen.ir import Const, Expr, Kernel, Ref, round_to
 from fusegen.roundoff.graph import FLOAT, LARGEST, Fitted, Graph, Node, Range
 from fusegen.roundoff.local import Run, local
 from fusegen.sample import Point, Sample
@@ -95,7 +95,7 @@ def errors(
     """
     graph, points = Graph(kernel, fitted), sample.points
     columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
-    columns |= {name: np.full(len(points), held(params[name], kernel.math)) for name in kernel.params}
+    columns |= {name: np.full(len(points), round_to(params[name], kernel.math)) for name in kernel.params}
     with np.errstate(all="ignore"):
         run = Run(graph, within, graph.values(columns, within))
         reals = (np.array(column) for column in zip(*sample.reals, strict=True))
@@ -145,7 +145,7 @@ def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[Sequence[
 
 
 def evaluated(expr: Expr, given: Mapping[str, float]) -> float:
-    """What an expression of single words gives in double, by the values of what it names."""
+    """The value of an expression of single words in double, by the values of what it names."""
     match expr:
         case Const(number):
             return number

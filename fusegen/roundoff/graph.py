@@ -66,7 +66,7 @@ class Node:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is one, the same for every input."""
+        """True if it is one, the same for every input."""
         return not self.op and isinstance(self.leaf, float)
 
 
@@ -127,7 +127,7 @@ class Graph:
         return own.get(call.op, FUNCTION)
 
     def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
-        """What each node is at each point, within a range of numbers.
+        """The value of each node at each point, within a range of numbers.
 
         Args:
             given: a column for each input and parameter, all of one length.
@@ -147,5 +147,5 @@ class Graph:
 
 
 def _is_exact(call: Call) -> bool:
-    """Whether an operation is a sum or a product of single words as a double-word value."""
+    """True if an operation is a sum or a product of single words as a double-word value."""
     return call.op in ("add", "mul") and call.body is Body.DOUBLE_WORD

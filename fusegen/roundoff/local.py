@@ -19,8 +19,8 @@ NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is t
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
     (*DECIDED, "neg", "abs", "sign", "relu", "relu6", "clamp", "saturate", "clamp_min", "clamp_max",
-     "minimum", "maximum", "finite_below", "finite_above", "words", "prescaled", "unscale",
-     "by_width", "rounded", "detach")
+     "minimum", "maximum", "clamp_to_lowest", "clamp_to_highest", "words", "prescaled", "unscale",
+     "select_by_width", "round_to_storage", "detach")
 )  # fmt: skip
 
 Mask = npt.NDArray[np.bool_]  # a truth value for each point
@@ -44,7 +44,7 @@ class Run:
 
 
 def local(place: int, run: Run) -> tuple[Column, list[Column]]:
-    """What an operation rounds, and its slopes by its arguments."""
+    """The rounding of an operation, and its slopes by its arguments."""
     if place not in run.known:
         node, values = run.graph.nodes[place], run.values
         run.known[place] = _rounded(place, run), list(_slopes(node, run.graph, values))
@@ -52,7 +52,7 @@ def local(place: int, run: Run) -> tuple[Column, list[Column]]:
 
 
 def _rounded(place: int, run: Run) -> Column:
-    """What an operation rounds at each point."""
+    """The rounding of an operation at each point."""
     node, result = run.graph.nodes[place], run.values[place]
     if node.fitted is not None:
         return node.fitted * run.range.unit(result)
@@ -65,7 +65,7 @@ def _rounded(place: int, run: Run) -> Column:
 
 
 def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
-    """What an operation rounds where it is not exact."""
+    """The rounding of an operation where it is not exact."""
     if node.op in TRANSCENDENTAL:
         return _approximated(node, run, result, args, gone)
     if node.exact:
@@ -108,7 +108,7 @@ def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], 
 
 
 def _slopes(node: Node, graph: Graph, values: Sequence[Column]) -> Iterator[Column]:
-    """How far an operation's result moves with each of its arguments."""
+    """The derivatives of an operation's result by each of its arguments."""
     args = [values[arg] for arg in node.args]
     for k, arg in enumerate(node.args):
         if graph.nodes[arg].is_number:

@@ -239,7 +239,7 @@ class Activation(Arguments, UnderCompile):
         return self.call(*whole.chunk(2, dim), *params)
 
     def _usual(self, tensors: "Tuple[torch.Tensor, ...]", params: "Tuple[float, ...]") -> bool:
-        """Whether the kernels take such tensors and scalars."""
+        """True if the kernels take such tensors and scalars."""
         for tensor in tensors:
             if tensor.__class__ not in PLAIN or tensor.dtype not in self.dtypes:
                 return False

@@ -1,4 +1,4 @@
-"""What a call depends on: the tensors, and what of PyTorch is at work around it."""
+"""Properties that a call depends on: those of the tensors, and of PyTorch around it."""
 
 import functools
 import warnings
@@ -38,7 +38,7 @@ DEVICES = {"cpu", "cuda", "meta"}
 
 
 def have_kernel(*tensors: torch.Tensor) -> bool:
-    """Whether a kernel takes the tensors' layouts on their devices; else an operator returns None."""
+    """True if a kernel takes the tensors' layouts on their devices; else an operator returns None."""
     devices = {t.device.type for t in tensors}
     return devices <= DEVICES and all(t.layout == torch.strided and not t.is_nested for t in tensors)
 
@@ -50,7 +50,7 @@ def dtype_of(*tensors: torch.Tensor) -> "Optional[torch.dtype]":
 
 
 def differentiable(*tensors: torch.Tensor) -> bool:
-    """Whether autograd records what is done with the tensors."""
+    """True if autograd records what is done with the tensors."""
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor.requires_grad:
@@ -59,7 +59,7 @@ def differentiable(*tensors: torch.Tensor) -> bool:
 
 
 def alike(out: torch.Tensor, *tensors: torch.Tensor) -> bool:
-    """Whether tensors have the dtype of `out`, and none is a lazy negation."""
+    """True if tensors have the dtype of `out`, and none is a lazy negation."""
     dtype = out.dtype
     for tensor in tensors:
         if tensor.dtype != dtype or tensor.is_neg():
@@ -68,17 +68,17 @@ def alike(out: torch.Tensor, *tensors: torch.Tensor) -> bool:
 
 
 def transformed() -> bool:
-    """Whether torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
+    """True if torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
     return bool(are_transforms_active()) or forward_ad._current_level >= 0
 
 
 def traced() -> bool:
-    """Whether dynamo or torch.jit.trace is at work."""
+    """True if dynamo or torch.jit.trace is at work."""
     return bool(is_dynamo_compiling() or is_tracing())
 
 
 def recorded() -> bool:
-    """Whether torch.jit.trace records what is called, a question that dynamo does not know."""
+    """True if torch.jit.trace records what is called, a question that dynamo does not know."""
     return not is_dynamo_compiling() and bool(is_tracing())
 
 

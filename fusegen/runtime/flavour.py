@@ -1,4 +1,4 @@
-"""What the binding decides: here PyTorch's stable ABI, from PyTorch 2.10 on."""
+"""The binding's part of the runtime: here PyTorch's stable ABI, from PyTorch 2.10 on."""
 
 import contextlib
 import pathlib
@@ -77,7 +77,7 @@ def transposition(name: str) -> str:
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":
-    """What `load_inline` is told, besides sources and flags."""
+    """The options of `load_inline`, besides sources and flags."""
     return {"is_python_module": False, "no_implicit_headers": True}
 
 

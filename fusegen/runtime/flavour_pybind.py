@@ -1,4 +1,4 @@
-"""What the binding decides: here pybind11, from PyTorch 2.0 on."""
+"""The binding's part of the runtime: here pybind11, from PyTorch 2.0 on."""
 
 import contextlib
 import importlib.util
@@ -90,7 +90,7 @@ def transposition(name: str) -> str:
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":
-    """What `load_inline` is told, besides sources and flags."""
+    """The options of `load_inline`, besides sources and flags."""
     return {"functions": [kernel, kernel + "_out"]}
 
 

@@ -91,7 +91,7 @@ def check_constants(program: Program, dtypes: Sequence[str], params: Sequence[Pa
 
 
 def in_float32(value: Fraction | float) -> bool:
-    """Whether float32 holds neither an infinity nor, but for zero, a zero in its place."""
+    """True if float32 holds neither an infinity nor, but for zero, a zero in its place."""
     return value == 0 or TINY < abs(Fraction(value)) < HUGE
 
 

@@ -49,6 +49,6 @@ def two_exponentials(term: Term) -> tuple[Exponential, Exponential] | None:
 
 
 def direction(term: Term) -> Term:
-    """What has the sign of a term: the term without a positive number in front."""
+    """The part of a term that has its sign: the term without a positive number in front."""
     product = product_of(term)
     return term_of(product.scaled(1 / abs(product.coefficient))) if product.coefficient else term

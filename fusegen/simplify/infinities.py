@@ -16,7 +16,17 @@ from fusegen.term import INFINITY, Apply, Number, Program, Term, call, infinite,
 from fusegen.values import value
 
 READERS = frozenset(
-    ("where", "clamp", "saturate", "clamp_min", "clamp_max", "minimum", "maximum", "rounded", "detach")
+    (
+        "where",
+        "clamp",
+        "saturate",
+        "clamp_min",
+        "clamp_max",
+        "minimum",
+        "maximum",
+        "round_to_storage",
+        "detach",
+    )
 )
 ABOVE, BELOW = Number(INFINITY), Number(-INFINITY)
 RULE = "bound at infinity"

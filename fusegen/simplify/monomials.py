@@ -208,7 +208,7 @@ def total(*terms: Term) -> Term:
 
 @lru_cache(maxsize=65536)
 def key(term: Term) -> Key:
-    """What two terms have in common that differ in order and grouping alone."""
+    """The common key of two terms that differ in order and grouping alone."""
     parts = gathered_keys(sum_of(term))
     return ("sum", *parts)
 

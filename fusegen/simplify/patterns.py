@@ -176,7 +176,7 @@ def _same(a: Product, b: Product) -> bool:
 
 
 def _weight(product: Product) -> int:
-    """How specific a part of a pattern is: functions before powers before numbers."""
+    """The specificity of a part of a pattern: functions before powers before numbers."""
     return sum(2 + len(names(f.base)) if isinstance(f.base, Apply) else 1 for f in product.factors)
 
 

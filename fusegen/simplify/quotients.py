@@ -93,7 +93,7 @@ def _divided(product: Product, u: Term) -> Product:
 
 
 def _opposed(factor: Factor, pair: tuple[Exponential, Exponential]) -> Fraction | None:
-    """What a factor is of p e^u - q e^v, if it is a multiple of that."""
+    """The ratio of a factor to p e^u - q e^v, if it is a multiple of that."""
     above = two_exponentials(factor.base) if factor.power == 1 else None
     if above is None or any(key(a.exponent) != key(b.exponent) for a, b in zip(above, pair, strict=True)):
         return None

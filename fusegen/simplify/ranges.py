@@ -95,5 +95,5 @@ def _orders(pattern: Term) -> tuple[Term, ...]:
 
 
 def _cut(a: Interval, b: Interval) -> Interval:
-    """What two intervals around the same values have in common."""
+    """The intersection of two intervals around the same values."""
     return Interval(max(a.low, b.low), min(a.high, b.high))

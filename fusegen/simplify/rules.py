@@ -36,7 +36,7 @@ class Fact:
     right: str
 
     def holds(self, ranges: dict[str, Interval]) -> bool:
-        """Whether the order follows from the intervals of the variables."""
+        """True if the order follows from the intervals of the variables."""
         left, right = ranges[self.left], ranges[self.right]
         if self.relation in (">", ">="):
             return ORDERS[self.relation](left.low, right.high)
@@ -157,7 +157,7 @@ FIXED = {"zero_": Number(Fraction(0)), "six_": Number(Fraction(6)), "tiny_": Num
 def matched(
     pattern: Term, term: Term, found: dict[str, Term], steps: Mapping[str, Term] = EMPTY
 ) -> dict[str, Term] | None:
-    """What the pattern's variables stand for in a term, or nothing where it does not match.
+    """The terms that the pattern's variables stand for, or nothing where it does not match.
 
     Args:
         pattern: whose names are variables.
@@ -194,7 +194,7 @@ PROOFS: tuple[Callable[[Any], Any], ...] = (  # what may show that a difference 
 
 @cache
 def proved(rule: Rule) -> bool:
-    """Whether sympy finds both sides equal over the reals, wherever the rule's facts hold."""
+    """True if sympy finds both sides equal over the reals, wherever the rule's facts hold."""
     return _equal(rule, rule.facts) or all(_equal(rule, facts) for facts in _cases(rule.facts))
 
 

@@ -62,7 +62,7 @@ def improved(
 
 
 def _better(score: Score, than: Score, enough: float) -> bool:
-    """Whether fewer results lose digits, or the largest error halves or is small enough now.
+    """True if fewer results lose digits, or the largest error halves or is small enough now.
 
     Less is the estimate's own error.
     """

@@ -17,7 +17,7 @@ from .checks import check
 
 
 class Arguments:
-    """What reads the arguments of a module.
+    """A reader of the arguments of a module.
 
     Attributes:
         name: of the module.

@@ -17,7 +17,7 @@ LARGE = 4_194_304  # elements from which a bitmask gains more than it takes to a
 
 
 def in_vectors(x: torch.Tensor) -> bool:
-    """Whether a bitmask goes with a tensor: it has no gaps, and comes in whole 16-byte vectors."""
+    """True if a bitmask goes with a tensor: it has no gaps, and comes in whole 16-byte vectors."""
     dense = x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)
     return dense and x.numel() * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
 
@@ -28,7 +28,7 @@ def new_bitmask(x: torch.Tensor, *others: Any) -> torch.Tensor:
 
 
 def with_bitmask(x: torch.Tensor, *params: float) -> "Tuple[torch.Tensor, torch.Tensor]":
-    """What the forward kernel with a bitmask returns, without the elements."""
+    """The shape of the forward kernel's results with a bitmask, without the elements."""
     return torch.empty_like(x), new_bitmask(x)
 
 

@@ -39,7 +39,7 @@ def cache_folder(module: str) -> pathlib.Path:
 
 
 def trusted(path: pathlib.Path, kind: "Callable[[int], bool]" = stat.S_ISREG) -> bool:
-    """Whether a path is a plain file, not a link, that no other user but root can write."""
+    """True if a path is a plain file, not a link, that no other user but root can write."""
     found = os.lstat(path)
     return kind(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022
 

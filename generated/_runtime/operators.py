@@ -60,7 +60,7 @@ class Signature:
 
     @property
     def params(self) -> int:
-        """How many scalars follow the tensors."""
+        """The number of scalars behind the tensors."""
         return len(self.forward.split(", ")) - len(self.tensors)
 
     @property
@@ -188,7 +188,7 @@ def _first_use(
 
 
 def _shaped_like(module: str, inputs: int, outputs: int, given: int) -> "Callable[..., Any]":
-    """What the operator returns, without the elements, laid in memory as the kernel would lay it."""
+    """The operator's result without the elements, laid in memory as the kernel would lay it."""
 
     def fake(*arguments: Any) -> Any:
         fusion.install()  # before the keys of Inductor's caches are computed

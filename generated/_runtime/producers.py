@@ -74,12 +74,12 @@ def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:
-    """Whether PyTorch adds the bias of a convolution of x by a kernel of its own."""
+    """True if PyTorch adds the bias of a convolution of x by a kernel of its own."""
     return x.is_cuda
 
 
 def leaves_bias(layer: Any) -> bool:
-    """Whether a layer is one of PyTorch's convolutions that can run without its bias."""
+    """True if a layer is one of PyTorch's convolutions that can run without its bias."""
     known: bool = layer.__class__ in CALLS
     if not known or is_watched(layer) or layer.bias is None:
         return False
@@ -115,7 +115,7 @@ def in_faster_layout(
 
 
 def transposes(x: torch.Tensor) -> bool:
-    """Whether a module's own copy lays an input of a convolution channels last; it records no gradient."""
+    """True if a module's own copy lays an input of a convolution channels last; it records no gradient."""
     recorded = torch.is_grad_enabled() and x.requires_grad
     if recorded or transformed() or not x.is_cuda or not x.is_contiguous() or x.dim() not in CHANNELS_LAST:
         return False
@@ -125,7 +125,7 @@ def transposes(x: torch.Tensor) -> bool:
 
 
 def uses_tf32() -> bool:
-    """Whether convolutions of float32 may be computed in TF32."""
+    """True if convolutions of float32 may be computed in TF32."""
     newer: "Any" = getattr(torch.backends.cudnn, "conv", None)
     return bool(newer.fp32_precision == "tf32" if newer is not None else torch.backends.cudnn.allow_tf32)
 
@@ -148,7 +148,7 @@ def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
 
 
 def is_watched(layer: nn.Module) -> bool:
-    """Whether a layer has hooks, or a forward of its own."""
+    """True if a layer has hooks, or a forward of its own."""
     own = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
     others = layer._backward_pre_hooks or "forward" in layer.__dict__
     return bool(own or others or hooks._has_any_global_hook())

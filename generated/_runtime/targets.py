@@ -59,7 +59,7 @@ def flags_of(device: str, targets: "Tuple[str, ...]") -> "List[str]":
 
 
 def serves(device: str, targets: "Tuple[str, ...]", present: "Tuple[str, ...]") -> bool:
-    """Whether a library for some targets runs on every processor that is present."""
+    """True if a library for some targets runs on every processor that is present."""
     if device == "cpu":
         return all(_runs_vectors(target, chip) for target in targets for chip in present)
     return all(any(_runs_architecture(target, chip) for target in targets) for chip in present)

@@ -4,8 +4,8 @@
 #
 #   x = x + conv_bias,  x = x / divisor,  y = leaky_relu(x, negative_slope=0.01)
 #
-# Forward: 6 operations an element: 1 add, 2 mul, 1 reciprocal, 1 where, 1 gt.
-# Gradient: 8 operations an element: 1 add, 3 mul, 2 reciprocal, 1 where, 1 gt.
+# Forward: 1 division, 3 multiply-adds, 1 comparison, 1 selection an element.
+# Gradient: 2 divisions, 4 multiply-adds, 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in conv2d_divide_leaky_relu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

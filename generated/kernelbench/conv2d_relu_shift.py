@@ -4,8 +4,8 @@
 #
 #   x = x + conv_bias,  x = relu(x),  y = x + bias
 #
-# Forward: 3 operations an element: 2 add, 1 relu.
-# Gradient: 3 operations an element: 1 add, 1 where, 1 le.
+# Forward: 2 multiply-adds, 1 selection an element.
+# Gradient: 1 multiply-add, 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in conv2d_relu_shift.certificate.json.
 # fmt: off
 # mypy: ignore-errors

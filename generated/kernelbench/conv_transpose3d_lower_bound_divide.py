@@ -4,8 +4,8 @@
 #
 #   x = x + conv_transpose_bias,  x = max(x, min_value),  y = x / divisor
 #
-# Forward: 4 operations an element: 1 add, 1 maximum, 1 mul, 1 reciprocal.
-# Gradient: 8 operations an element: 1 add, 2 mul, 1 reciprocal, 2 where, 1 eq, 1 lt.
+# Forward: 1 division, 2 multiply-adds, 1 selection an element.
+# Gradient: 1 division, 3 multiply-adds, 2 comparisons, 2 selections an element.
 # Its evidence, once certified, lies beside it in conv_transpose3d_lower_bound_divide.certificate.json.
 # fmt: off
 # mypy: ignore-errors

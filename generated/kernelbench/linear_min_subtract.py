@@ -4,8 +4,8 @@
 #
 #   x = min(x, constant),  y = x - constant
 #
-# Forward: 6 operations an element: 1 minimum, 1 where, 1 eq, 1 neg, 1 mul, 1 sub.
-# Gradient: 12 operations an element: 4 where, 1 gt, 2 eq, 2 mul, 1 add, 1 neg, 1 lt.
+# Forward: 2 multiply-adds, 1 comparison, 2 selections an element.
+# Gradient: 3 multiply-adds, 4 comparisons, 4 selections an element.
 # Its evidence, once certified, lies beside it in linear_min_subtract.certificate.json.
 # fmt: off
 # mypy: ignore-errors

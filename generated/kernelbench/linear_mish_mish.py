@@ -4,8 +4,8 @@
 #
 #   x = mish(x),  y = mish(x)
 #
-# Forward: 3 operations an element: 1 finite_below, 2 times_tanh_softplus.
-# Gradient: 6 operations an element: 1 finite_below, 1 times_tanh_softplus, 2 mul, 2 times_tanh_softplus_slope.
+# Forward: 2 exp, 2 divisions, 6 multiply-adds, 1 selection an element.
+# Gradient: 3 exp, 5 divisions, 15 multiply-adds, 1 selection an element.
 # Its evidence, once certified, lies beside it in linear_mish_mish.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -23,7 +23,7 @@ SHARED_SOURCE = r"""
 // x = mish(x),  y = mish(x)
 template <typename M>
 ANYWHERE M linear_mish_mish_forward(M x) {
-  const M finite_x = finite_below(x);
+  const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return times_tanh_softplus(after_mish);
 }
@@ -31,7 +31,7 @@ ANYWHERE M linear_mish_mish_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 ANYWHERE M linear_mish_mish_backward(M grad, M x) {
-  const M finite_x = finite_below(x);
+  const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
 }
@@ -75,7 +75,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float linear_mish_mish_forward(float x) {
-  const float finite_x = finite_below(x);
+  const float finite_x = clamp_to_lowest(x);
   const float after_mish = times_tanh_softplus(finite_x);
   return times_tanh_softplus<NEAR>(after_mish);
 }

@@ -4,8 +4,8 @@
 #
 #   x = relu(x),  y = x / divisor
 #
-# Forward: 3 operations an element: 1 relu, 1 mul, 1 reciprocal.
-# Gradient: 4 operations an element: 1 where, 1 le, 1 mul, 1 reciprocal.
+# Forward: 1 division, 1 multiply-add, 1 selection an element.
+# Gradient: 1 division, 1 multiply-add, 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in linear_relu_divide.certificate.json.
 # fmt: off
 # mypy: ignore-errors

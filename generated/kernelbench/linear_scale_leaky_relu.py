@@ -4,8 +4,8 @@
 #
 #   x = x · multiplier,  y = leaky_relu(x, negative_slope=negative_slope)
 #
-# Forward: 4 operations an element: 2 mul, 1 where, 1 gt.
-# Gradient: 5 operations an element: 3 mul, 1 where, 1 gt.
+# Forward: 2 multiply-adds, 1 comparison, 1 selection an element.
+# Gradient: 3 multiply-adds, 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in linear_scale_leaky_relu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = x · scaling_factor + detach(x)
 #
-# Forward: 2 operations an element: 1 add, 1 mul.
-# Gradient: 1 operation an element: 1 mul.
+# Forward: 2 multiply-adds an element.
+# Gradient: 1 multiply-add an element.
 # Its evidence, once certified, lies beside it in linear_scale_residual.certificate.json.
 # fmt: off
 # mypy: ignore-errors

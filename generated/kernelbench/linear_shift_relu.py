@@ -4,8 +4,8 @@
 #
 #   x = x + bias,  y = relu(x)
 #
-# Forward: 2 operations an element: 1 add, 1 relu.
-# Gradient: 3 operations an element: 1 add, 1 where, 1 le.
+# Forward: 1 multiply-add, 1 selection an element.
+# Gradient: 1 multiply-add, 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in linear_shift_relu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

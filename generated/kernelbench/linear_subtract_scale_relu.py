@@ -4,8 +4,8 @@
 #
 #   x = x - subtract_value,  x = x · multiply_value,  y = relu(x)
 #
-# Forward: 3 operations an element: 1 sub, 1 mul, 1 relu.
-# Gradient: 5 operations an element: 1 sub, 2 mul, 1 where, 1 le.
+# Forward: 2 multiply-adds, 1 selection an element.
+# Gradient: 3 multiply-adds, 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in linear_subtract_scale_relu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

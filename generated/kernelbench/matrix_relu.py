@@ -4,8 +4,8 @@
 #
 #   y = relu(x)
 #
-# Forward: 1 operation an element: 1 relu.
-# Gradient: 2 operations an element: 1 where, 1 le.
+# Forward: 1 selection an element.
+# Gradient: 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in matrix_relu.certificate.json.
 # fmt: off
 # mypy: ignore-errors

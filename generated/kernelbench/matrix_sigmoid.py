@@ -4,8 +4,8 @@
 #
 #   y = sigmoid(x)
 #
-# Forward: 1 operation an element: 1 sigmoid.
-# Gradient: 2 operations an element: 1 mul, 1 sigmoid_slope.
+# Forward: 1 sigmoid an element.
+# Gradient: 1 exp, 1 division, 3 multiply-adds an element.
 # Its evidence, once certified, lies beside it in matrix_sigmoid.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = softplus(x)
 #
-# Forward: 3 operations an element: 1 where, 1 gt, 1 softplus.
-# Gradient: 4 operations an element: 1 where, 1 gt, 1 mul, 1 sigmoid.
+# Forward: 1 softplus, 1 comparison, 1 selection an element.
+# Gradient: 1 sigmoid, 1 multiply-add, 1 comparison, 1 selection an element.
 # Its evidence, once certified, lies beside it in matrix_softplus.certificate.json.
 # fmt: off
 # mypy: ignore-errors

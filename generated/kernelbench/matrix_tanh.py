@@ -4,8 +4,8 @@
 #
 #   y = tanh(x)
 #
-# Forward: 1 operation an element: 1 tanh.
-# Gradient: 2 operations an element: 1 mul, 1 tanh_slope.
+# Forward: 1 tanh an element.
+# Gradient: 1 exp, 1 division, 4 multiply-adds an element.
 # Its evidence, once certified, lies beside it in matrix_tanh.certificate.json.
 # fmt: off
 # mypy: ignore-errors

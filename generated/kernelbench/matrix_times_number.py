@@ -4,8 +4,8 @@
 #
 #   y = a · s
 #
-# Forward: 1 operation an element: 1 mul.
-# Gradient: 1 operation an element: 1 mul.
+# Forward: 1 multiply-add an element.
+# Gradient: 1 multiply-add an element.
 # Its evidence, once certified, lies beside it in matrix_times_number.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -4,8 +4,8 @@
 #
 #   y = unsqueeze(a, 1) · b
 #
-# Forward: 1 operation an element: 1 mul.
-# Gradient: 2 operations an element: 2 mul.
+# Forward: 1 multiply-add an element.
+# Gradient: 2 multiply-adds an element.
 # Its evidence, once certified, lies beside it in scaled_rows.certificate.json.
 # fmt: off
 # mypy: ignore-errors

@@ -174,13 +174,13 @@ ROWS: dict[str, Row] = {
     "tanh_of_exp_slope": _tanh_of_exp_slope,
     "gauss": _gauss,
     "normal": _normal,
-    "finite_below": lambda x: x,
-    "finite_above": lambda x: x,
+    "clamp_to_lowest": lambda x: x,
+    "clamp_to_highest": lambda x: x,
     # what PyTorch's own kernels compute with: over the real numbers nothing rounds
     "fma": lambda a, b, c: mul(a, b) + c,
     "quotient": div,
-    "by_width": lambda narrow, wide: wide,
-    "rounded": lambda x: x,
+    "select_by_width": lambda narrow, wide: wide,
+    "round_to_storage": lambda x: x,
 }
 
 

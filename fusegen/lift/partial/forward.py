@@ -21,7 +21,7 @@ from fusegen.lift.partial.calls import call_text, value_text, wrapped
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.naming import WISHED
 from fusegen.lift.regions.pointwise import CONSTANT, constant_of
-from fusegen.lift.regions.spec import Written
+from fusegen.lift.regions.spec import RegionSpec
 from fusegen.lift.rows import Unfit
 
 MOST_INSIDE = 64  # characters of a text that stands in another line
@@ -29,7 +29,7 @@ MOST_INSIDE = 64  # characters of a text that stands in another line
 
 @dataclass(frozen=True)
 class Context:
-    """What the text of forward depends on.
+    """The context of the text of forward.
 
     Attributes:
         graph: of forward.
@@ -41,7 +41,7 @@ class Context:
     """
 
     graph: fx.Graph
-    regions: Mapping[fx.Node, Written]
+    regions: Mapping[fx.Node, RegionSpec]
     functions: Mapping[str, str]
     names: Mapping[str, Any]
     lines: Mapping[fx.Node, int]
@@ -75,7 +75,7 @@ def forward_lines(of: Context) -> list[str]:
 
 
 def _is_item(node: fx.Node, of: Context) -> bool:
-    """Whether a node is a call in the text, which an input, an attribute and half of a pair is not."""
+    """True if a node is a call in the text, which an input, an attribute and half of a pair is not."""
     if node.op in ("placeholder", "get_attr"):
         return False
     is_read = bool(node.users) or node.op in ("output", "call_module")
@@ -95,7 +95,7 @@ def _folded(of: Context) -> set[fx.Node]:
 
 
 def _is_half(node: fx.Node) -> bool:
-    """Whether a node is the output or the bias of a convolution without its bias."""
+    """True if a node is the output or the bias of a convolution without its bias."""
     of = node.args[0] if node.args else None
     return node.target is operator.getitem and isinstance(of, fx.Node) and of.target is without_bias
 
@@ -221,7 +221,7 @@ class _Lines:
         self.lines.append(f"{names} = {text}")
 
     def _is_called(self, name: str) -> bool:
-        """Whether a name is one of a module, a class or a function."""
+        """True if a name is one of a module, a class or a function."""
         known = self.of.names.get(name)
         return name in self.of.functions.values() or callable(known) or inspect.ismodule(known)
 

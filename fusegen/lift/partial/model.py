@@ -88,7 +88,7 @@ def partial(problem: Problem, name: str | None, specs: Path, least_passes: int =
 
 
 def checked(path: Path, of: Partial) -> tuple[Change, ...]:
-    """What writing the file of a partial model changes.
+    """The changes that writing the file of a partial model makes.
 
     Raises:
         NotGenerated: the file is there and is of another origin.
@@ -110,7 +110,7 @@ def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
 
 
 def _inputs(problem: Problem) -> list[Any]:
-    """What get_inputs returns, without its memory."""
+    """The results of get_inputs, without their memory."""
     with torch.device("meta"):
         found = problem.call(problem.get_inputs, "get_inputs")
     refuse_variadic(problem, inspect.signature(problem.model.forward), "forward")

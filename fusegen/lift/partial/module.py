@@ -101,7 +101,7 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """Whether a statement is ``if __name__ == "__main__"``."""
+    """True if a statement is ``if __name__ == "__main__"``."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 

@@ -26,7 +26,7 @@ def layer_of(node: fx.Node) -> nn.Module | None:
 
 
 def writes(node: fx.Node) -> bool:
-    """Whether a node writes to its first argument."""
+    """True if a node writes to its first argument."""
     if node.op == "call_module":
         return bool(getattr(layer_of(node), "inplace", False))
     return node.op in ("call_function", "call_method") and writes_in_place(node)
@@ -48,7 +48,7 @@ def unsafe(node: fx.Node) -> str:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether the value of a node may share the memory of what it reads."""
+    """True if the value of a node may share the memory of what it reads."""
     layer = layer_of(node)
     if layer is not None:
         return isinstance(layer, VIEW_LAYERS)

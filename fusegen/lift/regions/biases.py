@@ -39,7 +39,7 @@ def split_biases(graph: fx.Graph) -> None:
 
 
 def is_apart(node: fx.Node) -> bool:
-    """Whether a node is one of PyTorch's convolutions, with a bias that it can run without."""
+    """True if a node is one of PyTorch's convolutions, with a bias that it can run without."""
     layer = layer_of(node)
     if layer is None or type(layer) not in CONVOLUTIONS or any(getattr(layer, each) for each in HOOKS):
         return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen import modules, outputs, write
-from fusegen.lift.regions.spec import Written
+from fusegen.lift.regions.spec import RegionSpec
 from fusegen.lift.spec_text import specs
 from fusegen.render import Binding
 
@@ -33,7 +33,7 @@ class Named:
     texts: Mapping[Path, str]
 
 
-def named(regions: Iterable[Written], folder: Path, source: str, taken: Container[str] = ()) -> Named:
+def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Container[str] = ()) -> Named:
     """Names for regions that no other spec has.
 
     Args:
@@ -98,7 +98,7 @@ def _candidates(title: str) -> Iterator[str]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two specs are of one region."""
+    """True if two specs are of one region."""
     return VARYING.sub("", one) == VARYING.sub("", other)
 
 

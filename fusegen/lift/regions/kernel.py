@@ -90,7 +90,7 @@ class WithoutBias(Imported):
 
 
 def fits(tensors: tuple[Any, ...]) -> bool:
-    """Whether a kernel takes the inputs of a region: plain tensors like the first, and masks."""
+    """True if a kernel takes the inputs of a region: plain tensors like the first, and masks."""
     if tensors[0].__class__ not in PLAIN or tensors[0].dtype not in DTYPES:
         return False
     dtype, device = tensors[0].dtype, tensors[0].device

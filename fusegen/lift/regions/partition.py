@@ -104,7 +104,7 @@ def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Po
 
 
 def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
-    """Whether an operation may be one of a region's."""
+    """True if an operation may be one of a region's."""
     own, result = value_of(part.node), value_of(others[0].node)
     if len(others) >= MOST_OPERATIONS or own.device != result.device or not same_shape(own, result):
         return False
@@ -112,7 +112,7 @@ def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
 
 
 def same_shape(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape for every size of the inputs, as far as is known."""
+    """True if two tensors have one shape for every size of the inputs, as far as is known."""
     pairs = zip(one.shape, other.shape, strict=False)
     return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
 

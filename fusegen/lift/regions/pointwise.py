@@ -81,7 +81,7 @@ def constant_of(node: fx.Node) -> Any:
 
 
 def is_mask(node: fx.Node) -> bool:
-    """Whether the value of a node is a tensor of truths."""
+    """True if the value of a node is a tensor of truths."""
     value = value_of(node)
     return isinstance(value, Tensor) and value.dtype is torch.bool
 
@@ -137,7 +137,7 @@ def _check_tensors(node: fx.Node) -> None:
 
 
 def _as_condition(node: fx.Node, mask: fx.Node) -> bool:
-    """Whether a node reads a mask as the condition of a choice, and in no other place."""
+    """True if a node reads a mask as the condition of a choice, and in no other place."""
     place = CONDITIONS.get(name_of(node).strip("_").split(".")[0])
     if place is None:
         return False

@@ -45,7 +45,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Written:
+class RegionSpec:
     """A region as a spec.
 
     Attributes:
@@ -78,7 +78,7 @@ class Written:
         return "\n".join([*head, f"source: {quoted(source)}", *self.lines, *self.formula]) + "\n"
 
 
-def written(region: Region, source: Source) -> Written:
+def written(region: Region, source: Source) -> RegionSpec:
     """The spec of a region.
 
     Args:
@@ -93,7 +93,7 @@ def written(region: Region, source: Source) -> Written:
         values = {name: json.dumps(plain(source.numbers[label])) for label, name in params.items()}
         lines.append(f"params: {map_text(values)}")
     formula = (*where_lines(body), *body_lines(body, RUNNING))
-    return Written(
+    return RegionSpec(
         region,
         title(region),
         _key(region, source),
@@ -104,7 +104,7 @@ def written(region: Region, source: Source) -> Written:
     )
 
 
-def refused(of: Written) -> str:
+def refused(of: RegionSpec) -> str:
     """Why the language cannot hold the spec of a region, in a sentence; empty where it can."""
     try:
         parse_spec(of.text("region_of_a_graph", "a graph"), "region_of_a_graph.yaml")

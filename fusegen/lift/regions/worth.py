@@ -23,7 +23,7 @@ PASSES = {"softsign": 3, "tanhshrink": 2, "masked_fill": 2, "detach": 0}
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a region moves.
+    """The bytes that a region moves.
 
     Attributes:
         passes: the kernels that eager runs.
@@ -42,7 +42,7 @@ class Traffic:
 
     @property
     def is_worth_a_kernel(self) -> bool:
-        """Whether a kernel moves fewer bytes than eager."""
+        """True if a kernel moves fewer bytes than eager."""
         return self.saved > 0
 
 

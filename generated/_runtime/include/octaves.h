@@ -104,8 +104,8 @@ ANYWHERE Cubic with_sign(const Cubic& p, bool positive) {
 
 // Whether a polynomial errs by at most so many ulp, zeros with their signs.
 ANYWHERE bool fits(const Cubic& p, float t, double exact, double units) {
-  const float y = value(p, t), exp_scaled = bit_cast<float>(bit_cast<int>(float(exact)) & 0x7f800000);  // of two
-  const double most = units * 0x1p-23 * std::fmax(0x1p-126, double(exp_scaled));
+  const float y = value(p, t), power_of_two = bit_cast<float>(bit_cast<int>(float(exact)) & 0x7f800000);
+  const double most = units * 0x1p-23 * std::fmax(0x1p-126, double(power_of_two));
   return std::fabs(y - exact) <= most && (y != 0 || std::signbit(y) == std::signbit(exact));
 }
 

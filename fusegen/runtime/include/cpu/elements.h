@@ -44,18 +44,18 @@ inline double load(double v) { return v; }
 
 // A value rounded once to what is stored.
 template <typename T>
-inline T round_to_storage(float y) {
+inline T cast_to_storage(float y) {
   return T(y);
 }
 template <typename T>
-inline T round_to_storage(double y) {
+inline T cast_to_storage(double y) {
   if constexpr (sizeof(T) == 2) return T(round_to_odd(y));
   return T(y);
 }
 
 // Eager's rounding to the element type between two of its operations.
 template <typename T, typename M>
-inline M rounded(M v) {
+inline M round_to_storage(M v) {
   return load(T(v));
 }
 
@@ -66,7 +66,7 @@ inline void widen(const T* in, M* out, int64_t n) {
 }
 template <typename T, typename M>
 inline void narrow(const M* in, T* out, int64_t n) {
-  for (int64_t k = 0; k < n; ++k) out[k] = round_to_storage<T>(in[k]);
+  for (int64_t k = 0; k < n; ++k) out[k] = cast_to_storage<T>(in[k]);
 }
 #ifdef __F16C__  // eight at a time: GCC does not find these instructions in the loops above
 inline void widen(const c10::Half* in, float* out, int64_t n) {

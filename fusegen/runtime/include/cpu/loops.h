@@ -67,7 +67,7 @@ INLINES_ALL void strided_loop(T* const (&data)[N], const int64_t (&step)[N], int
     for (int k = 0; k < F::INPUTS; ++k) in[k] = load(data[k][ROW ? j : j * step[k]]);
     F::template element<T>(in, out, p);
     for (int k = 0; k < F::OUTPUTS; ++k)
-      data[F::INPUTS + k][ROW ? j : j * step[F::INPUTS + k]] = round_to_storage<T>(out[k]);
+      data[F::INPUTS + k][ROW ? j : j * step[F::INPUTS + k]] = cast_to_storage<T>(out[k]);
   }
 }
 

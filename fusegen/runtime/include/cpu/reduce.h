@@ -123,7 +123,7 @@ void add_chunks(const Tensors<N>& call, const Sums<IN, N>& sums, int k, const do
       at += rest % call.size[d] * call.stride[k][d];
       rest /= call.size[d];
     }
-    static_cast<T*>(call.data[k])[at] = round_to_storage<T>(total);
+    static_cast<T*>(call.data[k])[at] = cast_to_storage<T>(total);
   }
 }
 

@@ -50,14 +50,14 @@ ANYWHERE uint32_t pack(__nv_bfloat16, float a, float b) { return bit_cast<uint32
 
 // Eager's rounding to the element type between two of its operations.
 template <typename T, typename M>
-ANYWHERE M rounded(M v) {
+ANYWHERE M round_to_storage(M v) {
   T stored;
   store(stored, v);
   return load(stored);
 }
 // What eager computes in elements of 16 bits, and in wider ones.
 template <typename T, typename M>
-ANYWHERE M by_width(M narrow, M wide) {
+ANYWHERE M select_by_width(M narrow, M wide) {
   return sizeof(T) == 2 ? narrow : wide;
 }
 

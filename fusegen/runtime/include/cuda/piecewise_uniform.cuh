@@ -92,8 +92,8 @@ __device__ __noinline__ Cubic cubic(int side, float from, float low, float high)
 // Whether a polynomial errs by at most so many ulp.
 __device__ __forceinline__ bool fits(const Cubic& piece, float t, double exact, double units) {
   const float y = value(piece, t);
-  const float exp_scaled = bit_cast<float>(bit_cast<int>(float(exact)) & 0x7f800000);  // of two, of the same exponent
-  const double most = units * fmax(double(exp_scaled), 0x1p-126) * 0x1p-23;
+  const float power_of_two = bit_cast<float>(bit_cast<int>(float(exact)) & 0x7f800000);  // of the same exponent
+  const double most = units * fmax(double(power_of_two), 0x1p-126) * 0x1p-23;
   return fabs(y - exact) <= most && (y != 0 || (bit_cast<int>(y) < 0) == (bit_cast<int64_t>(exact) < 0));
 }
 

@@ -44,16 +44,16 @@ struct First<TWO_PHASED<F>> {
   using Kernel = F;
 };
 
-// The elements of an output of 16 bits whose rounding is undecided, a bit each; `rounded` is one of the two results.
+// The elements of an output of 16 bits whose rounding is undecided, a bit each; `result` is one of the two results.
 template <class F, typename T, typename M, int OUT>
-__device__ __forceinline__ uint32_t undecided(const M (&out)[8][OUT], int k, Bytes& rounded) {
+__device__ __forceinline__ uint32_t undecided(const M (&out)[8][OUT], int k, Bytes& result) {
   Bytes differ;  // pairs of elements, as one conversion gives them
   uint32_t any = 0, found = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float a = float(out[2 * i][k]), b = float(out[2 * i + 1][k]);
-    rounded.at[i] = pack(T(), a * F::ABOVE, b * F::ABOVE);
-    differ.at[i] = rounded.at[i] ^ pack(T(), a * F::BELOW, b * F::BELOW);
+    result.at[i] = pack(T(), a * F::ABOVE, b * F::ABOVE);
+    differ.at[i] = result.at[i] ^ pack(T(), a * F::BELOW, b * F::BELOW);
     any |= differ.at[i];
   }
   if (any == 0) return 0;

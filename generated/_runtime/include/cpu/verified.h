@@ -16,7 +16,7 @@ void in_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const 
   double in[F::INPUTS], out[F::OUTPUTS];
   for (int k = 0; k < F::INPUTS; ++k) in[k] = m[k][j];
   F::template element<T>(in, out, params<ParamsOf<F, double>>(call));
-  for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = round_to_storage<T>(out[k]);
+  for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = cast_to_storage<T>(out[k]);
 }
 
 // Whether what a result loses on its way to T is half an ulp of T but for UNITS ulp of the float, so that the float

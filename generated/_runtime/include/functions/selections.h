@@ -102,14 +102,14 @@ ANYWHERE M quotient(M a, M b) {
 
 // x, or the least number that times 3 is no infinity
 template <typename M>
-ANYWHERE M finite_below(M x) {
+ANYWHERE M clamp_to_lowest(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
 // x, or the largest number that times 3 is no infinity
 template <typename M>
-ANYWHERE M finite_above(M x) {
+ANYWHERE M clamp_to_highest(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
   return x > M(0x1p126) ? M(0x1p126) : x;
 }

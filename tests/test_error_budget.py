@@ -16,7 +16,15 @@ from torch import Tensor
 
 from fusegen.ir import Body, Device, Kernel, Math
 from fusegen.lower import Form, lower
-from fusegen.lower.slack import FROM, LEAST, MAGNIFIED, MAGNIFIED_ANYWHERE, SHORT, exact, scaled
+from fusegen.lower.error_budget import (
+    ANY_ARGUMENT,
+    CONDITION,
+    CONDITION_ANYWHERE,
+    LEAST_VALUE,
+    NEAR_FROM,
+    exact,
+    scaled,
+)
 from fusegen.ops import ROWS, TRANSCENDENTAL
 from fusegen.runtime_text import INCLUDE
 from fusegen.term import Let, Name, Number, Program, Term, call
@@ -163,28 +171,28 @@ def test_double_and_cuda_have_no_links(math: Math, device: Device) -> None:
     for lets, result, _ in CHAINS:
         found = form(lets, result, math, device)
         assert "NEAR" not in found
-        assert not any(f"{op}<SINGLE_WORD>" in found for op in SHORT)
+        assert not any(f"{op}<SINGLE_WORD>" in found for op in ANY_ARGUMENT)
 
 
 def test_an_infinity_is_left_to_a_function_that_makes_it_finite_itself() -> None:
-    finite = Let("finite_x", call("finite_below", X))
+    finite = Let("finite_x", call("clamp_to_lowest", X))
     kept = Name("finite_x")
     assert (
         form((finite, Let("u", gelu(kept))), gelu(U))
         == "u = times_ndtr<SINGLE_WORD>(x); times_ndtr<NEAR>(u)"
     )
     assert form((finite, Let("u", silu(kept))), call("tanh", U) * kept) == (
-        "finite_x = finite_below(x); u = x_sigmoid<SINGLE_WORD>(x, x); mul(tanh(u), finite_x)"
+        "finite_x = clamp_to_lowest(x); u = x_sigmoid<SINGLE_WORD>(x, x); mul(tanh(u), finite_x)"
     )
 
 
 def test_every_link_is_a_body_of_what_approximates() -> None:
-    assert {*SHORT, *FROM} <= TRANSCENDENTAL
-    assert FROM.keys() == {name for name, row in ROWS.items() if Body.NEAR in row.bodies}
+    assert {*ANY_ARGUMENT, *NEAR_FROM} <= TRANSCENDENTAL
+    assert NEAR_FROM.keys() == {name for name, row in ROWS.items() if Body.NEAR in row.bodies}
     single = {name for name, row in ROWS.items() if Body.SINGLE_WORD in row.bodies} - {"exp"}
-    assert single == {name for name, body in SHORT.items() if body}
-    assert FROM.keys() == MAGNIFIED.keys()
-    assert {*SHORT, *FROM, *MAGNIFIED_ANYWHERE, *LEAST} <= ROWS.keys()
+    assert single == {name for name, body in ANY_ARGUMENT.items() if body}
+    assert NEAR_FROM.keys() == CONDITION.keys()
+    assert {*ANY_ARGUMENT, *NEAR_FROM, *CONDITION_ANYWHERE, *LEAST_VALUE} <= ROWS.keys()
 
 
 # what the functions are over the real numbers, in double
@@ -198,20 +206,20 @@ REAL: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("op", [*MAGNIFIED, *MAGNIFIED_ANYWHERE])
+@pytest.mark.parametrize("op", [*CONDITION, *CONDITION_ANYWHERE])
 def test_a_function_magnifies_by_no_more_than_is_said(op: str) -> None:
-    x = torch.linspace(float(FROM.get(op, -12)), 12, 24_001, dtype=torch.float64).requires_grad_()
+    x = torch.linspace(float(NEAR_FROM.get(op, -12)), 12, 24_001, dtype=torch.float64).requires_grad_()
     y = REAL[op](x)
     (slope,) = torch.autograd.grad(y.sum(), x)
     magnified = (x * slope / y).abs().nan_to_num(1.0).max()
-    said = MAGNIFIED.get(op) or MAGNIFIED_ANYWHERE[op]
+    said = CONDITION.get(op) or CONDITION_ANYWHERE[op]
     assert 0.98 * said < magnified <= said
 
 
-@pytest.mark.parametrize("op", LEAST)
+@pytest.mark.parametrize("op", LEAST_VALUE)
 def test_no_value_is_below_the_least(op: str) -> None:
     least = REAL[op](torch.linspace(-5, 0, 50_001, dtype=torch.float64)).min()
-    assert float(LEAST[op]) <= least < float(LEAST[op]) + 1e-3
+    assert float(LEAST_VALUE[op]) <= least < float(LEAST_VALUE[op]) + 1e-3
 
 
 MOST = {

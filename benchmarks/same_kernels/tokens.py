@@ -1,0 +1,108 @@
+"""The tokens of C++, and what the compiler reads from the headers of the system."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from benchmarks.same_kernels.ptx import nvcc
+from fusegen.headers import LITERAL
+
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*$", re.MULTILINE)
+WORD = re.compile(r"[A-Za-z_]\w*")
+TOKEN = re.compile(
+    rf"\w*(?:{LITERAL})\w*|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|'?\w|\.)*"  # literals, identifiers, numbers
+    r"|<<=|>>=|<=>|->\*?|\.\.\.|\+\+|--|<<|>>|&&|\|\||::|##|[-+*/%&|^=!<>]=|\S"
+)
+OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
+
+
+def tokens(text: str) -> list[str]:
+    """The tokens of C++ without comments; a directive stands between two ends of lines."""
+    found: list[str] = []
+    position = 0
+    for directive in DIRECTIVE.finditer(text):
+        found += [*TOKEN.findall(text[position : directive.start()]), *_of_directive(directive[0])]
+        position = directive.end()
+    return [*found, *TOKEN.findall(text[position:])]
+
+
+def _of_directive(text: str) -> Iterator[str]:
+    """An included name is one token, and so is a macro's with the parenthesis of its parameters."""
+    line = " ".join(text.replace("\\\n", " ").split())
+    head = re.match(r"# ?(?:include.*|define \w+\(?)", line)
+    yield "\n"
+    if head is None:
+        yield from TOKEN.findall(line)
+    elif "include" in head[0]:
+        yield line
+    else:
+        yield from ("#define ", *TOKEN.findall(head[0].partition("define ")[2]))
+        yield "" if head[0].endswith("(") else " "
+        yield from TOKEN.findall(line[head.end() :])
+    yield "\n"
+
+
+def macros(found: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The macros of a text, each with the tokens behind its name."""
+    for place, token in enumerate(found):
+        if token == "#define ":
+            end = found.index("\n", place)
+            yield found[place + 1], list(found[place + 2 : end])
+
+
+def closed(found: Sequence[str], place: int) -> int:
+    """The place behind the bracket that closes the one at a place; the place itself where none opens."""
+    depth = 0
+    for end in range(place, len(found)):
+        depth += (found[end] in OPENING) - (found[end] in CLOSING)
+        if depth <= 0:
+            return end + (end > place)
+    return len(found)
+
+
+@dataclass(frozen=True)
+class SystemNames:
+    """The identifiers that the compiler reads from headers.
+
+    Attributes:
+        all: every one.
+        macros: those that a macro has.
+    """
+
+    all: frozenset[str]
+    macros: frozenset[str]
+
+
+@cache
+def system_names(headers: tuple[str, ...], device: str) -> SystemNames:
+    """The identifiers of headers.
+
+    Args:
+        headers: as they are included.
+        device: ``cpu`` or ``cuda``, whose compiler reads them.
+
+    Raises:
+        RuntimeError: the preprocessor fails.
+    """
+    from torch.utils.cpp_extension import include_paths
+
+    text = "".join(f"#if __has_include({name})\n#include {name}\n#endif\n" for name in headers)
+    command = ["c++", "-dD"] if device == "cpu" else [str(nvcc()), "-Xcompiler", "-dD", "-arch=sm_90"]
+    beside = [str(Path(found).parents[1] / "include") for found in filter(None, [nvcc()])]
+    folders = [f"-I{path}" for path in (*include_paths(), *beside)]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / ("a.cpp" if device == "cpu" else "a.cu")
+        source.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            [*command, "-E", "-std=c++17", *folders, str(source)], capture_output=True, text=True
+        )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} fails: {(done.stderr.splitlines() or ['it says nothing'])[0]}")
+    macro_names = frozenset(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
+    return SystemNames(frozenset(WORD.findall(done.stdout)), macro_names)
