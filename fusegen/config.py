@@ -72,7 +72,7 @@ def found(start: Path) -> Config:
     for folder in (here, *here.parents):
         table = _table(folder / FILE)
         if table is not None:
-            return _config(Path(os.path.relpath(folder, here)), folder, table)
+            return _config(here, folder, table)
         if (folder / ".git").exists():
             break
     return Config()
@@ -100,8 +100,13 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     return table
 
 
-def _config(root: Path, folder: Path, table: Mapping[str, Any]) -> Config:
+def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
     """The configuration of a table.
+
+    Args:
+        here: the working folder.
+        folder: of the file.
+        table: of the file.
 
     Raises:
         SpecErrors: every mistake in it.
@@ -116,8 +121,15 @@ def _config(root: Path, folder: Path, table: Mapping[str, Any]) -> Config:
             errors.append(BadConfig(span, why=f"{key} = {value!r}: {why}", near=""))
     if errors:
         raise SpecErrors(errors)
-    folders = {key: root / table.get(key, default) for key, default in FOLDERS.items()}
-    return Config(root, **{**table, **folders})
+    below = {key: folder / table.get(key, default) for key, default in FOLDERS.items()}
+    folders = {key: Path(os.path.relpath(path, here)) for key, path in below.items()}
+    default = Config()
+    return Config(
+        Path(os.path.relpath(folder, here)),
+        folders["specs"],
+        folders["output"],
+        *(table.get(key, getattr(default, key)) for key in ("binding", "namespace", "policy")),
+    )
 
 
 def _folder(value: Any, folder: Path) -> str:
