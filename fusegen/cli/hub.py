@@ -1,0 +1,40 @@
+"""The command that writes a repository for the package `kernels`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fusegen.cli.options import FOLDER, SPECS, WHERE
+
+
+@click.command()
+@click.argument("folder", type=FOLDER, metavar="DIR")
+@click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
+@click.option(
+    "--version",
+    "number",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="The major version of the interface; raise it when functions or layers change or go.",
+)
+@WHERE
+def hub(folder: Path, specs: tuple[str, ...], number: int, output: Path) -> None:
+    """Write functions and layers of SPECs as a repository for Hugging Face's package kernels.
+
+    The repository has the name of DIR. Files in DIR that this command did not write stay. README.md has the
+    errors of the certificates beside the modules in --output.
+    """
+    from fusegen import build, library, write
+    from fusegen.cli.building import painted
+    from fusegen.hub import Repository, planned
+
+    every = [build.compiled_file(path) for path in library.find_all(specs, SPECS)]
+    changes = planned(Repository(folder, number, every, output))
+    for change in changes:
+        write.apply(change)
+        click.echo(f"{painted(change.kind)} {change.path}")
+    if not changes:
+        click.echo(f"unchanged: {folder}")
