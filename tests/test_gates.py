@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -90,22 +91,21 @@ class Branching(Gated):
 class Operators(TorchDispatchMode):
     """Records the operators of fusegen that are called."""
 
-    def __init__(self) -> None:
-        """Nothing is recorded yet."""
-        super().__init__()
-        self.called: list[str] = []
+    called: tuple[str, ...] = ()
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator."""
         if "fusegen" in str(func):
-            self.called.append(str(func).rpartition("_forward")[0].rpartition(".")[2])
+            self.called += (str(func).rpartition("_forward")[0].rpartition(".")[2],)
         return func(*args, **(kwargs or {}))
 
 
 def called(model: nn.Module, x: Tensor) -> list[str]:
     """The functions of fusegen that a model runs."""
-    with torch.no_grad(), Operators() as operators:
+    operators = Operators()
+    with torch.no_grad(), operators:
         model(x)
-    return operators.called
+    return [*operators.called]
 
 
 def results(model: nn.Module, x: Tensor) -> list[Tensor]:

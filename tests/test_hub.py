@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import ast
 import base64
-import copy
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
+import os
 import re
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 from conftest import ROOT, Workshop
-from test_gates import called, results
-from test_patch_elsewhere import IDS, LAYERS, hidden, small
 from torch import nn
 
 NAMES = ("gelu", "gelu_tanh", "silu", "swiglu", "leaky_relu", "prelu")
-LAYERS_OF = {
-    "Bert": ("GELUActivation", "Gelu"),
-    "GPT2": ("NewGELUActivation", "GeluTanh"),
-    "Llama": ("SiLUActivation", "Silu"),
-}
 CPU = "build/torch-cpu"
 
 
@@ -47,6 +41,10 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def digest(text: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(text).digest()).decode()
+
+
 def imported(folder: Path, name: str) -> ModuleType:
     """A variant, as `kernels` imports it."""
     spec = importlib.util.spec_from_file_location(name, folder / "__init__.py")
@@ -62,9 +60,7 @@ def test_the_metadata_has_the_digest_of_every_file(hub: Workshop) -> None:
     for backend in ("cpu", "cuda"):
         found = files(Path(f"acts/build/torch-{backend}"))
         metadata = json.loads(found.pop("metadata.json"))
-        digests = {
-            name: base64.b64encode(hashlib.sha256(text).digest()).decode() for name, text in found.items()
-        }
+        digests = {name: digest(text) for name, text in found.items()}
         assert metadata.pop("digest") == {"algorithm": "sha256", "files": digests}
         assert re.fullmatch(f"_acts_{backend}_[0-9a-f]{{10}}", metadata.pop("id"))
         assert metadata == {
@@ -93,7 +89,7 @@ CALLS: dict[str, tuple[nn.Module, int]] = {  # what adopts a layer, and how many
     "SwigluHalves": (nn.Identity(), 1),
     "Swiglu": (nn.Identity(), 2),
 }
-SWIGLU = {
+SWIGLU: dict[str, Callable[..., torch.Tensor]] = {
     "SwigluHalves": lambda x: nn.functional.silu(x[..., :4]) * x[..., 4:],
     "Swiglu": lambda gate, up: nn.functional.silu(gate) * up,
 }
@@ -105,12 +101,9 @@ def test_a_layer_computes_with_the_attributes_of_what_adopts_it(name: str, hub: 
         imported(Path(CPU).absolute().parents[1] / "acts" / CPU, f"_acts_of_{name}").layers, name
     )
     assert layer.__init__ is nn.Module.__init__
-    members = set(dir(layer)) - set(dir(nn.Module))
-    assert (members, layer.has_backward, layer.can_torch_compile) == (
-        {"has_backward", "can_torch_compile"},
-        True,
-        True,
-    )
+    assert set(dir(layer)) - set(dir(nn.Module)) == {"has_backward", "can_torch_compile"}
+    assert layer.has_backward
+    assert layer.can_torch_compile
     model, count = CALLS[name]
     given = [torch.linspace(-3, 3, 40).reshape(5, 8) * (1 + k) for k in range(count)]
     expected = SWIGLU.get(name, model)(*given)
@@ -136,8 +129,7 @@ def test_the_card_has_the_errors_of_the_certificates(hub: Workshop) -> None:
 
 
 def test_a_certificate_of_another_kernel_is_left_out(workshop: Workshop) -> None:
-    module = (ROOT / "generated/silu.py").read_text(encoding="utf-8")
-    workshop.file("generated/silu.py", module.replace("M forward", "M  forward").replace("x * ", "x  * "))
+    workshop.file("generated/silu.py", (ROOT / "generated/silu.py").read_text(encoding="utf-8"))
     text = (ROOT / "generated/silu.certificate.json").read_text(encoding="utf-8")
     workshop.file(
         "generated/silu.certificate.json", re.sub(r'"kernel": "[0-9a-f]+"', '"kernel": "00"', text)
@@ -166,9 +158,7 @@ def test_a_name_that_is_left_out_is_removed_and_other_files_stay(hub: Workshop) 
     assert json.loads(left[f"{CPU}/metadata.json"])["version"] == 2
 
 
-REFUSED: dict[
-    str, tuple[dict[str, str], tuple[str, ...], str]
-] = {  # files that are there, the call, the message
+REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...], str]] = {  # files, call, message
     "somebody's folder": (
         {"acts/mine.py": "x = 1"},
         ("acts", "gelu"),
@@ -225,48 +215,23 @@ def test_a_path_out_of_the_folder_is_not_removed(hub: Workshop) -> None:
     assert victim.exists()
 
 
-@pytest.fixture
-def kernels() -> Iterator[Any]:
-    """The package `kernels`, without what it loaded."""
-    yield pytest.importorskip("kernels")
+RUNS = {"GPT2": "gelu_tanh_forward", "Llama": "silu_forward", "Bert": "gelu_forward"}
 
 
-@pytest.mark.parametrize("name", LAYERS_OF)
-def test_a_model_of_transformers_runs_the_layers(name: str, hub: Workshop, kernels: Any) -> None:
-    activations = pytest.importorskip("transformers.activations")
-    kind, layer = LAYERS_OF[name]
-    if not hasattr(getattr(activations, kind), "kernel_layer_name"):
-        kernels.replace_kernel_forward_from_hub(getattr(activations, kind), kind)
-    layer_name = getattr(activations, kind).kernel_layer_name
-    model = small(name)
-    before = copy.deepcopy(model)
-    repository = kernels.LocalLayerRepository(Path("acts").absolute(), layer_name=layer)
-    with kernels.use_kernel_mapping({layer_name: {"cpu": repository}}, inherit_mapping=False):
-        mode = kernels.Mode.TRAINING | kernels.Mode.TORCH_COMPILE
-        kernels.kernelize(model, mode=mode, device="cpu")
-    function = re.sub("(?<!^)(?=[A-Z])", "_", layer).lower()
-    assert called(model, IDS) == [function] * LAYERS
-    torch.testing.assert_close(hidden(model), hidden(before), rtol=1e-5, atol=2e-6)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(hidden(compiled), hidden(before), rtol=1e-5, atol=2e-6)
-
-
-def test_kernels_accepts_the_metadata_and_the_functions(hub: Workshop, kernels: Any) -> None:
-    kernel = kernels.get_local_kernel(Path("acts").absolute())
-    assert kernel.__all__ == sorted(["layers", *NAMES])
-    x = torch.linspace(-4, 4, 33)
-    for ours, theirs in zip(results(Of(kernel.silu), x), results(nn.SiLU(), x), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
-
-
-class Of(nn.Module):
-    """A function as a layer."""
-
-    def __init__(self, function: Any) -> None:
-        """Hold it."""
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        """Its value."""
-        return self.function(x)
+def test_models_of_transformers_run_the_layers(hub: Workshop) -> None:
+    for package in ("kernels", "transformers"):
+        if not any(importlib.metadata.distributions(name=package)):
+            pytest.skip(f"{package} is not installed")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, str(ROOT / "tests/hub/kernelized.py"), str(Path("acts").absolute())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["all"] == sorted(["layers", *NAMES])
+    assert found["silu"] < 1e-6
+    assert {name: each["called"] for name, each in found["models"].items()} == {
+        name: [function] * 2 for name, function in RUNS.items()
+    }
+    for each in found["models"].values():
+        assert max(each["eager"], each["compiled"]) < 2e-6
+        assert each["gradients"] < 2e-5

@@ -27,9 +27,7 @@ SMALL: dict[str, Any] = {
     "vocab_size": TOKENS,
     "intermediate_size": 64,
 }
-MODELS: dict[
-    str, tuple[dict[str, Any], str]
-] = {  # arguments of its configuration, and the function that runs
+MODELS: dict[str, tuple[dict[str, Any], str]] = {  # arguments, and what runs
     "GPT2": ({"n_embd": 32, "n_layer": LAYERS, "n_head": 4, "vocab_size": TOKENS}, "gelu_tanh"),
     "Llama": (SMALL, "swiglu"),
     "Bert": (SMALL, "gelu"),
@@ -159,13 +157,12 @@ def small(name: str) -> nn.Module:
     transformers = pytest.importorskip("transformers")
     arguments = MODELS[name][0]
     torch.manual_seed(0)
-    model: nn.Module = getattr(transformers, f"{name}Model")(
-        getattr(transformers, f"{name}Config")(**arguments)
-    )
+    config = getattr(transformers, f"{name}Config")(**arguments)
+    model: nn.Module = getattr(transformers, f"{name}Model")(config)
     return model.eval()
 
 
-def hidden(model: nn.Module) -> Tensor:
+def hidden(model: Callable[[Tensor], Any]) -> Tensor:
     """The last hidden state of a model."""
     state: Tensor = model(IDS).last_hidden_state
     return state

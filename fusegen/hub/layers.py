@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusegen.errors import NotALayer
+from fusegen.errors import NotALayer, Span
 from fusegen.spec import Input, Param, Spec
 
 CLASS = '''
@@ -36,7 +36,8 @@ def texts(spec: Spec) -> Iterator[str]:
         NotALayer: it has a layer of torch.nn in front of it.
     """
     if spec.producer is not None:
-        raise NotALayer(spec.span, name=spec.name, what=f"a layer of torch.nn, {spec.producer.attribute}")
+        what = f"a layer of torch.nn, {spec.producer.attribute}"
+        raise NotALayer(Span(spec.span.file), name=spec.name, what=what)
     first, *halves = names(spec)
     given = [_argument(each) for each in spec.arguments]
     called = [each.name for each in spec.arguments]
