@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.options import FOLDER, SPECS, WHERE
+from fusegen.cli.options import FOLDER, NAMED_SPECS, WHERE, specs_folder
 
 
 @click.command()
 @click.argument("folder", type=FOLDER, metavar="DIR")
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
+@NAMED_SPECS
 @click.option(
     "--version",
     "number",
@@ -31,7 +31,7 @@ def hub(folder: Path, specs: tuple[str, ...], number: int, output: Path) -> None
     from fusegen.cli.building import painted
     from fusegen.hub import Repository, planned
 
-    every = [build.compiled_file(path) for path in library.find_all(specs, SPECS)]
+    every = [build.compiled_file(path) for path in library.find_all(specs, specs_folder())]
     changes = planned(Repository(folder, number, every, output))
     for change in changes:
         write.apply(change)
