@@ -88,7 +88,7 @@ class Branching(Gated):
         return super().forward(hidden)
 
 
-class Operators(TorchDispatchMode):
+class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records the operators of fusegen that are called."""
 
     called: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class Operators(TorchDispatchMode):
 
 def called(model: nn.Module, x: Tensor) -> list[str]:
     """The functions of fusegen that a model runs."""
-    operators = Operators()
+    operators = Operators()  # type: ignore[no-untyped-call]
     with torch.no_grad(), operators:
         model(x)
     return [*operators.called]

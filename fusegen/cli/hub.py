@@ -35,6 +35,10 @@ def hub(folder: Path, specs: tuple[str, ...], number: int, output: Path) -> None
     changes = planned(Repository(folder, number, every, output))
     for change in changes:
         write.apply(change)
-        click.echo(f"{painted(change.kind)} {change.path}")
-    if not changes:
+        if change.after is None:
+            click.echo(f"{painted(change.kind)} {change.path}")
+    if changes:
+        kind = "new" if {change.kind for change in changes} == {"new"} else "changed"
+        click.echo(f"{painted(kind)} {folder}: {', '.join(each.spec.name for each in every)}")
+    else:
         click.echo(f"unchanged: {folder}")

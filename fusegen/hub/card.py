@@ -80,7 +80,7 @@ VOID = state.SENTENCES.keys() - {"incomplete"}  # of another kernel, or no evide
 
 @dataclass(frozen=True)
 class Card:
-    """What a card tells.
+    """The content of a card.
 
     Attributes:
         name: of the repository.

@@ -26,7 +26,7 @@ LAYERS = "layers"  # the module of the layers
 
 @dataclass(frozen=True)
 class Repository:
-    """What a repository is.
+    """The content of a repository.
 
     Attributes:
         folder: its path, whose last part is its name.
