@@ -78,6 +78,21 @@ class Trained(Gated):
         return result
 
 
+class Chained(Gated):
+    """The other factor reads what the gate returns."""
+
+    def __init__(self, act: nn.Module) -> None:
+        """Make the layers."""
+        super().__init__(act)
+        self.up = nn.Linear(12, 12)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        gate = self.gate(hidden)
+        result: Tensor = self.down(self.act(gate) * self.up(gate))
+        return result
+
+
 class Branching(Gated):
     """A forward that reads values."""
 
@@ -137,7 +152,7 @@ def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]
 
 @pytest.mark.parametrize(
     ("kind", "act"),
-    [(kind, nn.SiLU()) for kind in (Scaled, Ungated, Residual, Trained, Branching)]
+    [(kind, nn.SiLU()) for kind in (Scaled, Ungated, Residual, Trained, Chained, Branching)]
     + [(Gated, nn.GELU(approximate="tanh")), (Gated, nn.SiLU(inplace=True))],
     ids=str,
 )
