@@ -325,9 +325,14 @@ def the_library(workshop: Workshop) -> None:
         workshop.file(path.relative_to(ROOT).as_posix(), path.read_bytes())
 
 
+def a_repository(workshop: Workshop) -> None:
+    """Nothing is needed."""
+
+
 RUN: dict[str, Callable[[Workshop], None]] = {  # the examples that take seconds on a CPU
     "python -m fusegen build specs/relu_hardswish.yaml": the_library,
     "python -m fusegen build specs/gate.yaml": a_gate,
+    "python -m fusegen hub my-activations gelu gelu_tanh silu swiglu": a_repository,
 }
 PARSED = {  # they need a GPU, an environment of their own, minutes, or another state of the repository
     "make demo",

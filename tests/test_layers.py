@@ -40,7 +40,7 @@ FLOORS = {
     "build": BUILD,
     **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show", "toolkit"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules", "package", "standalone", "generated", "runtime"), RUNS),
-    **dict.fromkeys(("ahead", "lift", "report"), LIFT),
+    **dict.fromkeys(("ahead", "hub", "lift", "report"), LIFT),
     **dict.fromkeys(("backend", "cli", "dropin"), CLI),
 }
 DOORS = {
@@ -58,6 +58,7 @@ DOORS = {
                     "compiling",
                     "evidence",
                     "folders",
+                    "hub",
                     "levels",
                     "lifting",
                     "modules",
@@ -109,7 +110,7 @@ DOORS = {
                 "regions.worth",
             )
         ),
-        *("dropin.pairs", "dropin.replace", "dropin.table"),
+        *(f"dropin.{name}" for name in ("elsewhere", "gates", "pairs", "replace", "rows", "table")),
         *("ahead", "backend", "cli.options", "report.eager", "toolkit"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},

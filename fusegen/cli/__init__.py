@@ -14,13 +14,24 @@ import click
 
 from fusegen import __version__, config
 from fusegen.access import refused
-from fusegen.cli import building, checking, compiling, evidence, lifting, modules, reporting, speed, tuning
+from fusegen.cli import (
+    building,
+    checking,
+    compiling,
+    evidence,
+    hub,
+    lifting,
+    modules,
+    reporting,
+    speed,
+    tuning,
+)
 from fusegen.cli.folders import located
 from fusegen.cli.levels import levelled
 from fusegen.errors import FusegenError, SpecErrors
 
 COMMANDS = (
-    *(building.build, compiling.compile_, checking.check, modules.list_, lifting.lift),
+    *(building.build, compiling.compile_, hub.hub, checking.check, modules.list_, lifting.lift),
     *(evidence.certify, evidence.audit, speed.bench, tuning.tune, reporting.report),
     *(modules.explain, modules.show, modules.new, modules.schema),
 )

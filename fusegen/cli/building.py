@@ -75,7 +75,7 @@ def build(
 
 @dataclass(frozen=True)
 class Also:
-    """What a build does besides writing modules.
+    """The acts of a build besides writing modules.
 
     Attributes:
         package: it writes an __init__.py.

@@ -35,6 +35,7 @@ def _specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 ONE_SPEC = click.argument("spec", shell_complete=_specs)
 SEVERAL_SPECS = click.argument("specs", nargs=-1, metavar="[SPEC]...", shell_complete=_specs)
+NAMED_SPECS = click.argument("specs", nargs=-1, required=True, metavar="SPEC...", shell_complete=_specs)
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 WHERE = click.option(

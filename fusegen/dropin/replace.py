@@ -7,18 +7,21 @@ from pathlib import Path
 
 from torch import nn
 
+from fusegen.dropin import gates
 from fusegen.dropin.report import Kept, Replaced, Report
-from fusegen.dropin.table import activations, reasons, replacement
+from fusegen.dropin.table import known, reasons, replacement
 
 ORIGINAL = "fusegen_original"  # the attribute of a generated module that holds what it replaced
 ITSELF = "an activation is replaced in the module that holds it"
 
 
 def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
-    """Replaces the activations of torch.nn in a model by generated modules, in place.
+    """Replaces the activations of a model by generated modules, in place.
 
-    Values and gradients are those of the library's certificates. Names in the state_dict stay, and
-    so do learned slopes. An activation that several places share is one afterwards, too.
+    They are those of torch.nn, transformers and timm. A gated feed-forward layer computes the activation
+    and the product by one kernel. Values and gradients are those of the library's certificates. Names in
+    the state_dict stay, and so do learned slopes. An activation that several places share is
+    one afterwards, too.
 
     Args:
         model: it is changed.
@@ -36,23 +39,13 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     if not isinstance(model, nn.Module):
         raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
+    before += sum(map(gates.fused, model.modules()))
     replaced, kept = _fused(model, folder) if folder is not None else [], []
-    if isinstance(model, activations()):
+    replaced += _gated(model)
+    if known(model):
         kept.append(Kept("", repr(model), next(reasons(model), ITSELF)))
-    made: dict[nn.Module, nn.Module] = {}
-    for holder, name, path, layer in [*_places(model)]:
-        if not isinstance(layer, activations()):
-            continue
-        why = next(reasons(layer), None)
-        if why is not None:
-            kept.append(Kept(path, _shown(layer), why))
-            continue
-        if layer not in made:
-            made[layer] = replacement(layer)
-            vars(made[layer])[ORIGINAL] = (layer,)  # in a tuple, so that it is no child
-        holder._modules[name] = made[layer]
-        module = type(made[layer]).__module__.rpartition(".")[2]
-        replaced.append(Replaced(path, _shown(layer), module))
+    swapped, stayed = _swapped(model)
+    replaced, kept = [*replaced, *swapped], [*kept, *stayed]
     return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
 
 
@@ -71,8 +64,37 @@ def _fused(model: nn.Module, folder: Path | str) -> list[Replaced]:
     return [Replaced(pair.path, before, f"bias_{pair.function}") for pair, before in shown]
 
 
+def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
+    """Put generated modules in the place of the activations that layers of a model hold."""
+    replaced: list[Replaced] = []
+    kept: list[Kept] = []
+    made: dict[nn.Module, nn.Module] = {}
+    for holder, name, path, layer in [*_places(model)]:
+        if not known(layer) or gates.fused(holder):
+            continue
+        why = next(reasons(layer), None)
+        if why is not None:
+            kept.append(Kept(path, _shown(layer), why))
+            continue
+        if layer not in made:
+            made[layer] = replacement(layer)
+            vars(made[layer])[ORIGINAL] = (layer,)  # in a tuple, so that it is no child
+        holder._modules[name] = made[layer]
+        module = type(made[layer]).__module__.rpartition(".")[2]
+        replaced.append(Replaced(path, _shown(layer), module))
+    return replaced, kept
+
+
+def _gated(model: nn.Module) -> list[Replaced]:
+    """Give the gated feed-forward layers of a model their kernels."""
+    found = [*gates.gates(model)]
+    for gate in found:
+        gates.fuse(gate)
+    return [Replaced(gate.path, str(gate), gate.gated) for gate in found]
+
+
 def unpatch(model: nn.Module) -> int:
-    """Puts the activations of torch.nn back that `patch` replaced in a model or in what it is a copy of.
+    """Puts the activations back that `patch` replaced in a model or in what it is a copy of.
 
     Args:
         model: it is changed.
@@ -85,7 +107,10 @@ def unpatch(model: nn.Module) -> int:
     for holder, name, ours, before in found:
         before.train(ours.training)
         holder._modules[name] = before
-    return len(found)
+    gated = [layer for layer in model.modules() if gates.fused(layer)]
+    for layer in gated:
+        del vars(layer)["forward"]
+    return len(found) + len(gated)
 
 
 def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:

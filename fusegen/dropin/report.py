@@ -12,7 +12,7 @@ class Replaced:
 
     Attributes:
         path: in the model.
-        before: its class of torch.nn, with its arguments.
+        before: its class, with its arguments.
         module: the module of the library in its place.
     """
 
@@ -50,7 +50,7 @@ class Report:
 
     Attributes:
         replaced: in the order of the model.
-        kept: the activations of torch.nn that are in the model still.
+        kept: the activations that are in the model still.
         before: how many generated modules of an earlier call it held.
         undo: puts back what is replaced, and returns how many places that were.
     """
@@ -65,7 +65,7 @@ class Report:
         if not self.replaced and not self.kept:
             if self.before:
                 return f"the model is patched already: it has {_counted(self.before, 'generated module')}"
-            return "the model has no activation of torch.nn"
+            return "the model has no activation of torch.nn, transformers or timm"
         head = f"replaced {_counted(len(self.replaced), 'activation')}, kept {len(self.kept)}"
         return "\n".join([head, *(f"  {each}" for each in (*self.replaced, *self.kept))])
 

@@ -1,11 +1,10 @@
-"""The class of the library for each activation of torch.nn."""
+"""The class of the library for each activation of torch.nn, and of transformers and timm."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from numbers import Real
 from types import ModuleType
 from typing import Any
@@ -13,31 +12,12 @@ from typing import Any
 from torch import nn
 from torch.nn.modules import activation
 
+from fusegen.dropin import elsewhere
+from fusegen.dropin.rows import IN_PLACE, Row
+
 PACKAGE = "fusegen.generated"
 
 
-@dataclass(frozen=True)
-class Row:
-    """A class of the library.
-
-    Attributes:
-        module: its name, by that of an option of the activation; one name where it has no such option.
-        arguments: the attributes of the activation that are arguments of both constructors.
-        option: the attribute that decides the module.
-        state: the names of its parameters, which the generated module shares.
-    """
-
-    module: str | Mapping[str, str]
-    arguments: tuple[str, ...] = ()
-    option: str = ""
-    state: tuple[str, ...] = ()
-
-    def name(self, layer: nn.Module) -> str | None:
-        """The module for an activation; None where its option has none."""
-        return self.module if isinstance(self.module, str) else self.module.get(getattr(layer, self.option))
-
-
-IN_PLACE = ("inplace",)
 ROWS: dict[type[nn.Module], Row] = {
     nn.CELU: Row("celu", ("alpha", *IN_PLACE)),
     nn.ELU: Row("elu", ("alpha", *IN_PLACE)),
@@ -79,11 +59,23 @@ def activations() -> tuple[type[nn.Module], ...]:
     return tuple(getattr(activation, name) for name in activation.__all__)
 
 
+def known(layer: nn.Module) -> bool:
+    """True for an activation of torch.nn, transformers or timm."""
+    named = elsewhere.row(layer) or elsewhere.reason(layer)
+    return named is not None or isinstance(layer, activations())
+
+
+def row_of(layer: nn.Module) -> Row | None:
+    """The row of an activation; None where the library has no class for it."""
+    return ROWS.get(type(layer)) or elsewhere.row(layer)
+
+
 def reasons(layer: nn.Module) -> Iterator[str]:
     """Why an activation cannot be replaced, each a clause; none where it can."""
-    row = ROWS.get(type(layer))
+    row = row_of(layer)
     if row is None:
-        yield REASONS.get(type(layer), f"{type(layer).__name__} is no class of the library's table")
+        of_torch = REASONS.get(type(layer), f"{type(layer).__name__} is no class of the library's table")
+        yield elsewhere.reason(layer) or of_torch
         return
     if row.name(layer) is None:
         yield f"its {row.option} is {getattr(layer, row.option)!r}"
@@ -100,7 +92,8 @@ def reasons(layer: nn.Module) -> Iterator[str]:
 
 def replacement(layer: nn.Module) -> nn.Module:
     """The generated module for an activation that can be replaced."""
-    row = ROWS[type(layer)]
+    row = row_of(layer)
+    assert row is not None
     name = row.name(layer)
     assert name is not None
     made: Callable[..., Any] = module(name).ModelNew

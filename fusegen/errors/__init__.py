@@ -72,6 +72,9 @@ from fusegen.errors.formula import UnknownFunction as UnknownFunction
 from fusegen.errors.formula import UnknownName as UnknownName
 from fusegen.errors.formula import Unused as Unused
 from fusegen.errors.formula import WrongArity as WrongArity
+from fusegen.errors.hub import NotAKernelName as NotAKernelName
+from fusegen.errors.hub import NotALayer as NotALayer
+from fusegen.errors.hub import NotARepository as NotARepository
 from fusegen.errors.layers import NotAnInitialiser as NotAnInitialiser
 from fusegen.errors.layers import NotANumber as NotANumber
 from fusegen.errors.layers import NotAShape as NotAShape

@@ -1,0 +1,212 @@
+"""Gated feed-forward layers with one kernel for the activation and the product."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import fusegen
+from fusegen.dropin import gates
+
+
+class Gated(nn.Module):
+    """A feed-forward layer with a gate, as in Llama."""
+
+    def __init__(self, act: nn.Module) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(8, 12), nn.Linear(8, 12), nn.Linear(12, 8)
+        self.act = act
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        result: Tensor = self.down(self.act(self.gate(hidden)) * self.up(hidden))
+        return result
+
+
+class Turned(Gated):
+    """The product the other way round, as a method."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        result: Tensor = self.down(self.up(hidden).mul(self.act(self.gate(hidden))))
+        return result
+
+
+class Scaled(Gated):
+    """Another operation behind the product."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        result: Tensor = self.down(self.act(self.gate(hidden)) * self.up(hidden) * 2)
+        return result
+
+
+class Ungated(Gated):
+    """A sum in place of the product."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        result: Tensor = self.down(self.act(self.gate(hidden)) + self.up(hidden))
+        return result
+
+
+class Residual(Gated):
+    """A product behind the last layer's place: the last layer reads the input."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        result: Tensor = self.act(self.gate(hidden)) * self.up(hidden)
+        self.down(result)
+        return result
+
+
+class Trained(Gated):
+    """Another formula in training."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        gate = self.gate(hidden) if self.training else self.gate(hidden) * 2
+        result: Tensor = self.down(self.act(gate) * self.up(hidden))
+        return result
+
+
+class Chained(Gated):
+    """The other factor reads what the gate returns."""
+
+    def __init__(self, act: nn.Module) -> None:
+        """Make the layers."""
+        super().__init__(act)
+        self.up = nn.Linear(12, 12)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        gate = self.gate(hidden)
+        result: Tensor = self.down(self.act(gate) * self.up(gate))
+        return result
+
+
+class Branching(Gated):
+    """A forward that reads values."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The value."""
+        if hidden.sum() > 0:
+            hidden = hidden * 2
+        return super().forward(hidden)
+
+
+class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records the operators of fusegen that are called."""
+
+    called: tuple[str, ...] = ()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator."""
+        if "fusegen" in str(func):
+            self.called += (str(func).rpartition("_forward")[0].rpartition(".")[2],)
+        return func(*args, **(kwargs or {}))
+
+
+def called(model: nn.Module, x: Tensor) -> list[str]:
+    """The functions of fusegen that a model runs."""
+    operators = Operators()  # type: ignore[no-untyped-call]
+    with torch.no_grad(), operators:
+        model(x)
+    return [*operators.called]
+
+
+def results(model: nn.Module, x: Tensor) -> list[Tensor]:
+    """The value and the gradients of the input and of every parameter."""
+    leaf = x.clone().requires_grad_()
+    value = model(leaf)
+    loss = (value * torch.linspace(-1, 1, value.numel()).reshape(value.shape)).sum()
+    return [value.detach(), *torch.autograd.grad(loss, [leaf, *model.parameters()])]
+
+
+ACTS = {"swiglu": nn.SiLU, "geglu": nn.GELU, "reglu": nn.ReLU}
+
+
+@pytest.mark.parametrize("kind", [Gated, Turned])
+@pytest.mark.parametrize("name", ACTS)
+def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]) -> None:
+    model = nn.Sequential(kind(ACTS[name]()))
+    before, x = copy.deepcopy(model), torch.randn(5, 8)
+    report = fusegen.patch(model)
+    shown = f"{kind.__name__}, down(act(gate(x)) * up(x))"
+    assert str(report) == f"replaced 1 activation, kept 0\n  0: {shown} -> {name}"
+    assert called(model, x) == [name]
+    assert list(model.state_dict()) == list(before.state_dict())
+    assert type(model[0]) is kind
+    for ours, theirs in zip(results(model, x), results(before, x), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(model[0](hidden=x), before(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "act"),
+    [(kind, nn.SiLU()) for kind in (Scaled, Ungated, Residual, Trained, Chained, Branching)]
+    + [(Gated, nn.GELU(approximate="tanh")), (Gated, nn.SiLU(inplace=True))],
+    ids=str,
+)
+def test_a_forward_of_another_form_keeps_it(kind: type[Gated], act: nn.Module) -> None:
+    model = nn.Sequential(kind(act))
+    assert [*gates.gates(model)] == []
+    assert [each.path for each in fusegen.patch(model).replaced] == ["0.act"]
+
+
+def hooked(act: nn.Module) -> nn.Module:
+    act.register_forward_hook(lambda layer, given, result: result * 2)
+    return act
+
+
+def test_a_hook_on_the_activation_keeps_the_forward() -> None:
+    model = nn.Sequential(Gated(hooked(nn.SiLU())))
+    assert str(fusegen.patch(model)) == (
+        "replaced 0 activations, kept 1\n  0.act: SiLU() stays, since it has hooks"
+    )
+
+
+COPIES: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_has_the_kernel_and_weights_of_its_own(how: str) -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    fusegen.patch(model)
+    copied = COPIES[how](model)
+    before = copied(x)
+    with torch.no_grad():
+        model[0].gate.weight.zero_()  # type: ignore[union-attr, operator]
+    assert called(copied, x) == ["swiglu"]
+    assert torch.equal(copied(x), before)
+    assert fusegen.unpatch(copied) == 1
+    assert called(copied, x) == []
+    assert called(model, x) == ["swiglu"]
+
+
+def test_a_second_patch_and_undo() -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    before = model(x)
+    report = fusegen.patch(model)
+    assert str(fusegen.patch(model)) == "the model is patched already: it has 1 generated module"
+    assert report.undo() == 1
+    assert torch.equal(model(x), before)
+
+
+def test_it_compiles_to_one_graph() -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    expected = model(x)
+    fusegen.patch(model)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), expected, rtol=1e-5, atol=1e-6)

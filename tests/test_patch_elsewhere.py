@@ -1,0 +1,198 @@
+"""Activations of transformers and timm, replaced by generated modules."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from test_gates import called, results
+from torch import Tensor, nn
+
+import fusegen
+from fusegen.dropin import elsewhere
+
+LAYERS, TOKENS = 2, 50
+SMALL: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "vocab_size": TOKENS,
+    "intermediate_size": 64,
+}
+MODELS: dict[str, tuple[dict[str, Any], str]] = {  # arguments, and what runs
+    "GPT2": ({"n_embd": 32, "n_layer": LAYERS, "n_head": 4, "vocab_size": TOKENS}, "gelu_tanh"),
+    "Llama": (SMALL, "swiglu"),
+    "Bert": (SMALL, "gelu"),
+}
+IDS = torch.arange(14).reshape(2, 7)
+
+
+@pytest.fixture(scope="module")
+def timm() -> Iterator[ModuleType]:
+    """The activations of timm, without the rest of it, which needs torchvision."""
+    found = importlib.util.find_spec("timm")
+    if found is None or found.origin is None:
+        pytest.skip("timm is not installed")
+    yield from _loaded(elsewhere.TIMM, Path(found.origin).parent / "layers/activations.py")
+
+
+@pytest.fixture(scope="module")
+def timm_saving() -> Iterator[ModuleType]:
+    """The activations of timm that save memory."""
+    found = importlib.util.find_spec("timm")
+    if found is None or found.origin is None:
+        pytest.skip("timm is not installed")
+    yield from _loaded(elsewhere.TIMM_SAVING, Path(found.origin).parent / "layers/activations_me.py")
+
+
+def _loaded(name: str, path: Path) -> Iterator[ModuleType]:
+    """A file as a module of this name, for a time."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        yield module
+
+
+def compared(layer: nn.Module, expected: str) -> None:
+    """Compare an activation with the module of the library that replaces it."""
+    model, x = nn.Sequential(nn.Identity(), layer), torch.linspace(-6, 6, 48).reshape(4, 12)
+    before = copy.deepcopy(model)
+    report = fusegen.patch(model)
+    assert [(each.path, each.module) for each in report.replaced] == [("1", expected)]
+    for ours, theirs in zip(results(model, x * 1), results(before, x * 1), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def own(module: ModuleType) -> set[str]:
+    """The layers that a module defines."""
+    kinds = {name: kind for name, kind in vars(module).items() if isinstance(kind, type)}
+    return {
+        kind.__qualname__
+        for kind in kinds.values()
+        if issubclass(kind, nn.Module) and kind.__module__ == module.__name__
+    }
+
+
+OLDER = {"PytorchGELUTanh"}  # names of earlier versions
+
+
+def known(module: str) -> set[str]:
+    """The layers of a module that have a row or a reason."""
+    return {*elsewhere.ROWS[module], *elsewhere.REASONS.get(module, ())} - OLDER
+
+
+def test_every_activation_of_transformers_has_a_row_or_a_reason() -> None:
+    module = pytest.importorskip(elsewhere.TRANSFORMERS)
+    assert own(module) == known(elsewhere.TRANSFORMERS)
+
+
+def test_every_activation_of_timm_has_a_row_or_a_reason(timm: ModuleType, timm_saving: ModuleType) -> None:
+    assert own(timm) == known(elsewhere.TIMM)
+    assert own(timm_saving) == known(elsewhere.TIMM_SAVING)
+
+
+@pytest.mark.parametrize("name", sorted(set(elsewhere.ROWS[elsewhere.TRANSFORMERS]) - OLDER))
+def test_an_activation_of_transformers_is_replaced(name: str) -> None:
+    module = pytest.importorskip(elsewhere.TRANSFORMERS)
+    compared(getattr(module, name)(), str(elsewhere.ROWS[elsewhere.TRANSFORMERS][name].module))
+
+
+@pytest.mark.parametrize("name", sorted(elsewhere.ROWS[elsewhere.TIMM]))
+def test_an_activation_of_timm_is_replaced(name: str, timm: ModuleType) -> None:
+    compared(getattr(timm, name)(), str(elsewhere.ROWS[elsewhere.TIMM][name].module))
+
+
+@pytest.mark.parametrize("name", sorted(elsewhere.ROWS[elsewhere.TIMM_SAVING]))
+def test_a_saving_activation_of_timm_is_replaced(name: str, timm_saving: ModuleType) -> None:
+    compared(getattr(timm_saving, name)(), str(elsewhere.ROWS[elsewhere.TIMM_SAVING][name].module))
+
+
+def test_an_activation_of_timm_keeps_inplace(timm: ModuleType) -> None:
+    model = nn.Sequential(timm.Swish(inplace=True))
+    fusegen.patch(model)
+    x = torch.linspace(-2, 2, 9)
+    assert model(x) is x
+
+
+def stand_in(module: str, name: str, forward: Callable[..., Tensor]) -> type[nn.Module]:
+    """A class that says it is of this module and has this name."""
+    return type(name, (nn.Module,), {"__module__": module, "forward": forward})
+
+
+def test_a_class_is_known_by_the_module_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = stand_in(elsewhere.TRANSFORMERS, "SiLUActivation", lambda self, x: nn.functional.silu(x))
+    other = stand_in(elsewhere.TRANSFORMERS, "SiLUActivation", lambda self, x: x)
+    module = ModuleType(elsewhere.TRANSFORMERS)
+    monkeypatch.setattr(module, "SiLUActivation", kind, raising=False)
+    monkeypatch.setitem(sys.modules, elsewhere.TRANSFORMERS, module)
+    model = nn.Sequential(kind(), other())
+    assert str(fusegen.patch(model)) == ("replaced 1 activation, kept 0\n  0: SiLUActivation() -> silu")
+
+
+def test_an_activation_without_a_module_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = stand_in(elsewhere.TRANSFORMERS, "LaplaceActivation", lambda self, x: x)
+    module = ModuleType(elsewhere.TRANSFORMERS)
+    monkeypatch.setattr(module, "LaplaceActivation", kind, raising=False)
+    monkeypatch.setitem(sys.modules, elsewhere.TRANSFORMERS, module)
+    why = "since the library has no Laplace activation"
+    assert str(fusegen.patch(nn.Sequential(kind()))) == (
+        f"replaced 0 activations, kept 1\n  0: LaplaceActivation() stays, {why}"
+    )
+
+
+def small(name: str) -> nn.Module:
+    """A small model of transformers, randomly initialised."""
+    transformers = pytest.importorskip("transformers")
+    arguments = MODELS[name][0]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**arguments)
+    model: nn.Module = getattr(transformers, f"{name}Model")(config)
+    return model.eval()
+
+
+def hidden(model: Callable[[Tensor], Any]) -> Tensor:
+    """The last hidden state of a model."""
+    state: Tensor = model(IDS).last_hidden_state
+    return state
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    """The gradients of the parameters of a model."""
+    state = hidden(model)
+    loss = (state * torch.linspace(-1, 1, state.numel()).reshape(state.shape)).sum()
+    named = dict(model.named_parameters())
+    found = torch.autograd.grad(loss, [*named.values()], allow_unused=True)
+    return {name: each for name, each in zip(named, found, strict=True) if each is not None}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_patched_model_of_transformers(name: str) -> None:
+    model = small(name)
+    before = copy.deepcopy(model)
+    report = fusegen.patch(model)
+    function = MODELS[name][1]
+    assert [each.module for each in report.replaced][:LAYERS] == [function] * LAYERS
+    assert report.kept == ()
+    assert called(model, IDS)[:LAYERS] == [function] * LAYERS
+    assert list(model.state_dict()) == list(before.state_dict())
+    torch.testing.assert_close(hidden(model), hidden(before), rtol=1e-5, atol=2e-6)
+    expected = gradients(before)
+    for each, found in gradients(model).items():
+        torch.testing.assert_close(found, expected[each], rtol=1e-4, atol=2e-5)
+    assert torch.equal(hidden(pickle.loads(pickle.dumps(model))), hidden(model))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(hidden(compiled), hidden(before), rtol=1e-5, atol=2e-6)
+    assert report.undo() == len(report.replaced)
+    assert torch.equal(hidden(model), hidden(before))
