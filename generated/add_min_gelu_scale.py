@@ -155,7 +155,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.add_min_gelu_scale.add_min_gelu_scale_cuda(x, self.inplace)
         return self.add_min_gelu_scale.add_min_gelu_scale_cpu(x, self.inplace)
 

@@ -138,7 +138,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.clamp_scale_clamp_divide.clamp_scale_clamp_divide_cuda(x, self.inplace)
         return self.clamp_scale_clamp_divide.clamp_scale_clamp_divide_cpu(x, self.inplace)
 

@@ -145,7 +145,7 @@ class ModelNew(nn.Module):
     def forward(self, gate: Tensor, up: "Tensor | None" = None) -> Tensor:
         if up is None:
             return geglu(gate, dim=self.dim)
-        if gate.is_cuda:
+        if gate.is_cuda is True:  # False for a Proxy of torch.fx
             return self.geglu.geglu_cuda(gate, up)
         return self.geglu.geglu_cpu(gate, up)
 

@@ -147,7 +147,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.gelu_gelu.gelu_gelu_cuda(x, self.inplace)
         return self.gelu_gelu.gelu_gelu_cpu(x, self.inplace)
 

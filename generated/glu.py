@@ -144,7 +144,7 @@ class ModelNew(nn.Module):
     def forward(self, a: Tensor, b: "Tensor | None" = None) -> Tensor:
         if b is None:
             return glu(a, dim=self.dim)
-        if a.is_cuda:
+        if a.is_cuda is True:  # False for a Proxy of torch.fx
             return self.glu.glu_cuda(a, b)
         return self.glu.glu_cpu(a, b)
 

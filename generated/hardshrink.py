@@ -138,7 +138,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.hardshrink.hardshrink_cuda(x, self.lambd, self.inplace)
         return self.hardshrink.hardshrink_cpu(x, self.lambd, self.inplace)
 

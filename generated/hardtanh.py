@@ -150,7 +150,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.hardtanh.hardtanh_cuda(x, self.min_val, self.max_val, self.inplace)
         return self.hardtanh.hardtanh_cpu(x, self.min_val, self.max_val, self.inplace)
 

@@ -132,7 +132,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.hardtanh_mish.hardtanh_mish_cuda(x, self.inplace)
         return self.hardtanh_mish.hardtanh_mish_cpu(x, self.inplace)
 

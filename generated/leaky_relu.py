@@ -142,7 +142,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.leaky_relu.leaky_relu_cuda(x, self.negative_slope, self.inplace)
         return self.leaky_relu.leaky_relu_cpu(x, self.negative_slope, self.inplace)
 

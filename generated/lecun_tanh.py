@@ -144,7 +144,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.lecun_tanh.lecun_tanh_cuda(x, self.inplace)
         return self.lecun_tanh.lecun_tanh_cpu(x, self.inplace)
 

@@ -123,7 +123,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.logsigmoid.logsigmoid_cuda(x, self.inplace)
         return self.logsigmoid.logsigmoid_cpu(x, self.inplace)
 

@@ -132,7 +132,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.mish_add_hardtanh_scale.mish_add_hardtanh_scale_cuda(x, self.inplace)
         return self.mish_add_hardtanh_scale.mish_add_hardtanh_scale_cpu(x, self.inplace)
 

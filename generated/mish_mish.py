@@ -137,7 +137,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.mish_mish.mish_mish_cuda(x, self.inplace)
         return self.mish_mish.mish_mish_cpu(x, self.inplace)
 

@@ -111,7 +111,7 @@ class ModelNew(nn.Module):
     def forward(self, gate: Tensor, up: "Tensor | None" = None) -> Tensor:
         if up is None:
             return reglu(gate, dim=self.dim)
-        if gate.is_cuda:
+        if gate.is_cuda is True:  # False for a Proxy of torch.fx
             return self.reglu.reglu_cuda(gate, up)
         return self.reglu.reglu_cpu(gate, up)
 

@@ -124,7 +124,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.relu_hardswish.relu_hardswish_cuda(x, self.inplace)
         return self.relu_hardswish.relu_hardswish_cpu(x, self.inplace)
 

@@ -169,7 +169,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.relu_leaky_relu_gelu_sigmoid.relu_leaky_relu_gelu_sigmoid_cuda(x, self.inplace)
         return self.relu_leaky_relu_gelu_sigmoid.relu_leaky_relu_gelu_sigmoid_cpu(x, self.inplace)
 

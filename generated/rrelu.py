@@ -145,7 +145,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.rrelu.rrelu_cuda(x, self.lower, self.upper, self.inplace)
         return self.rrelu.rrelu_cpu(x, self.lower, self.upper, self.inplace)
 

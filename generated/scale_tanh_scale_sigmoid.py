@@ -143,7 +143,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.scale_tanh_scale_sigmoid.scale_tanh_scale_sigmoid_cuda(x, self.inplace)
         return self.scale_tanh_scale_sigmoid.scale_tanh_scale_sigmoid_cpu(x, self.inplace)
 

@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.scaled_relu_sigmoid.scaled_relu_sigmoid_cuda(x, self.inplace)
         return self.scaled_relu_sigmoid.scaled_relu_sigmoid_cpu(x, self.inplace)
 

@@ -179,7 +179,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.silu_half_clamp_tanh_clamp.silu_half_clamp_tanh_clamp_cuda(x, self.inplace)
         return self.silu_half_clamp_tanh_clamp.silu_half_clamp_tanh_clamp_cpu(x, self.inplace)
 

@@ -127,7 +127,7 @@ class ModelNew(nn.Module):
         self.alpha = nn.Parameter(torch.ones(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.snake_per_channel.snake_per_channel_cuda(x, KERNELS.along("alpha", self.alpha, x, 1))
         return self.snake_per_channel.snake_per_channel_cpu(x, KERNELS.along("alpha", self.alpha, x, 1))
 

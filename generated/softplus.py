@@ -163,7 +163,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.softplus.softplus_cuda(x, self.beta, self.threshold, self.inplace)
         return self.softplus.softplus_cpu(x, self.beta, self.threshold, self.inplace)
 

@@ -176,7 +176,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.softplus_tanh_mish_silu_hardtanh.softplus_tanh_mish_silu_hardtanh_cuda(x, self.inplace)
         return self.softplus_tanh_mish_silu_hardtanh.softplus_tanh_mish_silu_hardtanh_cpu(x, self.inplace)
 

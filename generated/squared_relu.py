@@ -104,7 +104,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.squared_relu.squared_relu_cuda(x, self.inplace)
         return self.squared_relu.squared_relu_cpu(x, self.inplace)
 

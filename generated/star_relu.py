@@ -121,7 +121,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.star_relu.star_relu_cuda(x, self.scale, self.bias, self.inplace)
         return self.star_relu.star_relu_cpu(x, self.scale, self.bias, self.inplace)
 

@@ -131,7 +131,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.subtract_mish.subtract_mish_cuda(x, self.inplace)
         return self.subtract_mish.subtract_mish_cpu(x, self.inplace)
 

@@ -166,7 +166,7 @@ class ModelNew(nn.Module):
     def forward(self, gate: Tensor, up: "Tensor | None" = None) -> Tensor:
         if up is None:
             return swiglu(gate, dim=self.dim)
-        if gate.is_cuda:
+        if gate.is_cuda is True:  # False for a Proxy of torch.fx
             return self.swiglu.swiglu_cuda(gate, up)
         return self.swiglu.swiglu_cpu(gate, up)
 

@@ -182,7 +182,7 @@ class ModelNew(nn.Module):
         self.beta = nn.Parameter(torch.tensor(init))
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.swish.swish_cuda(x, self.beta)
         return self.swish.swish_cpu(x, self.beta)
 

@@ -141,7 +141,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.tanh_exp.tanh_exp_cuda(x, self.inplace)
         return self.tanh_exp.tanh_exp_cpu(x, self.inplace)
 

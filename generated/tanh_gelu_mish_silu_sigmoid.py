@@ -160,7 +160,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.tanh_gelu_mish_silu_sigmoid.tanh_gelu_mish_silu_sigmoid_cuda(x, self.inplace)
         return self.tanh_gelu_mish_silu_sigmoid.tanh_gelu_mish_silu_sigmoid_cpu(x, self.inplace)
 

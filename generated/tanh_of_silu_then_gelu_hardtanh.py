@@ -172,7 +172,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.tanh_of_silu_then_gelu_hardtanh.tanh_of_silu_then_gelu_hardtanh_cuda(x, self.inplace)
         return self.tanh_of_silu_then_gelu_hardtanh.tanh_of_silu_then_gelu_hardtanh_cpu(x, self.inplace)
 

@@ -121,7 +121,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.tanhshrink.tanhshrink_cuda(x, self.inplace)
         return self.tanhshrink.tanhshrink_cpu(x, self.inplace)
 

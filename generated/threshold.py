@@ -144,7 +144,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.threshold_kernels.threshold_cuda(x, self.threshold, self.value, self.inplace)
         return self.threshold_kernels.threshold_cpu(x, self.threshold, self.value, self.inplace)
 

@@ -7,22 +7,19 @@ import torch
 from . import autograd, bitmask, build, checks, common, fusion, operators, producers
 from .arguments import Arguments
 from .calls import (
-    DEVICES,
-    FUNCTIONALIZE,
     PLAIN,
     alike,
     bump_version,
     copy_into,
     differentiable,
-    dtype_of,
     have_kernel,
+    is_symbolic,
     recorded,
     traced,
     transformed,
-    warn_of,
 )
 from .checks import check, check_writable
-from .flavour import is_traceable_wrapper_subclass, transforms
+from .fallback import Fallback
 from .policy import UnderCompile
 from .sources import Sources, Texts, texts
 
@@ -31,7 +28,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class Activation(Arguments, UnderCompile):
+class Activation(Arguments, Fallback, UnderCompile):
     """The kernels of a module, with their gradient.
 
     Attributes:
@@ -140,38 +137,6 @@ class Activation(Arguments, UnderCompile):
         """Loads a kernel, forward or backward, for a device, as its first use does."""
         build.load(self, self.operators, kernel, device)
 
-    def transforming(self, *arguments: Any) -> Any:
-        """The function under torch.func; some of its transforms take no autograd.Function."""
-        if not have_kernel(*arguments[: self.inputs]):
-            return self.by_pytorch(*arguments)
-        kinds = transforms()
-        if FUNCTIONALIZE not in kinds:
-            return self.differentiated(*arguments)
-        return self.operator(*arguments) if kinds == {FUNCTIONALIZE} else self.eager(*arguments)
-
-    def without_kernel(self, *arguments: Any) -> Any:
-        """The function of a tensor subclass, of other dtypes, and of tensors that are not alike."""
-        tensors, params = arguments[: self.inputs], arguments[self.inputs :]
-        checks.check_given(self.name, self.signature.tensors, tensors)
-        if not all(isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) for t in tensors):
-            return self.eager(*arguments)
-        if any(isinstance(p, torch.Tensor) for p in params):
-            return self.eager(*arguments)
-        dtype = dtype_of(*tensors)
-        if len(tensors) > 1:
-            device = next((t for t in tensors if t.dim()), tensors[0]).device
-            tensors = tuple(t.to(dtype) if t.dim() else t.to(device, dtype) for t in tensors)
-        if dtype not in self.dtypes or any(p != p for p in params):
-            return self.eager(*arguments)
-        return self.operator(*tensors, *params) if have_kernel(*tensors) else self.by_pytorch(*arguments)
-
-    def by_pytorch(self, *arguments: Any) -> Any:
-        """PyTorch's own operations, for tensors of a layout or on a device that has no kernel."""
-        for tensor in arguments[: self.inputs]:
-            if tensor.device.type not in DEVICES:
-                warn_of(self.name, tensor.device.type)
-        return self.eager(*arguments)
-
     def other_form(self, function: "Callable[..., Any]", out: Any, x: Any, **word: Any) -> Any:
         """Another form of the function, by PyTorch's own operation."""
         if out is None:
@@ -193,6 +158,8 @@ class Activation(Arguments, UnderCompile):
         """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
         tensors = arguments[: self.inputs]
         checks.check_given(self.name, self.signature.tensors, tensors)
+        if is_symbolic(out, *tensors):
+            return out.copy_(self.call(*arguments))
         graded = differentiable(out, *tensors)
         check(not graded, self.name, "a call with out= has no gradient; call it under no_grad()")
         if not recorded() and out.numel() == 0:
@@ -206,6 +173,8 @@ class Activation(Arguments, UnderCompile):
 
     def overwrite(self, x: torch.Tensor, *params: float) -> torch.Tensor:
         """The kernel that writes over its input."""
+        if is_symbolic(x):
+            return x.copy_(self.call(x.clone(), *params))
         graded = differentiable(x)
         leaf = graded and (x if x._base is None else x._base).is_leaf
         check(
@@ -228,6 +197,9 @@ class Activation(Arguments, UnderCompile):
 
     def halves(self, whole: Any, dim: int, *params: float) -> torch.Tensor:
         """The kernel on the two halves of a tensor along a dimension."""
+        if is_symbolic(whole):
+            parts = whole.chunk(2, dim)
+            return self.call(parts[0], parts[1], *params)
         check(whole.dim() > 0, self.name, "a tensor without dimensions has no halves")
         if not recorded():  # which would record the size
             size = whole.size(dim)

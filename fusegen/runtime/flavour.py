@@ -19,6 +19,7 @@ __all__ = [
     "are_transforms_active",
     "binding_header",
     "capability",
+    "define",
     "implement",
     "in_namespace",
     "increment_version",
@@ -37,6 +38,11 @@ __all__ = [
 
 MINIMUM = (2, 10)  # the oldest PyTorch
 register_vmap = torch.library.register_vmap
+
+
+def define(library: Any, schema: str, *tags: str) -> None:
+    """Defines an operator that works under torch.compile, with further tags by their names."""
+    library.define(schema, tags=[getattr(torch.Tag, tag) for tag in ("pt2_compliant_tag", *tags)])
 
 
 def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None:

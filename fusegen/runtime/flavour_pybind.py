@@ -16,6 +16,7 @@ __all__ = [
     "are_transforms_active",
     "binding_header",
     "capability",
+    "define",
     "implement",
     "in_namespace",
     "increment_version",
@@ -52,6 +53,11 @@ is_traceable_wrapper_subclass = getattr(
 )
 register_vmap = getattr(torch.library, "register_vmap", lambda operator, rule, lib: None)
 active_transforms = getattr(torch._C._functorch, "get_interpreter_stack", lambda: ())
+
+
+def define(library: Any, schema: str, *tags: str) -> None:
+    """Defines an operator; PyTorch 2.0 takes no tags."""
+    library.define(schema)
 
 
 def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None:

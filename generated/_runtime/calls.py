@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch._C import _is_tracing as is_tracing
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 
 from .checks import check
 from .flavour import are_transforms_active, increment_version, is_dynamo_compiling, transforms
@@ -32,6 +33,7 @@ __all__ = [
     "dtype_of",
     "forward_ad",
     "have_kernel",
+    "is_symbolic",
     "is_tracing",
     "recorded",
     "traced",
@@ -48,6 +50,11 @@ def have_kernel(*tensors: torch.Tensor) -> bool:
     """True if a kernel takes the tensors' layouts on their devices; else an operator returns None."""
     devices = {t.device.type for t in tensors}
     return devices <= DEVICES and all(t.layout == torch.strided and not t.is_nested for t in tensors)
+
+
+def is_symbolic(*arguments: Any) -> bool:
+    """True if torch.fx.symbolic_trace records a call: a Proxy has no dtype, shape or device to ask for."""
+    return any(isinstance(argument, Proxy) for argument in arguments)
 
 
 def dtype_of(*tensors: torch.Tensor) -> "Optional[torch.dtype]":

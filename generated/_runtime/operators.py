@@ -24,7 +24,7 @@ from . import build, fusion
 from .bitmask import new_bitmask, with_bitmask
 from .calls import batched, batched_gradients, have_kernel
 from .checks import check
-from .flavour import register_fake, register_vmap
+from .flavour import define, register_fake, register_vmap
 from .settings import NAMESPACE
 
 
@@ -103,13 +103,13 @@ def _define(kernels: Any, operators: Any) -> None:
     """Tells PyTorch of a module's operators."""
     signature, library = kernels.signature, operators._library
     name = signature.name
-    library.define(f"{name}({signature.forward}) -> Tensor")
-    library.impl(name, lambda *arguments: kernels.differentiated(*arguments), "CompositeImplicitAutograd")
+    define(library, f"{name}({signature.forward}) -> Tensor", "pointwise")
+    library.impl(name, lambda *arguments: kernels.composed(*arguments), "CompositeImplicitAutograd")
     for kernel, arguments, inputs, outputs in signature.kernels:
         written = "".join(f", Tensor({chr(ord('a') + k)}!) OUT{k}" for k in range(outputs))
         made = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-        library.define(f"{name}_{kernel}({arguments}) -> {made}")
-        library.define(f"{name}_{kernel}_out({arguments}{written}) -> ()")
+        define(library, f"{name}_{kernel}({arguments}) -> {made}")
+        define(library, f"{name}_{kernel}_out({arguments}{written}) -> ()")
         for suffix, new in (("", outputs), ("_out", 0)):
             operator = getattr(operators, f"{name}_{kernel}{suffix}").default
             loading = _first_use(kernels, operators, operator, (kernel, inputs, new))
@@ -136,7 +136,7 @@ def _define_with_bitmask(kernels: Any, operators: Any) -> None:
         ("backward_masked", f"{signature.backward}, Tensor mask) -> Tensor", 2, gradient),
         ("backward_by_mask", f"{signature.backward}, Tensor mask) -> Tensor", 2, gradient),
     ):
-        library.define(f"{name}_{which}({schema}")
+        define(library, f"{name}_{which}({schema}")
         operator, kernel = getattr(operators, f"{name}_{which}").default, which.split("_")[0]
         loading = _first_use(kernels, operators, operator, (kernel, inputs, 2))
         library.impl(operator.name(), loading, "CompositeExplicitAutograd")
@@ -146,7 +146,7 @@ def _define_with_bitmask(kernels: Any, operators: Any) -> None:
 def _define_transposition(kernels: Any, operators: Any) -> None:
     """Tells PyTorch of the copy from NCHW to channels_last; without a kernel, PyTorch copies."""
     library, name = operators._library, f"{kernels.name}_transposed_out"
-    library.define(f"{name}(Tensor x, Tensor(a!) OUT0) -> ()")
+    define(library, f"{name}(Tensor x, Tensor(a!) OUT0) -> ()")
     operator = getattr(operators, name).default
     loaded: "set[str]" = set()
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules import module as hooks
 
-from .calls import PLAIN, traced, transformed
+from .calls import PLAIN, is_symbolic, traced, transformed
 
 CALLS: "Dict[type, Any]" = {
     nn.Conv1d: None,
@@ -74,8 +74,8 @@ def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:
-    """True if PyTorch adds the bias of a convolution of x by a kernel of its own."""
-    return x.is_cuda
+    """True if PyTorch adds the bias of a convolution of x by a kernel of its own; x may be a Proxy."""
+    return not is_symbolic(x) and x.is_cuda
 
 
 def leaves_bias(layer: Any) -> bool:

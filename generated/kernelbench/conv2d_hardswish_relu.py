@@ -140,7 +140,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv2d_hardswish_relu.conv2d_hardswish_relu_cuda(x, conv_bias, out=out)
         return self.conv2d_hardswish_relu.conv2d_hardswish_relu_cpu(x, conv_bias, out=out)
 

@@ -160,7 +160,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv2d_min_shift_scale.conv2d_min_shift_scale_cuda(x, conv_bias, self.bias, self.constant_value, self.scaling_factor, out=out)
         return self.conv2d_min_shift_scale.conv2d_min_shift_scale_cpu(x, conv_bias, self.bias, self.constant_value, self.scaling_factor, out=out)
 

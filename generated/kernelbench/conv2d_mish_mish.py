@@ -200,7 +200,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv2d_mish_mish.conv2d_mish_mish_cuda(x, conv_bias, out=out)
         return self.conv2d_mish_mish.conv2d_mish_mish_cpu(x, conv_bias, out=out)
 

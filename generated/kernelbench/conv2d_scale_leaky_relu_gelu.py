@@ -247,7 +247,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.multiplier)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv2d_scale_leaky_relu_gelu.conv2d_scale_leaky_relu_gelu_cuda(x, conv_bias, self.multiplier, out=out)
         return self.conv2d_scale_leaky_relu_gelu.conv2d_scale_leaky_relu_gelu_cpu(x, conv_bias, self.multiplier, out=out)
 

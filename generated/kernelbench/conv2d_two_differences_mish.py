@@ -169,7 +169,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv2d_two_differences_mish.conv2d_two_differences_mish_cuda(x, conv_bias, self.subtract_value_1, self.subtract_value_2, out=out)
         return self.conv2d_two_differences_mish.conv2d_two_differences_mish_cpu(x, conv_bias, self.subtract_value_1, self.subtract_value_2, out=out)
 

@@ -232,7 +232,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv3d_four_activations_shift.conv3d_four_activations_shift_cuda(x, conv_bias, self.bias, out=out)
         return self.conv3d_four_activations_shift.conv3d_four_activations_shift_cpu(x, conv_bias, self.bias, out=out)
 

@@ -221,7 +221,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.sum_tensor)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv3d_leaky_relu_shift_clamp_gelu.conv3d_leaky_relu_shift_clamp_gelu_cuda(x, conv_bias, self.sum_tensor, out=out)
         return self.conv3d_leaky_relu_shift_clamp_gelu.conv3d_leaky_relu_shift_clamp_gelu_cpu(x, conv_bias, self.sum_tensor, out=out)
 

@@ -239,7 +239,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.scaling_factor, self.bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv3d_scale_tanh_scale_sigmoid.conv3d_scale_tanh_scale_sigmoid_cuda(x, conv_bias, self.scaling_factor, self.bias, out=out)
         return self.conv3d_scale_tanh_scale_sigmoid.conv3d_scale_tanh_scale_sigmoid_cpu(x, conv_bias, self.scaling_factor, self.bias, out=out)
 

@@ -198,7 +198,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv_transpose2d_add_min_gelu_scale.conv_transpose2d_add_min_gelu_scale_cuda(x, conv_transpose_bias, self.add_value, self.multiply_value, out=out)
         return self.conv_transpose2d_add_min_gelu_scale.conv_transpose2d_add_min_gelu_scale_cpu(x, conv_transpose_bias, self.add_value, self.multiply_value, out=out)
 

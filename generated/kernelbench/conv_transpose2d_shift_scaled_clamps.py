@@ -176,7 +176,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias, self.bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv_transpose2d_shift_scaled_clamps.conv_transpose2d_shift_scaled_clamps_cuda(x, conv_transpose_bias, self.bias, self.scaling_factor, out=out)
         return self.conv_transpose2d_shift_scaled_clamps.conv_transpose2d_shift_scaled_clamps_cpu(x, conv_transpose_bias, self.bias, self.scaling_factor, out=out)
 

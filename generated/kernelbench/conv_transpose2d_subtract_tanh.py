@@ -176,7 +176,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias, self.bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv_transpose2d_subtract_tanh.conv_transpose2d_subtract_tanh_cuda(x, conv_transpose_bias, self.bias, out=out)
         return self.conv_transpose2d_subtract_tanh.conv_transpose2d_subtract_tanh_cpu(x, conv_transpose_bias, self.bias, out=out)
 

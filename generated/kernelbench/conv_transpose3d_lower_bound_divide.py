@@ -158,7 +158,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv_transpose3d_lower_bound_divide.conv_transpose3d_lower_bound_divide_cuda(x, conv_transpose_bias, self.min_value, self.divisor, out=out)
         return self.conv_transpose3d_lower_bound_divide.conv_transpose3d_lower_bound_divide_cpu(x, conv_transpose_bias, self.min_value, self.divisor, out=out)
 

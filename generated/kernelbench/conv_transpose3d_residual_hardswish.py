@@ -180,7 +180,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor, add_input: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, add_input, conv_transpose_bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv_transpose3d_residual_hardswish.conv_transpose3d_residual_hardswish_cuda(x, add_input, conv_transpose_bias, out=out)
         return self.conv_transpose3d_residual_hardswish.conv_transpose3d_residual_hardswish_cpu(x, add_input, conv_transpose_bias, out=out)
 

@@ -156,7 +156,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.linear(x)
         out = KERNELS.reused(self.linear, x)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_divide_gelu.linear_divide_gelu_cuda(x, self.divisor, out=out)
         return self.linear_divide_gelu.linear_divide_gelu_cpu(x, self.divisor, out=out)
 

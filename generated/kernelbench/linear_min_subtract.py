@@ -118,7 +118,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.linear(x)
         out = KERNELS.reused(self.linear, x, self.constant)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_min_subtract.linear_min_subtract_cuda(x, self.constant, out=out)
         return self.linear_min_subtract.linear_min_subtract_cpu(x, self.constant, out=out)
 

@@ -133,7 +133,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.linear(x)
         out = KERNELS.reused(self.linear, x)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_mish_mish.linear_mish_mish_cuda(x, out=out)
         return self.linear_mish_mish.linear_mish_mish_cpu(x, out=out)
 

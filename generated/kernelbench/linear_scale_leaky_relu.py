@@ -123,7 +123,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.gemm(x)
         out = KERNELS.reused(self.gemm, x)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_scale_leaky_relu.linear_scale_leaky_relu_cuda(x, self.multiplier, self.negative_slope, out=out)
         return self.linear_scale_leaky_relu.linear_scale_leaky_relu_cpu(x, self.multiplier, self.negative_slope, out=out)
 

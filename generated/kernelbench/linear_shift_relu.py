@@ -113,7 +113,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.gemm(x)
         out = KERNELS.reused(self.gemm, x, self.bias)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_shift_relu.linear_shift_relu_cuda(x, self.bias, out=out)
         return self.linear_shift_relu.linear_shift_relu_cpu(x, self.bias, out=out)
 

@@ -235,7 +235,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.matmul(x)
         out = KERNELS.reused(self.matmul, x, self.add_value)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cuda(x, self.add_value, out=out)
         return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cpu(x, self.add_value, out=out)
 

@@ -147,7 +147,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.gemm(x)
         out = KERNELS.reused(self.gemm, x)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_sigmoid_scale_residual.linear_sigmoid_scale_residual_cuda(x, self.scaling_factor, out=out)
         return self.linear_sigmoid_scale_residual.linear_sigmoid_scale_residual_cpu(x, self.scaling_factor, out=out)
 

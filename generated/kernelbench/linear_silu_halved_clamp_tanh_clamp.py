@@ -175,7 +175,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.gemm(x)
         out = KERNELS.reused(self.gemm, x)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_silu_halved_clamp_tanh_clamp.linear_silu_halved_clamp_tanh_clamp_cuda(x, out=out)
         return self.linear_silu_halved_clamp_tanh_clamp.linear_silu_halved_clamp_tanh_clamp_cpu(x, out=out)
 

@@ -151,7 +151,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.matmul(x)
         out = KERNELS.reused(self.matmul, x)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_silu_scale.linear_silu_scale_cuda(x, self.scaling_factor, out=out)
         return self.linear_silu_scale.linear_silu_scale_cpu(x, self.scaling_factor, out=out)
 

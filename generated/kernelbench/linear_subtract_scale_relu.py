@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.linear(x)
         out = KERNELS.reused(self.linear, x)
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_subtract_scale_relu.linear_subtract_scale_relu_cuda(x, self.subtract_value, self.multiply_value, out=out)
         return self.linear_subtract_scale_relu.linear_subtract_scale_relu_cpu(x, self.subtract_value, self.multiply_value, out=out)
 

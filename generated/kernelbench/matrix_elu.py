@@ -149,7 +149,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
+        if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.matrix_elu.matrix_elu_cuda(x, self.alpha, self.inplace)
         return self.matrix_elu.matrix_elu_cpu(x, self.alpha, self.inplace)
 

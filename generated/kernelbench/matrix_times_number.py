@@ -113,7 +113,7 @@ class ModelNew(nn.Module):
         self.inplace = inplace
 
     def forward(self, a: Tensor, s: float) -> Tensor:
-        if a.is_cuda:
+        if a.is_cuda is True:  # False for a Proxy of torch.fx
             return self.matrix_times_number.matrix_times_number_cuda(a, s, self.inplace)
         return self.matrix_times_number.matrix_times_number_cpu(a, s, self.inplace)
 
