@@ -41,7 +41,7 @@ FLOORS = {
     **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show", "toolkit"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules", "package", "standalone", "generated", "runtime"), RUNS),
     **dict.fromkeys(("ahead", "hub", "lift", "report"), LIFT),
-    **dict.fromkeys(("backend", "cli", "dropin"), CLI),
+    **dict.fromkeys(("backend", "cli", "dropin", "onnx"), CLI),
 }
 DOORS = {
     "yaml": {"parse.document"},
@@ -117,6 +117,7 @@ DOORS = {
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},
     "matplotlib": {"bench.plots", "certify.error_plot"},
     "sympy": {"ops.forms", "ops.language", "simplify.constants", "simplify.rules"},
+    "onnxscript": {"onnx"},
     "mpmath": {"reals", "reals.enclosures", "reals.functions"},
 }
 PACKAGE = ROOT / "fusegen"
