@@ -1,6 +1,7 @@
 # make demo   build a spec, run its module, check it against PyTorch, show the speed
 # make test   everything that CI checks; of the library, a module of each class and of each method
 # make test-full   the same for every module, with many more random specs
+# make matrix   the wheel with each Python, PyTorch and C++ compiler that can be had here (PYTHONS, TORCHES, COMPILERS)
 # The first run makes .venv; PYTHON and TORCH say from what.
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-full gpu measure build clean
+.PHONY: demo test test-full matrix gpu measure build clean
 
 demo: $(VENV)/.ready
 	python -m fusegen build hardsigmoid relu_hardswish
@@ -30,6 +31,9 @@ test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000
 test-full: export FUSEGEN_FORMULAS = 200
 test-full: test
+
+matrix:
+	.ci/matrix
 
 gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 	python -m pytest -q -m gpu

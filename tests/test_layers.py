@@ -29,7 +29,7 @@ FLOORS = {
     **dict.fromkeys(
         ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
     ),
-    **dict.fromkeys(("fits", "runtime_text", "schema", "steps"), GROUND),
+    **dict.fromkeys(("builds", "fits", "runtime_text", "schema", "steps"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "segments", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
@@ -40,7 +40,7 @@ FLOORS = {
     "build": BUILD,
     **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show", "toolkit"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules", "package", "standalone", "generated", "runtime"), RUNS),
-    **dict.fromkeys(("ahead", "hub", "lift", "report"), LIFT),
+    **dict.fromkeys(("ahead", "doctor", "hub", "lift", "outdated", "report"), LIFT),
     **dict.fromkeys(("backend", "cli", "dropin", "onnx"), CLI),
 }
 DOORS = {
@@ -52,18 +52,9 @@ DOORS = {
         *(
             f"cli.{name}"
             for name in (
-                *(
-                    "building",
-                    "checking",
-                    "compiling",
-                    "evidence",
-                    "folders",
-                    "hub",
-                    "levels",
-                    "lifting",
-                    "modules",
-                ),
-                *("options", "progress", "records", "reporting", "speed", "tuning"),
+                *("building", "checking", "cleaning", "compiling", "diagnosing", "evidence", "levels"),
+                *("lifting", "modules", "options", "progress", "records", "reporting", "speed"),
+                *("folders", "hub", "stat", "tuning"),
             )
         ),
     },
@@ -111,7 +102,7 @@ DOORS = {
             )
         ),
         *(f"dropin.{name}" for name in ("elsewhere", "gates", "pairs", "replace", "rows", "table")),
-        *("ahead", "backend", "cli.options", "report.eager", "toolkit"),
+        *("ahead", "backend", "cli.options", "doctor", "report.eager", "toolkit"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},

@@ -67,8 +67,9 @@ def test_list_has_a_record_for_each_spec(gated: Workshop) -> None:
 
 
 def test_check_has_a_record_for_each_difference(gated: Workshop) -> None:
+    counts = dict.fromkeys(("differences", "complaints", "added", "removed"), 0)
     assert lines(gated.run("check", "--json").stdout, "check") == [
-        {"kind": "summary", "modules": 1, "differences": 0, "complaints": 0, "uncertified": 1}
+        {"kind": "summary", "modules": 1, "uncertified": 1} | counts
     ]
     Path("generated/gate.py").unlink()
     result = gated.run("check", "--json")

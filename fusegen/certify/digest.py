@@ -60,7 +60,7 @@ def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str,
 
 def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
     """The C++ of a device with every header that it includes."""
-    return "\n".join(_inlined(text, files) for text in _compiled(module, _sources(module), device))
+    return "\n".join(_inlined(text, files) for text in _compiled(module, sources(module), device))
 
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _deciding(module: str, device: str) -> str:
     return "\n".join(filter(None, kept))
 
 
-def _sources(module: str) -> dict[str, str]:
+def sources(module: str) -> dict[str, str]:
     """The constants of a module that hold C++, by name; none where it is no Python."""
     try:
         tree = ast.parse(module)

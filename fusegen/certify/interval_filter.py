@@ -19,7 +19,6 @@ import ctypes
 import hashlib
 import math
 import os
-import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ import torch
 from torch import Tensor
 
 from fusegen import toolkit
+from fusegen.builds import build_folder, is_trusted
 from fusegen.certify.findings import Ranges
 from fusegen.certify.host import compiler
 from fusegen.certify.interval_filter_text import source
@@ -159,15 +159,6 @@ def _nvcc() -> Path:
     return (toolkit.home() or Path("/usr/local/cuda")) / "bin" / "nvcc"
 
 
-def build_folder() -> Path:
-    """The folder of builds, which is that of modules."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not cache.is_absolute():
-        cache = Path(os.path.expanduser("~"), ".cache")
-    given = os.environ.get("TORCH_EXTENSIONS_DIR", "")
-    return Path(given or cache / "torch_extensions").resolve() / "fusegen"
-
-
 def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> ctypes.CDLL:
     """The library of a text, built unless the same was built before.
 
@@ -176,11 +167,11 @@ def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> cty
     """
     folder = build_folder()
     folder.mkdir(0o755, parents=True, exist_ok=True)
-    if not _is_own(folder):
+    if not is_trusted(folder):
         raise RuntimeError(f"other users can write {folder}, whose libraries are loaded; chmod 755 it")
     digest = hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]
     library = folder / f"interval_filter_{target}_{digest}.so"
-    if not (library.exists() and _is_own(library)):
+    if not (library.exists() and is_trusted(library)):
         with tempfile.TemporaryDirectory(dir=folder) as place:
             source, made = Path(place) / f"interval_filter{suffix}", Path(place) / "interval_filter.so"
             source.write_text(text, encoding="utf-8")
@@ -193,10 +184,3 @@ def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> cty
                 raise RuntimeError(f"the filter did not compile for {target}: {done.stderr[:2000]}")
             os.replace(made, library)
     return ctypes.CDLL(str(library))
-
-
-def _is_own(path: Path) -> bool:
-    """True if a file or folder is the user's or root's, no link, and nobody else can write to it."""
-    found = path.lstat()
-    others = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-    return found.st_uid in (0, os.getuid()) and not others and not stat.S_ISLNK(found.st_mode)

@@ -1,7 +1,7 @@
 """The command line: commands, their output, and the exit status.
 
-Status 0: done. 1: ``check`` found a difference, ``certify`` a broken promise, ``bench`` something wrong or
-slower. 2: a mistake in a spec or in the command.
+Status 0: done. 1: ``check`` found a difference, ``doctor`` something missing, ``certify`` a broken promise,
+``bench`` something wrong or slower. 2: a mistake in a spec or in the command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from fusegen.access import refused
 from fusegen.cli import (
     building,
     checking,
+    cleaning,
     compiling,
+    diagnosing,
     evidence,
     hub,
     lifting,
@@ -34,6 +36,7 @@ COMMANDS = (
     *(building.build, compiling.compile_, hub.hub, checking.check, modules.list_, lifting.lift),
     *(evidence.certify, evidence.audit, speed.bench, tuning.tune, reporting.report),
     *(modules.explain, modules.show, modules.new, modules.schema),
+    *(diagnosing.doctor, cleaning.clean),
 )
 EXTRAS = {"torch": "certify", "flint": "certify", "matplotlib": "bench"}  # the extra of a missing package
 

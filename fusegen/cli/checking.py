@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from importlib.util import find_spec
@@ -11,59 +12,87 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import WHERE, schema_file, specs_folder
+from fusegen.cli import github, stat
+from fusegen.cli.options import SEVERAL_SPECS, WHERE, schema_file, specs_folder
 from fusegen.cli.records import JSON, Record, print_records, record
-from fusegen.errors import counted
+from fusegen.errors import FusegenError, SpecErrors, counted
 
 if TYPE_CHECKING:
     from fusegen.spec import Spec
+    from fusegen.write import Change
 
 REFERENCE_LIBRARIES = ("torch", "python-flint")  # which comparisons of references with formulas need
 REMEDY = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
 
 
 @click.command()
+@SEVERAL_SPECS
 @WHERE
 @JSON
-def check(output: Path, as_json: bool) -> None:
+@click.option(
+    "--stat", "in_short", is_flag=True, help="Print a line for each difference instead of a diff."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "github")),
+    default="text",
+    help="The format; github prints annotations and appends a summary to GITHUB_STEP_SUMMARY.",
+)
+def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, form: str) -> None:
     """Compare generated/ with what the specs say, and specs/schema.json with the language.
 
+    If SPECs are named, only their modules are compared, and the runtime and the manifest beside them.
     Stale certificates are reported, and the number of modules without one; those are no differences. With
     PyTorch and python-flint references are compared with formulas, too.
     """
-    found: Record = {}
-    for found in _found(output):
-        if as_json:
-            print_records([found])
-        else:
-            TEXTS[found["kind"]](found)
-    if found["differences"] or found["complaints"]:
+    chosen = [form] * (form != "text") + ["json"] * as_json + ["stat"] * in_short
+    if len(chosen) > 1:
+        raise click.UsageError("--json, --stat and --format github exclude each other")
+    records: list[Record] = []
+    try:
+        for found in _found(output, specs):
+            records.append(found)
+            FORMS[chosen[0] if chosen else "text"](found)
+    except (FusegenError, SpecErrors) as error:
+        if form != "github":
+            raise
+        click.echo("\n".join(github.of_error(error)))
+        github.append_summary(records, [str(error)])
+        sys.exit(2)
+    if form == "github":
+        github.append_summary(records)
+    if records[-1]["differences"] or records[-1]["complaints"]:
         sys.exit(1)
 
 
-def _found(output: Path) -> Iterator[Record]:
+def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
     """The differences and complaints, or without any the notes; then a summary."""
     from fusegen import library, modules, outputs, package, write
     from fusegen.render import Binding
     from fusegen.schema import schema_text
 
-    specs = library.find_all((), specs_folder())
+    specs = library.find_all(named, specs_folder())
     folder = outputs.opened(output, specs_folder())
     built = modules.built(specs, output, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
+    of_modules = dict(zip(texts, specs, strict=True))
     differences = [*write.changes(texts), *folder.runtime(), *folder.manifest(texts, specs)]
     if package.is_package(folder):
         differences += package.changed(folder, texts)
-    if schema_file().exists():
+    if schema_file().exists() and not named:
         differences += write.changes({schema_file(): schema_text()})
+    counts = Counter({"added": 0, "removed": 0})
     for change in differences:
-        yield record("difference", file=str(change.path), change=change.kind, diff=change.diff())
-    complaints = folder.complaints(texts)
+        found = _difference(change, of_modules.get(change.path))
+        counts.update({key: found[key] for key in counts})
+        yield found
+    complaints = () if named else folder.complaints(texts)
     yield from (record("complaint", text=text) for text in complaints)
     if not differences and not complaints:
         loaded = {path: library.load(path) for path in specs}
         yield from _certificates(dict(zip(texts, loaded.values(), strict=True)), output)
-        for path in folder.uncertified():
+        for path in () if named else folder.uncertified():
             text = f"{path}: there is no module of this certificate; delete it"
             yield record("certificate", text=text)
         yield from _references(dict(zip(loaded, texts.values(), strict=True)), loaded, output)
@@ -73,7 +102,39 @@ def _found(output: Path) -> Iterator[Record]:
         differences=len(differences),
         complaints=len(complaints),
         uncertified=_uncertified(texts),
+        **counts,
     )
+
+
+def _difference(change: Change, spec: Path | None) -> Record:
+    """A difference.
+
+    Args:
+        change: of a module or another file.
+        spec: of the module, if it is one.
+    """
+    from fusegen import library
+    from fusegen.certify import state
+
+    touched = stat.kernels(change) if spec else {}
+    states = state.states(change.path, state.claim(library.load(spec))) if spec else {}
+    return record(
+        "difference",
+        file=str(change.path),
+        change=change.kind,
+        diff=change.diff(),
+        spec=spec.as_posix() if spec else "",
+        line=_line(spec) if spec else 0,
+        **stat.lines(change),
+        kernels=touched,
+        certificate=stat.certificates(states, touched),
+    )
+
+
+def _line(spec: Path) -> int:
+    """The line of a spec that has its formula or its chain, or the first."""
+    texts = spec.read_text(encoding="utf-8").splitlines()
+    return next((k for k, text in enumerate(texts, 1) if text.startswith(("formula", "chain"))), 1)
 
 
 def _certificates(specs: Mapping[Path, Spec], output: Path) -> Iterator[Record]:
@@ -142,4 +203,28 @@ TEXTS: dict[str, Callable[[Record], None]] = {  # by kind, the printing of a rec
     "difference": lambda found: click.echo(found["diff"], nl=False),
     **dict.fromkeys(("complaint", "certificate", "reference"), _print_note),
     "summary": _print_summary,
+}
+
+
+def _print_in_short(found: Record) -> None:
+    """Print a difference in one line, and after the last their number."""
+    if found["kind"] == "summary" and found["differences"]:
+        click.echo(stat.total(found))
+    IN_SHORT.get(found["kind"], TEXTS[found["kind"]])(found)
+
+
+def _print_annotation(found: Record) -> None:
+    line = github.of_record(found)
+    if line:
+        click.echo(line)
+    else:
+        _print_summary(found)
+
+
+IN_SHORT: dict[str, Callable[[Record], None]] = {"difference": stat.print_row}
+FORMS: dict[str, Callable[[Record], None]] = {  # the printing of a record
+    "text": lambda found: TEXTS[found["kind"]](found),
+    "json": lambda found: print_records([found]),
+    "stat": _print_in_short,
+    "github": _print_annotation,
 }

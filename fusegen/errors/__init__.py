@@ -44,11 +44,14 @@ from fusegen.errors.fields import WrongValue as WrongValue
 from fusegen.errors.files import BadManifest as BadManifest
 from fusegen.errors.files import HiddenModules as HiddenModules
 from fusegen.errors.files import NoAccess as NoAccess
+from fusegen.errors.files import NoBuildFolder as NoBuildFolder
 from fusegen.errors.files import NoSuchSpec as NoSuchSpec
 from fusegen.errors.files import NotGenerated as NotGenerated
+from fusegen.errors.files import NotOwn as NotOwn
 from fusegen.errors.files import NotOwnPackage as NotOwnPackage
 from fusegen.errors.files import NotYaml as NotYaml
 from fusegen.errors.files import OtherBinding as OtherBinding
+from fusegen.errors.files import OtherRuntime as OtherRuntime
 from fusegen.errors.files import SeveralOfOneName as SeveralOfOneName
 from fusegen.errors.files import TooLarge as TooLarge
 from fusegen.errors.files import TooMany as TooMany

@@ -57,8 +57,8 @@ class FusegenError(Exception):
         particulars = {name: _short(value) for name, value in particulars.items()}
         self.span = span
         self.message = self.sentence.format(**particulars)
-        hint = self.hint.format(**particulars)
-        tail = f"  hint: {hint}\n" if hint else ""
+        self.hinted = self.hint.format(**particulars)
+        tail = f"  hint: {self.hinted}\n" if self.hinted else ""
         super().__init__(f"{span}: {self.message}\n{span.caret()}{tail}".rstrip("\n"))
 
 

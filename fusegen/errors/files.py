@@ -70,3 +70,18 @@ class NotYaml(FusegenError):
 class YamlFeature(FusegenError):
     sentence = "{feature} are not allowed in a spec"
     hint = "{remedy}"
+
+
+class NoBuildFolder(FusegenError):
+    sentence = "no folder to build in: neither TORCH_EXTENSIONS_DIR, XDG_CACHE_HOME nor HOME is set"
+    hint = "set the first"
+
+
+class NotOwn(FusegenError):
+    sentence = "this folder is not yours alone, so nothing in it is removed"
+    hint = "make it yours (chown, chmod go-w; no link), or set TORCH_EXTENSIONS_DIR to another folder"
+
+
+class OtherRuntime(FusegenError):
+    sentence = "the runtime of these modules is another fusegen's, so their libraries are not known"
+    hint = "run 'python -m fusegen build' first"

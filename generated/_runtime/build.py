@@ -55,10 +55,8 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
 
 def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> Any:
     """A library from the folder of builds, where it is built first unless it is there."""
-    kernel, device = of
-    recipe = for_targets(recipe, device, targets.wanted(device))
-    content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
-    library = cache_folder(module) / f"{namespace}_{kernel}_{device}_{content}.so"
+    recipe = for_targets(recipe, of[1], targets.wanted(of[1]))
+    library = cache_folder(module) / file_name(namespace, of, recipe)
     built = load_whole(library)
     if built:
         return built
@@ -67,6 +65,18 @@ def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str
         turn = torch.ops.fusegen._turn
         stack.callback(turn.put, turn.get())  # builds set the process's variables
         return load_whole(library) or build_library(module, library, of, recipe)
+
+
+def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
+    """The name of a library in the folder of builds.
+
+    Args:
+        namespace: of the operators.
+        of: the kernel and the device.
+        recipe: the sources and the flags, with those of the targets.
+    """
+    content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
+    return "_".join((namespace, *of, content)) + ".so"
 
 
 def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":

@@ -1,0 +1,84 @@
+"""The command that removes compiled kernels."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+
+from fusegen.cli.options import WHERE, specs_folder
+from fusegen.steps import LOG
+
+
+@click.command()
+@click.option(
+    "--all", "every", is_flag=True, help="Remove every library of the folder of builds, of any project."
+)
+@WHERE
+def clean(every: bool, output: Path) -> None:
+    """Remove compiled kernels that the modules here no longer load; they are built again when needed.
+
+    The folder of builds is TORCH_EXTENSIONS_DIR/fusegen, or ~/.cache/torch_extensions/fusegen. Libraries of
+    modules that are not in the output folder stay, since other projects may use them, unless --all is
+    given. Of _libraries in the output folder, what `compile` would replace is removed. Links are left.
+    """
+    from fusegen import builds, outdated, outputs
+
+    folder = builds.build_folder()
+    libraries = output / builds.LIBRARIES
+    present = [each for each in (folder, libraries) if each.is_dir()]
+    for each in present:
+        outdated.require_own(each)
+    if not present:
+        click.echo(f"{folder}: there is no such folder, and nothing to remove")
+    if every and folder in present:  # which needs neither torch nor the modules
+        _remove(folder, outdated.every_build(folder).outdated)
+        present.remove(folder)
+    if present:
+        loads = outdated.loaded(outputs.opened(output, specs_folder()))
+    if folder in present:
+        found = outdated.of_builds(folder, loads.built)
+        _remove(folder, found.outdated)
+        _tell_of_others(found.others)
+    if libraries in present:
+        _remove(libraries, outdated.of_libraries(libraries, loads.ahead).outdated)
+
+
+def _tell_of_others(number: int) -> None:
+    """Print how many libraries stay that may be those of other projects."""
+    if number:
+        what = "library of another module stays" if number == 1 else "libraries of other modules stay"
+        click.echo(f"{number} {what}; --all removes them, too")
+
+
+def _remove(folder: Path, groups: Iterable[tuple[Path, ...]]) -> None:
+    """Remove the files of some libraries, and print their number and size; --verbose prints each.
+
+    Raises:
+        NoAccess: one cannot be removed.
+    """
+    from fusegen.access import refused
+
+    number = freed = 0
+    for files in groups:
+        for path in files:
+            try:
+                freed += _size(path)
+                _REMOVAL[path.is_dir()](path)
+            except OSError as error:
+                raise refused(error, path, "removed") from None
+            LOG.info("removed  %s", str(path))
+        number += 1
+    word = "library" if number == 1 else "libraries"
+    click.echo(f"removed  {number} {word} from {folder}, {freed:,} bytes freed")
+
+
+_REMOVAL: dict[bool, Callable[[Path], None]] = {False: Path.unlink, True: shutil.rmtree}
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file, or of all below a folder; links count as themselves."""
+    below = path.rglob("*") if path.is_dir() else ()
+    return sum(each.lstat().st_size for each in (path, *below))

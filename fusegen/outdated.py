@@ -1,0 +1,143 @@
+"""Compiled kernels that `clean` removes: those that no module of a folder loads any more.
+
+The folder of builds is shared by the projects of a user: libraries of modules that are not here are left.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fusegen import builds, loader
+from fusegen.errors import NotOwn, OtherRuntime, Span
+from fusegen.outputs import Outputs
+
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``.
+
+    Attributes:
+        built: those that are built on first use, on this machine.
+        ahead: those that are compiled ahead of time, for whatever targets.
+    """
+
+    built: Mapping[str, str] = field(default_factory=dict)
+    ahead: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The contents of a folder of libraries.
+
+    Attributes:
+        outdated: the files of each library to remove, or a temporary folder.
+        others: the number of libraries of modules that are not here, and of interval filters.
+    """
+
+    outdated: tuple[tuple[Path, ...], ...] = ()
+    others: int = 0
+
+
+def loaded(folder: Outputs) -> Loaded:
+    """The libraries that the modules of a folder load; a module that was changed by hand is left out.
+
+    Raises:
+        OtherRuntime: the runtime beside the modules is another one, whose libraries have other names.
+        ModuleNotFoundError: there is no torch.
+    """
+    unchanged = [
+        folder.path(name) for name, digest in folder.present.items() if digest == folder.owned[name].sha256
+    ]
+    if unchanged and folder.runtime():
+        raise OtherRuntime(Span(folder.folder.as_posix()))
+    built: dict[str, str] = {}
+    ahead: dict[str, str] = {}
+    for path in unchanged:
+        kernels = loader.imported(path).KERNELS
+        runtime = type(kernels).__module__.rpartition(".")[0]
+        build, targets = (sys.modules[f"{runtime}.{name}"] for name in ("build", "targets"))
+        for kernel, *_ in kernels.signature.kernels:
+            for device in DEVICES:
+                of = "_".join((kernels.signature.namespace, kernel, device))
+                content = _contents(build, targets.wanted(device), kernels, (kernel, device))
+                ahead[of] = content[1]
+                if targets.here(device):  # else the builds are another machine's
+                    built[of] = content[0]
+    return Loaded(built, ahead)
+
+
+def _contents(build: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:
+    """The digests of a kernel's library that is built on first use, and of one compiled ahead of time.
+
+    Args:
+        build: the module of that name of the runtime.
+        wanted: the targets of a build on first use.
+        kernels: of a module.
+        of: the kernel and the device.
+    """
+    namespace = kernels.signature.namespace
+    recipe = build.recipe_of(kernels.texts(), *of, namespace)
+    name = build.file_name(namespace, of, build.for_targets(recipe, of[1], wanted))
+    return Path(name).stem.rpartition("_")[2], build.content_of(recipe)
+
+
+def require_own(folder: Path) -> None:
+    """Refuse a folder that is another user's, that others can write, or that is a link.
+
+    Raises:
+        NotOwn: it is.
+    """
+    if not builds.is_own(folder):
+        raise NotOwn(Span(folder.as_posix()))
+
+
+def of_builds(folder: Path, loads: Mapping[str, str]) -> Found:
+    """The outdated libraries of the folder of builds.
+
+    Args:
+        folder: that has libraries which are built on first use.
+        loads: the digests of those that are loaded, as of `Loaded`.
+    """
+    outdated: list[tuple[Path, ...]] = [(path,) for path in builds.abandoned(folder)]
+    others = 0
+    for stem, files in builds.files(folder).items():
+        kernel = builds.KERNEL.fullmatch(stem)
+        known = loads.get(kernel["of"]) if kernel else None
+        if kernel and known and known != kernel["content"] and not builds.in_use(files):
+            outdated.append(files)
+        others += known is None and bool(kernel or builds.FILTER.fullmatch(stem))
+    return Found(tuple(outdated), others)
+
+
+def every_build(folder: Path) -> Found:
+    """All libraries of the folder of builds, those that are being built left out."""
+    return Found(tuple(_every(folder)))
+
+
+def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
+    yield from ((path,) for path in builds.abandoned(folder))
+    for stem, files in builds.files(folder).items():
+        own = builds.KERNEL.fullmatch(stem) or builds.FILTER.fullmatch(stem)
+        if own and not builds.in_use(files):
+            yield files
+
+
+def of_libraries(folder: Path, loads: Mapping[str, str]) -> Found:
+    """The libraries that `compile` would replace: those of other sources than the modules have.
+
+    Args:
+        folder: that has libraries which were compiled ahead of time.
+        loads: the digests of those that are loaded, as of `Loaded`.
+    """
+    outdated = []
+    for stem, files in builds.files(folder).items():
+        kernel = builds.AHEAD.fullmatch(stem)
+        if kernel and loads.get(kernel["of"], kernel["content"]) != kernel["content"]:
+            outdated.append(files)
+    return Found(tuple(outdated))

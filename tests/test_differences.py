@@ -1,0 +1,197 @@
+"""`check` of some specs, in short, and for GitHub: lines, kernels, certificates, annotations, a summary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Workshop
+
+from fusegen.certify import state
+from fusegen.cli import github, stat
+from fusegen.errors import Span
+from fusegen.write import Change
+
+GELU = (ROOT / "generated/gelu.py").read_text(encoding="utf-8")
+BOTH = ["forward", "backward"]
+
+
+def replaced(old: str, new: str, count: int = -1) -> Change:
+    assert old in GELU
+    return Change(Path("generated/gelu.py"), GELU, GELU.replace(old, new, count))
+
+
+@pytest.mark.parametrize(
+    ("change", "kernels"),
+    [
+        (replaced("// From grad", "// Of grad"), {}),
+        (replaced('"""The same in', '"""Just the same in'), {}),
+        (
+            replaced("return times_ndtr(finite_x)", "return finite_x"),
+            {"cuda": ["forward"], "cpu": ["forward"]},
+        ),
+        (replaced("return grad *", "return 2 * grad *"), {"cuda": ["backward"], "cpu": ["backward"]}),
+        (replaced("gelu_forward_short(float x) {", "gelu_forward_short(float y) {"), {"cpu": ["forward"]}),
+        (replaced("*BITS16 = TABLE,", "*BITS16 = HEAVY,"), {"cuda": ["forward"]}),
+        (
+            replaced("TABLE_16[] = {{80, 65536, 128, 1}", "TABLE_16[] = {{80, 65536, 256, 1}"),
+            {"cuda": BOTH},
+        ),
+        (replaced('#include "cuda/table.cuh"\n', ""), {"cuda": BOTH}),
+        (
+            replaced("KERNELS.first(x, input)", "KERNELS.first(input, x)"),
+            {"cuda": ["host"], "cpu": ["host"]},
+        ),
+        (Change(Path("generated/gelu.py"), None, GELU), {"cuda": BOTH, "cpu": BOTH}),
+        (Change(Path("generated/gelu.py"), "no Python (", GELU), {"cuda": BOTH, "cpu": BOTH}),
+    ],
+)
+def test_the_kernels_that_a_change_touches(change: Change, kernels: dict[str, list[str]]) -> None:
+    assert stat.kernels(change) == kernels
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "added", "removed"),
+    [("a\nb\n", "a\nc\nd\n", 2, 1), (None, "a\nb\n", 2, 0), ("a\n", None, 0, 1), ("a", "a\n", 0, 0)],
+)
+def test_the_lines_of_a_change(before: str | None, after: str | None, added: int, removed: int) -> None:
+    assert stat.lines(Change(Path("a"), before, after)) == {"added": added, "removed": removed}
+
+
+@pytest.fixture
+def changed(built: Workshop) -> Workshop:
+    """A workshop whose spec `gate` has another formula than its module; `twice` is a chain of it."""
+    built.spec("gate", "formula: x * clamp(x + 2, 0, 6) / 6")
+    built.spec("free", "formula: x * 2")
+    assert built.run("build", "free").exit_code == 0
+    return built
+
+
+def test_stat_is_a_line_for_each_difference(changed: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "states", lambda path, _: {"cuda": "ok"} if path.stem == "gate" else {})
+    result = changed.run("check", "--stat")
+    assert result.exit_code == 1
+    gate, twice, manifest, total = result.stdout.splitlines()
+    kernels = "cuda forward and backward, cpu forward and backward"
+    first, _, rest = gate.partition("  ")
+    assert (first, rest.partition("  ")[2]) == ("generated/gate.py", f"{kernels}, certificate cuda stale")
+    assert twice.endswith(f"  {kernels}")
+    assert manifest == "generated/MANIFEST.toml  +2 -2"
+    added, removed = (sum(int(line.split()[k][1:]) for line in (gate, twice, manifest)) for k in (1, 2))
+    assert total == f"3 files, {added} lines added, {removed} lines removed"
+    assert result.stderr.startswith("3 files differ; run 'python -m fusegen build'")
+
+
+def test_a_certificate_of_the_other_device_keeps_its_state() -> None:
+    states = {"cuda": "ok", "cpu": "float32 5 ulp > 4"}
+    assert stat.certificates(states, {"cuda": ["host"]}) == {"cuda": "stale", "cpu": "float32 5 ulp > 4"}
+
+
+def test_check_of_some_specs_compares_their_modules_only(changed: Workshop) -> None:
+    result = changed.run("check", "free")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "1 modules are what their specs say, 1 of them without a certificate\n",
+    )
+    assert "generated/twice.py" not in changed.run("check", "gate", "--stat").stdout
+    changed.file("generated/gone.certificate.json", "{}")
+    Path("specs/twice.yaml").unlink()  # no spec makes its module now
+    assert changed.run("check", "free").output == result.output
+    Path("generated/_runtime/flags.py").unlink()
+    assert changed.run("check", "free", "--stat").stdout.startswith("generated/_runtime/flags.py  +")
+    assert changed.run("check", "absent").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("--json", "--stat"), ("--stat", "--format", "github"), ("--json", "--format", "github")]
+)
+def test_the_forms_exclude_each_other(built: Workshop, words: tuple[str, ...]) -> None:
+    result = built.run("check", *words)
+    assert result.stderr.splitlines()[-1] == "Error: --json, --stat and --format github exclude each other"
+    assert result.exit_code == 2
+
+
+# --- GitHub ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("span", "message", "line"),
+    [
+        (Span("specs/a.yaml", 4, 14), "wrong", "::error file=specs/a.yaml,line=4,col=14::wrong"),
+        (Span("specs/a.yaml", 3), "wrong", "::error file=specs/a.yaml,line=3::wrong"),
+        (Span("specs/a.yaml"), "100 %\nhint: x", "::error file=specs/a.yaml::100 %25%0Ahint: x"),
+        (Span("a,b:c%d\n"), "a,b:c\r", "::error file=a%2Cb%3Ac%25d%0A::a,b:c%0D"),
+        (Span(""), "wrong", "::error::wrong"),
+    ],
+)
+def test_an_annotation_is_one_line_at_its_place(span: Span, message: str, line: str) -> None:
+    assert github.annotation("error", message, span) == line
+
+
+def test_github_gets_an_annotation_for_each_difference_and_a_table(
+    changed: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(github.VARIABLE, "summary.md")
+    changed.file("summary.md", "before\n")
+    result = changed.run("check", "--format", "github")
+    assert result.exit_code == 1
+    gate, twice, manifest = result.stdout.splitlines()
+    assert gate.startswith(
+        "::error file=specs/gate.yaml,line=3::generated/gate.py is not what 'fusegen build' "
+    )
+    assert twice.startswith("::error file=specs/twice.yaml,line=3::generated/twice.py ")
+    assert manifest.startswith("::error file=generated/MANIFEST.toml::")
+    text = Path("summary.md").read_text(encoding="utf-8")
+    assert text.startswith(
+        "before\n## fusegen check\n\n| file | lines | changed kernels | certificate |\n|---|"
+    )
+    kernels = "cuda forward, backward; cpu forward, backward"
+    assert f" | {kernels} |  |\n" in text
+    assert text.endswith("\n\n3 modules, 3 differences, 3 modules without a certificate\n")
+
+
+def test_github_gets_mistakes_at_their_line_and_column(
+    built: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(github.VARIABLE, "summary.md")
+    built.spec("gate", "formula: x * clmp(x, 0, 6)")
+    built.spec("twice", "formula: <b>|`\nnumerics: odd")
+    result = built.run("check", "--format", "github")
+    assert (result.exit_code, result.stderr) == (2, "")
+    found = [line.split("::")[1] for line in result.stdout.splitlines()]
+    assert found[0] == "error file=specs/gate.yaml,line=3,col=14"
+    assert all(each.startswith("error file=specs/") for each in found)
+    assert len(found) >= 3
+    text = Path("summary.md").read_text(encoding="utf-8")
+    assert "<pre>specs/gate.yaml:3:14: " in text
+    assert "<b>" not in text
+
+
+def test_github_gets_warnings_of_certificates(built: Workshop) -> None:
+    built.file("generated/gone.certificate.json", "{}")
+    result = built.run("check", "--format", "github")
+    first, last = result.stdout.splitlines()
+    path = "generated/gone.certificate.json"
+    told = f"{path}: there is no module of this certificate; delete it"
+    assert (result.exit_code, first) == (0, f"::warning file={path}::{told}")
+    assert last == "2 modules are what their specs say, 2 of them without a certificate"
+
+
+def test_a_cell_of_the_summary_ends_no_row_and_begins_no_html() -> None:
+    assert github.summary([{"kind": "complaint", "text": "a | b\n<i>"}]) == (
+        "## fusegen check\n\n- a \\| b &lt;i&gt;\n"
+    )
+
+
+def test_a_long_table_is_cut() -> None:
+    row = {"kind": "difference", "file": "a", "added": 1, "removed": 0, "kernels": {}, "certificate": {}}
+    lines = github.summary([row] * (github.MOST_ROWS + 2)).splitlines()
+    assert lines[-1] == "| and 2 more | | | |"
+    assert len(lines) == 2 + 2 + github.MOST_ROWS + 1
+
+
+def test_the_records_have_the_place_of_the_formula(changed: Workshop) -> None:
+    first = json.loads(changed.run("check", "--json").stdout.splitlines()[0])
+    assert (first["spec"], first["line"], first["certificate"]) == ("specs/gate.yaml", 3, {})
+    assert first["kernels"] == {"cuda": BOTH, "cpu": BOTH}
