@@ -55,7 +55,7 @@ def _first(x: Any, *_: Any) -> Any:
 
 PRIMITIVES: dict[str, Function] = {  # by the operation of the language
     **{"add": op.Add, "sub": op.Sub, "mul": op.Mul, "div": op.Div, "quotient": op.Div, "neg": op.Neg},
-    **{"fma": _fma, "rounded": _first, "detach": _first, "by_width": lambda _, wide: wide},
+    **{"fma": _fma, "rounded": _first, "detach": _first, "select_by_width": lambda _, wide: wide},
     **{"lt": op.Less, "le": op.LessOrEqual, "gt": op.Greater, "ge": op.GreaterOrEqual, "eq": op.Equal},
     **{"ne": lambda a, b: op.Not(op.Equal(a, b)), "where": op.Where},
     **{"relu": op.Relu, "relu6": lambda x: _clamp(x, 0.0, 6.0), "clamp": _clamp, "saturate": _clamp},
