@@ -55,7 +55,7 @@ def _first(x: Any, *_: Any) -> Any:
 
 PRIMITIVES: dict[str, Function] = {  # by the operation of the language
     **{"add": op.Add, "sub": op.Sub, "mul": op.Mul, "div": op.Div, "quotient": op.Div, "neg": op.Neg},
-    **{"fma": _fma, "rounded": _first, "detach": _first, "select_by_width": lambda _, wide: wide},
+    **{"fma": _fma, "round_to_storage": _first, "detach": _first},
     **{"lt": op.Less, "le": op.LessOrEqual, "gt": op.Greater, "ge": op.GreaterOrEqual, "eq": op.Equal},
     **{"ne": lambda a, b: op.Not(op.Equal(a, b)), "where": op.Where},
     **{"relu": op.Relu, "relu6": lambda x: _clamp(x, 0.0, 6.0), "clamp": _clamp, "saturate": _clamp},
@@ -74,7 +74,7 @@ ON_NUMBERS: dict[str, Function] = {
     "div": operator.truediv,
     "quotient": operator.truediv,
     "fma": lambda a, b, c: a * b + c,
-    "rounded": _first,
+    "round_to_storage": _first,
 }
 SPELT = {  # the names of torch that differ from those of `aten` and of the language
     **{"special_ndtr": "ndtr", "log_sigmoid": "logsigmoid", "_threshold": "threshold"},

@@ -16,8 +16,10 @@ pytest.importorskip("onnxscript", reason="ONNX export needs fusegen[onnx]")
 
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
+from fusegen.aten import ATEN  # noqa: E402
 from fusegen.onnx import ON_NUMBERS, PRIMITIVES, translation_table  # noqa: E402
 from fusegen.ops.language import LANGUAGE  # noqa: E402
+from fusegen.term import Apply, Name, walk  # noqa: E402
 
 # the exporter's own
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -94,4 +96,8 @@ def test_the_policy_decompose_needs_no_table(extensions: Path) -> None:
 
 def test_every_operation_of_the_language_has_a_row() -> None:
     assert {op.name for op in LANGUAGE} - CONSTANTS <= PRIMITIVES.keys()
+    formulas = [row.forward(*map(Name, (*row.inputs, *row.params))) for row in ATEN.values()]
+    assert {
+        part.op for each in formulas for part in walk(each) if isinstance(part, Apply)
+    } <= PRIMITIVES.keys()
     assert ON_NUMBERS.keys() <= PRIMITIVES.keys()
