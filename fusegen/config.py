@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fusegen.access import refused
 from fusegen.errors import BadConfig, FusegenError, Span, SpecErrors, nearest
 from fusegen.manifest import BINDINGS
 
@@ -36,6 +35,7 @@ class Config:
             relative to the working folder.
         specs: the folder of the specs.
         output: the folder of the modules.
+        base: the folder whose subfolders are those of the modules; --specs may name one of them.
         binding: of a new folder of modules; PyTorch's stable ABI if there is none.
         namespace: the first word of the namespaces of operators.
         policy: of modules under torch.compile.
@@ -44,6 +44,7 @@ class Config:
     root: Path = Path()
     specs: Path = Path("specs")
     output: Path = Path("generated")
+    base: Path = Path("specs")
     binding: str | None = None
     namespace: str = NAMESPACE
     policy: str = POLICIES[0]
@@ -82,22 +83,33 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     """The table of a file, if it has one.
 
     Raises:
-        SpecErrors: the file cannot be read, or the table is none.
+        SpecErrors: the file has one that cannot be read, or that is no table.
     """
+    text = _text(path)
+    if TABLE.encode() not in text:
+        return None
     try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        tools = tomllib.loads(text.decode("utf-8")).get("tool", {}) if len(text) <= MOST_BYTES else {}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise SpecErrors([refused(error, path, "read")]) from None
-    except (ValueError, RecursionError):  # which other tools complain of
-        return None
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"the file is larger than {MOST_BYTES:,} bytes")
+        tools = tomllib.loads(text.decode("utf-8")).get("tool", {})
+    except (ValueError, RecursionError) as error:
+        why = str(error).splitlines()[0] if isinstance(error, ValueError) else "it is nested too deeply"
+        raise SpecErrors([BadConfig(Span(_shown(path)), why=f"this is not TOML: {why}", near="")]) from None
     table = tools.get(TABLE) if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
         raise SpecErrors([BadConfig(Span(_shown(path)), why=f"[tool.{TABLE}] is not a table", near="")])
     return table
+
+
+def _text(path: Path) -> bytes:
+    """The start of a plain file; nothing of what is none, or cannot be read."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError:
+        return b""
 
 
 def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
@@ -128,6 +140,7 @@ def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
         Path(os.path.relpath(folder, here)),
         folders["specs"],
         folders["output"],
+        folders["specs"],
         *(table.get(key, getattr(default, key)) for key in ("binding", "namespace", "policy")),
     )
 
@@ -135,6 +148,8 @@ def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
 def _folder(value: Any, folder: Path) -> str:
     """The reason why a value is no folder of the project; empty if it is one."""
     if not isinstance(value, str) or not value:
+        return "it has to be the path of a folder"
+    if "\0" in value:
         return "it has to be the path of a folder"
     whole = os.path.realpath(folder / value)
     inside = Path(whole).is_relative_to(os.path.realpath(folder))

@@ -75,7 +75,7 @@ def place(path: Path) -> PurePosixPath:
         path: the file of the spec.
     """
     whole = Path(os.path.abspath(path))
-    for root in (Path(os.path.abspath(config.current().specs)), shipped()):
+    for root in (Path(os.path.abspath(config.current().base)), shipped()):
         if whole.is_relative_to(root):
             below = whole.relative_to(root)
             if all(map(_is_package, below.parts[:-1])):
@@ -84,15 +84,19 @@ def place(path: Path) -> PurePosixPath:
 
 
 def origin(path: Path) -> str:
-    """The words by which `build` finds a spec again in the project: a path from its root, or a name.
+    """The word by which `build` finds a spec again in the project: a path from its root, or a name.
 
     Args:
-        path: the file of the spec; of one outside the project and fusegen, and of a path that does not
-            fit into a command as it is, they are the module's name.
+        path: the file of the spec; one outside the project and fusegen has none.
     """
     whole, root = Path(os.path.abspath(path)), Path(os.path.abspath(config.current().root))
     below = whole.relative_to(root).as_posix() if whole.is_relative_to(root) else ""
-    return below if PLAIN.fullmatch(below) else place(path).as_posix()
+    if PLAIN.fullmatch(below):
+        return below
+    name = f"{place(path)}.yaml"
+    found = (folder / name for folder in (config.current().specs, shipped()) if (folder / name).is_file())
+    same = Path(os.path.abspath(next(found, root))) == whole
+    return name.removesuffix(".yaml") if same else ""
 
 
 def above(folder: Path) -> tuple[Path, ...]:
@@ -151,7 +155,8 @@ def find(named: str, folder: Path) -> Path:
         SeveralOfOneName: specs in several subfolders have it, and none in the folder itself.
     """
     if named.endswith(ENDINGS) or os.path.lexists(named):
-        return Path(named)
+        from_root = config.current().root / named  # as in the header of a module
+        return from_root if not os.path.lexists(named) and from_root.is_file() else Path(named)
     roots = tuple(dict.fromkeys((folder, shipped())))
     known = {root: every(root) for root in roots}
     for root, paths in known.items():

@@ -60,13 +60,13 @@ def build(
     from fusegen import config, library, outputs
 
     paths = library.find_all(specs, specs_folder())
+    binding = binding or config.current().binding
     if standalone:
         if prune or package:
             raise click.UsageError("--standalone excludes --prune and --package")
         _build_standalone(paths, standalone, binding)
         return
     places = [output / f"{library.place(path)}.py" for path in paths]
-    binding = binding or config.current().binding
     folder = outputs.opened(output, specs_folder()).bound(binding, places)
     built = _built(folder, paths, Also(package=package, prune=prune))
     for found in built.values():

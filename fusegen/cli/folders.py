@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,4 +34,6 @@ def located(group: click.Group) -> None:
 def _use(ctx: click.Context, option: click.Parameter, value: Path | None) -> None:
     """Use another folder of specs from now on."""
     if value is not None:
-        config.use(replace(config.current(), specs=value))
+        of = config.current()
+        inside = Path(os.path.abspath(value)).is_relative_to(os.path.abspath(of.base))
+        config.use(replace(of, specs=value, base=of.base if inside else value))

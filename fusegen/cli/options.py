@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
 from fusegen import config
+from fusegen.errors import SpecErrors
 
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -27,7 +29,9 @@ def _specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     """The completions of a SPEC: the names of specs, or files where no name begins so."""
     from fusegen import library
 
-    roots = (config.found(Path()).specs, library.shipped())
+    with suppress(SpecErrors):  # a mistake in the configuration is for the command to tell
+        config.use(config.found(Path()))
+    roots = (specs_folder(), library.shipped())
     every = {path.relative_to(root).with_suffix("") for root in roots for path in library.every(root)}
     names = sorted(path.as_posix() for path in every if path.as_posix().startswith(incomplete))
     return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
