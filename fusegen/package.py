@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from fusegen.errors import NotOwnPackage, Span
+from fusegen.access import refused
+from fusegen.errors import BrokenModule, NotOwnPackage, Span, TwoOfOneExport
 from fusegen.outputs import GENERATED, Outputs
 from fusegen.write import Change, changes, head
 
@@ -31,47 +32,89 @@ def is_package(folder: Outputs) -> bool:
     return head(folder.folder / NAME).startswith(GENERATED)
 
 
-def changed(folder: Outputs, texts: Mapping[Path, str]) -> tuple[Change, ...]:
+def changed(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path] = ()) -> tuple[Change, ...]:
     """The change, if any, of the file.
 
     Args:
         folder: of the modules.
         texts: the modules that are written now, by path; the others are as they are.
+        gone: the modules that are removed now.
 
     Raises:
+        TwoOfOneExport: two modules export a layer of one name.
+        BrokenModule: the exports of a module that is not written now cannot be read.
         NotOwnPackage: somebody else wrote the file, which is not empty.
         NoAccess: a file cannot be read.
     """
     path = folder.folder / NAME
-    found = changes({path: text(_modules(folder, texts))})
+    exported = {each.stem: _exported(each, held) for each, held in _modules(folder, texts, gone).items()}
+    require_distinct(Span(path.as_posix()), exported)
+    found = changes({path: text(exported)})
     if any((change.before or "").strip() for change in found) and not is_package(folder):
         raise NotOwnPackage(Span(path.as_posix()))
     return found
 
 
-def _modules(folder: Outputs, texts: Mapping[Path, str]) -> dict[str, str]:
-    """The texts of the modules in the folder itself, by name."""
-    there = (folder.path(name) for name in folder.present if "/" not in name)
-    known = {path: path.read_text(encoding="utf-8") for path in there if path not in texts}
-    return {path.stem: text for path, text in (known | dict(texts)).items() if path.parent == folder.folder}
+def require_distinct(place: Span, exported: Mapping[str, Iterable[str]]) -> None:
+    """Refuse specs that export the same name: those of their layers may agree in CamelCase.
+
+    Args:
+        place: what would export the names.
+        exported: the names that each spec exports.
+
+    Raises:
+        TwoOfOneExport: two specs export one name.
+    """
+    first: dict[str, str] = {}
+    for spec, names in sorted(exported.items()):
+        for name in names:
+            if first.setdefault(name, spec) != spec:
+                raise TwoOfOneExport(place, first=first[name], second=spec, name=name)
 
 
-def text(modules: Mapping[str, str]) -> str:
+def text(exported: Mapping[str, Collection[str]]) -> str:
     """The text of the file.
 
     Args:
-        modules: the texts of the folder's own modules, by name.
+        exported: the names that each of the folder's own modules exports.
     """
-    exported = {name: _exported(modules[name]) for name in sorted(modules)}
-    imports = (f"from .{name} import {', '.join(names)}\n" for name, names in exported.items() if names)
+    modules = sorted(exported.items())
+    imports = (f"from .{module} import {', '.join(names)}\n" for module, names in modules if names)
     every = sorted(name for names in exported.values() for name in names)
     listed = "".join(f'    "{name}",\n' for name in every)
     return f"{HEAD}{''.join(imports)}\n__all__ = [\n{listed}]\n"
 
 
-def _exported(module: str) -> list[str]:
-    """The names that a module exports and others do not."""
-    for node in ast.parse(module).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return [str(name) for name in ast.literal_eval(node.value) if name not in COMMON]
+def _modules(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path]) -> dict[Path, str | bytes]:
+    """The contents of the modules in the folder itself, by path.
+
+    Raises:
+        NoAccess: one cannot be read.
+    """
+    there = (folder.path(name) for name in folder.present if "/" not in name)
+    found: dict[Path, str | bytes] = {
+        path: text for path, text in texts.items() if path.parent == folder.folder
+    }
+    for path in there:
+        if path not in texts and path not in gone:
+            try:
+                found[path] = path.read_bytes()
+            except OSError as error:
+                raise refused(error, path, "read") from None
+    return found
+
+
+def _exported(path: Path, content: str | bytes) -> list[str]:
+    """The names that a module exports and others do not.
+
+    Raises:
+        BrokenModule: they cannot be read.
+    """
+    try:
+        for node in ast.parse(content).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                return [str(name) for name in ast.literal_eval(node.value) if name not in COMMON]
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        why = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
+        raise BrokenModule(Span(path.as_posix()), why=why, name=path.stem) from None
     return []

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,9 @@ import pytest
 import torch
 from conftest import ROOT, Workshop
 from torch import nn
+
+from fusegen import build, write
+from fusegen.hub import Repository, planned
 
 NAMES = ("gelu", "gelu_tanh", "silu", "swiglu", "leaky_relu", "prelu")
 CPU = "build/torch-cpu"
@@ -204,6 +208,52 @@ def test_a_file_in_the_way_is_not_overwritten(hub: Workshop) -> None:
     result = hub.run("hub", "acts", "tanh")
     assert (result.exit_code, hub.files()) == (2, before)
     assert result.output.startswith(f"acts/{CPU}/_kernels/tanh.py: 'fusegen hub' did not write this")
+
+
+def test_a_file_that_was_changed_is_not_overwritten(hub: Workshop) -> None:
+    hub.file("acts/README.md", "# by hand")
+    before = hub.files()
+    result = hub.run("hub", "acts", "gelu")
+    assert (result.exit_code, hub.files()) == (2, before)
+    assert result.output == (
+        "acts/README.md: this file was changed after 'fusegen hub' wrote it, and nothing in the folder was "
+        "changed\n  hint: move it or delete it, and 'fusegen hub' writes it anew\n"
+    )
+    Path("acts/README.md").unlink()
+    assert hub.run("hub", "acts", "gelu").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["gelu", "tanh"])  # its module is there, or would be new
+def test_a_link_in_place_of_a_folder_is_refused(hub: Workshop, name: str) -> None:
+    place = Path(f"acts/{CPU}/_kernels")
+    place.rename("outside")
+    place.symlink_to(Path("outside").absolute())
+    before = hub.files()
+    result = hub.run("hub", "acts", name, "--output", str(ROOT / "generated"))
+    assert (result.exit_code, hub.files()) == (2, before)
+    assert result.output.startswith(f"acts/{CPU}/_kernels: 'fusegen hub' did not write this")
+
+
+@pytest.mark.parametrize("done", [1, 19])
+def test_an_interrupted_command_can_be_run_again(hub: Workshop, done: int) -> None:
+    for _ in range(2):  # of a folder with another version, and of a new one
+        call = ("hub", "acts", "gelu", "--version", "2")
+        every = [build.compiled_file(ROOT / "specs/gelu.yaml")]
+        changes = planned(Repository(Path("acts"), 2, every, Path("generated")))
+        assert len(changes) > done
+        for change in changes[:done]:
+            write.apply(change)
+        assert hub.run(*call).exit_code == 0
+        shutil.rmtree("acts")
+
+
+def test_layers_of_one_name_are_refused(workshop: Workshop) -> None:
+    workshop.spec("swiglu_halves", "formula: x + 1\n")
+    result = workshop.run("hub", "acts", "swiglu", "swiglu_halves")
+    assert (result.exit_code, Path("acts").exists()) == (2, False)
+    assert result.output.splitlines()[0] == (
+        "acts: the specs swiglu and swiglu_halves both export SwigluHalves"
+    )
 
 
 def test_a_path_out_of_the_folder_is_not_removed(hub: Workshop) -> None:

@@ -80,6 +80,45 @@ def test_an_empty_file_is_replaced_and_another_is_not(built: Workshop) -> None:
     assert built.run("build", "--package").exit_code == 0
 
 
+def test_layers_of_one_name_are_refused_before_anything_is_written(packaged: Workshop) -> None:
+    packaged.spec("twice_", "formula: x + x")
+    before = packaged.files()
+    result = packaged.run("build")
+    assert (result.exit_code, result.stdout, packaged.files()) == (2, "", before)
+    assert result.stderr == (
+        f"{INIT}: the specs twice and twice_ both export Twice\n  hint: give one of them another name; "
+        "'python -m fusegen build --prune' removes modules without a spec\n"
+    )
+    (packaged.folder / "specs/twice.yaml").unlink()
+    assert packaged.run("build", "--prune").exit_code == 0
+    assert exports(packaged) == ["from .gate import Gate, gate", "from .twice_ import Twice, twice_"]
+
+
+BROKEN: dict[str, tuple[bytes, str]] = {  # what a module becomes, and the reason
+    "a syntax error": (b"def f(:\n", "invalid syntax"),
+    "no text": (b"x = '\xff'\n", "(unicode error) 'utf-8' codec can't decode byte 0xff"),
+    "exports that are computed": (b"__all__ = sorted('ab')\n", "malformed node or string on line 1"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_another_module_that_was_broken_is_named_in_a_sentence(packaged: Workshop, case: str) -> None:
+    content, why = BROKEN[case]
+    packaged.file("generated/twice.py", content)
+    packaged.spec("gate", "formula: x + 1")
+    before = packaged.files()
+    result = packaged.run("build", "gate")
+    assert (result.exit_code, result.stdout, packaged.files()) == (2, "", before)
+    sentence, hint = result.stderr.splitlines()
+    start = (
+        "generated/twice.py: this module was changed after it was written, and its exports cannot be read: "
+    )
+    assert sentence.startswith(f"{start}{why}")
+    assert hint == "  hint: run 'python -m fusegen build twice', or delete it if it has no spec"
+    assert packaged.run("build", "twice").exit_code == 0
+    assert packaged.run("build", "gate").exit_code == 0
+
+
 def test_standalone_files_are_no_package(built: Workshop) -> None:
     result = built.run("build", "--standalone", "single", "--package")
     assert result.exit_code == 2

@@ -99,16 +99,16 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     built = modules.built(paths, folder.folder, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
     folder.require_own(texts)
+    gone = folder.removable(texts) if also.prune else ()
     if also.package or package.is_package(folder):
-        package.changed(folder, texts)  # which refuses another's file before anything is written
+        package.changed(folder, texts, gone)  # which refuses what it does before anything is written
     changes, runtime = write.changes(texts), folder.runtime()
     _make(changes)
     _make_runtime(runtime)
     same = len(texts) - len(changes)
     if same:
         click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
-    if also.prune:
-        _make(write.removal(path) for path in folder.removable(texts))
+    _make(map(write.removal, gone))
     written = outputs.opened(folder.folder, folder.specs).bound(folder.binding, texts)
     if also.package or package.is_package(folder):
         _make(package.changed(written, texts))

@@ -14,7 +14,9 @@ from fusegen.errors.certifying import NotBuilt as NotBuilt
 from fusegen.errors.certifying import NotInSuite as NotInSuite
 from fusegen.errors.certifying import OtherFunction as OtherFunction
 from fusegen.errors.compiling import NoArchitecture as NoArchitecture
+from fusegen.errors.compiling import NoCudart as NoCudart
 from fusegen.errors.compiling import NoNvcc as NoNvcc
+from fusegen.errors.compiling import NotACommand as NotACommand
 from fusegen.errors.compiling import NotAnArchitecture as NotAnArchitecture
 from fusegen.errors.compiling import NotCompiled as NotCompiled
 from fusegen.errors.compiling import NotStable as NotStable
@@ -42,6 +44,7 @@ from fusegen.errors.fields import UnsafeText as UnsafeText
 from fusegen.errors.fields import WrongType as WrongType
 from fusegen.errors.fields import WrongValue as WrongValue
 from fusegen.errors.files import BadManifest as BadManifest
+from fusegen.errors.files import BrokenModule as BrokenModule
 from fusegen.errors.files import HiddenModules as HiddenModules
 from fusegen.errors.files import NoAccess as NoAccess
 from fusegen.errors.files import NoBuildFolder as NoBuildFolder
@@ -55,6 +58,7 @@ from fusegen.errors.files import OtherRuntime as OtherRuntime
 from fusegen.errors.files import SeveralOfOneName as SeveralOfOneName
 from fusegen.errors.files import TooLarge as TooLarge
 from fusegen.errors.files import TooMany as TooMany
+from fusegen.errors.files import TwoOfOneExport as TwoOfOneExport
 from fusegen.errors.files import Unreadable as Unreadable
 from fusegen.errors.files import YamlFeature as YamlFeature
 from fusegen.errors.formula import BeyondFloat32 as BeyondFloat32
@@ -75,6 +79,7 @@ from fusegen.errors.formula import UnknownFunction as UnknownFunction
 from fusegen.errors.formula import UnknownName as UnknownName
 from fusegen.errors.formula import Unused as Unused
 from fusegen.errors.formula import WrongArity as WrongArity
+from fusegen.errors.hub import Edited as Edited
 from fusegen.errors.hub import NotAKernelName as NotAKernelName
 from fusegen.errors.hub import NotALayer as NotALayer
 from fusegen.errors.hub import NotARepository as NotARepository

@@ -22,6 +22,16 @@ class NoNvcc(FusegenError):
     hint = "install the CUDA toolkit and set CUDA_HOME, or pip install 'fusegen[cuda]'"
 
 
+class NoCudart(FusegenError):
+    sentence = "the CUDA toolkit has no libcudart in {folders}"
+    hint = "install the CUDA runtime's library, or set CUDA_HOME to a whole toolkit"
+
+
+class NotACommand(FusegenError):
+    sentence = "{command!r} is no command: {why}"
+    hint = "write it as for a shell"
+
+
 class NotCompiled(FusegenError):
     sentence = "the {kernel} kernel of {name} did not compile for {device}"
     hint = "the compiler's output is in {log}"

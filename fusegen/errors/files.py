@@ -30,6 +30,16 @@ class NotOwnPackage(FusegenError):
     hint = "empty it, or write its exports yourself"
 
 
+class TwoOfOneExport(FusegenError):
+    sentence = "the specs {first} and {second} both export {name}"
+    hint = "give one of them another name; 'python -m fusegen build --prune' removes modules without a spec"
+
+
+class BrokenModule(FusegenError):
+    sentence = "this module was changed after it was written, and its exports cannot be read: {why}"
+    hint = "run 'python -m fusegen build {name}', or delete it if it has no spec"
+
+
 class OtherBinding(FusegenError):
     sentence = (
         "the folder has modules of the binding {binding!r}, such as {name}, that this would not remake"

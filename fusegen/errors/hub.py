@@ -10,6 +10,11 @@ class NotARepository(FusegenError):
     hint = "choose another folder, or move the file"
 
 
+class Edited(FusegenError):
+    sentence = "this file was changed after 'fusegen hub' wrote it, and nothing in the folder was changed"
+    hint = "move it or delete it, and 'fusegen hub' writes it anew"
+
+
 class NotAKernelName(FusegenError):
     sentence = "{name!r} is no name of a repository of kernels"
     hint = "name the folder with 2 to 64 of a-z, 0-9 and hyphens, first a letter; 'layers' is taken"

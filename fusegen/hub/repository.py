@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.access import refused
-from fusegen.errors import NotAKernelName, NotALayer, NotARepository, Span, TwoOfOneName
-from fusegen.hub import card, licence, metadata, package
+from fusegen.errors import Edited, NotAKernelName, NotALayer, NotARepository, Span, TwoOfOneName
+from fusegen.hub import card, layers, licence, metadata, package
+from fusegen.package import require_distinct
 from fusegen.pipeline import Compiled
 from fusegen.write import Change, changes, removal
 
@@ -57,9 +59,11 @@ class Repository:
 
         Raises:
             NotAKernelName: of the folder.
-            NotALayer, TwoOfOneName: of a spec.
+            NotALayer, TwoOfOneName, TwoOfOneExport: of a spec.
         """
         _require_names(self.every)
+        exported = {each.spec.name: layers.names(each.spec) for each in self.every}
+        require_distinct(Span(self.folder.as_posix()), exported)
         shown = card.Card(self.name, self.version, self.every, self.modules)
         found = {"README.md": card.text(shown), "LICENSE": licence.TEXT}
         common = package.files(self.every)
@@ -80,22 +84,47 @@ class Repository:
 
 
 def planned(repository: Repository) -> tuple[Change, ...]:
-    """The changes that make a folder the repository; files of nobody else are touched.
+    """The changes that make a folder the repository; in the order of their application.
+
+    Files that `hub` did not write are left alone. The list of a new folder is written first, and that of
+    another last, so that an interrupted command can be run again.
 
     Args:
         repository: it.
 
     Raises:
-        NotARepository: the folder has files and no list of `fusegen hub`, or a file that is in the way.
+        NotARepository: the folder has files and no list of `fusegen hub`, or a file that is in the way, or
+            a link in place of a folder.
+        Edited: a file that would be replaced is neither as the list says nor as it should be.
         NoAccess: a file cannot be read.
     """
     texts = {repository.folder / path: text for path, text in repository.files().items()}
     owned = _owned(repository.folder)
-    for path in texts:
-        if path not in owned and (path.exists() or path.is_symlink()):
-            raise NotARepository(Span(path.as_posix()))
+    for path in sorted({*texts, *owned}):
+        _require_no_link(path, repository.folder)
+    for path, text in texts.items():
+        _require_replaceable(path, text, owned)
     gone = (path for path, sha256 in owned.items() if path not in texts and _holds(path, sha256))
-    return (*changes(texts), *map(removal, gone))
+    place = repository.folder / LIST
+    listed = changes({place: texts.pop(place)})
+    return (*changes(texts), *map(removal, gone), *listed) if owned else (*listed, *changes(texts))
+
+
+def _require_no_link(path: Path, folder: Path) -> None:
+    """Refuse a path that leads through a link below the folder, and so may lead out of it."""
+    for parent in path.parents[: len(path.relative_to(folder).parts) - 1]:
+        if parent.is_symlink():
+            raise NotARepository(Span(parent.as_posix()))
+
+
+def _require_replaceable(path: Path, text: str, owned: Mapping[Path, str]) -> None:
+    """Refuse to replace a file that somebody else wrote or changed."""
+    if not os.path.lexists(path) or path.name == LIST or _holds(path, _digest(text)):
+        return
+    if path not in owned or path.is_symlink() or not path.is_file():
+        raise NotARepository(Span(path.as_posix()))
+    if not _holds(path, owned[path]):
+        raise Edited(Span(path.as_posix()))
 
 
 def _owned(folder: Path) -> dict[Path, str]:
