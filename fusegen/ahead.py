@@ -6,22 +6,19 @@ use, but for the targets, so that its results are the same bits. `runtime/prebui
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from os import cpu_count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fusegen import toolkit
-from fusegen.access import refused
+from fusegen.access import require_writable
 from fusegen.certify.host import compiler
-from fusegen.errors import NoArchitecture, NoNvcc, NotAnArchitecture, NotCompiled, Span
-from fusegen.runtime import build, cache, prebuilt, targets
-from fusegen.steps import LOG, step
+from fusegen.errors import NoArchitecture, NoNvcc, NotAnArchitecture, Span
+from fusegen.runtime import build, prebuilt, targets
+from fusegen.shared_library import Library, compiled, keep, remove
 
 SCHEMAS = """\
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -32,34 +29,6 @@ static const bool defined = [] {{
   return true;
 }}();
 """
-HOST = ("-std=c++17", "-fPIC")
-LINKED = {"cpu": ("torch_cpu", "c10"), "cuda": ("torch_cpu", "c10", "torch_cuda")}  # PyTorch's libraries
-
-
-@dataclass(frozen=True)
-class Library:
-    """A library to compile.
-
-    Attributes:
-        module: the name of its module.
-        path: where it goes.
-        kernel: of the pass, or ``schemas``.
-        device: that it runs on.
-        recipe: the sources and the flags, as of `runtime/build.py`.
-    """
-
-    module: str
-    path: Path
-    kernel: str
-    device: str
-    recipe: dict[str, Any]
-
-    @property
-    def outdated(self) -> list[Path]:
-        """The libraries of this kernel, device and targets that were compiled from other sources."""
-        prefix = self.path.stem.rpartition("_")[0]
-        found = sorted(self.path.parent.glob(f"{prefix}_*.so"))
-        return [each for each in found if each != self.path and each.stem.rpartition("_")[0] == prefix]
 
 
 def architectures(listed: str | None) -> tuple[str, ...]:
@@ -136,105 +105,40 @@ def _schemas(kernels: Any) -> str:
     return SCHEMAS.format(namespace=kernels.signature.namespace, definitions=definitions)
 
 
-def compile_all(wanted: list[Library]) -> Iterator[tuple[str, Path]]:
-    """Compile libraries in parallel, and remove those that they replace; those that are there are left.
+def compile_all(wanted: Iterable[Library]) -> Iterator[tuple[str, Path]]:
+    """Compile libraries in parallel, and remove those that they replace; those that are whole are left.
 
     Yields:
-        ``new`` or ``removed``, and the library, as soon as it is.
+        ``new``, ``unchanged`` or ``removed``, and the library, as soon as it is; each path once.
 
     Raises:
         NotCompiled: a compiler refused one.
-        NoNvcc: one is for CUDA, and there is no nvcc.
-        NoAccess: one cannot be written or removed.
+        NoNvcc, NoCudart: one is for CUDA, and the toolkit is not whole.
+        NotACommand: the environment's compiler.
+        NoAccess: one cannot be read, written or removed.
     """
-    if any(each.device == "cuda" for each in wanted) and toolkit.home() is None:
-        raise NoNvcc(Span("--device cuda"))
-    missing = [each for each in wanted if not each.path.with_suffix(".sum").exists()]
+    every = {each.path: each for each in wanted}
+    _require_tools({each.device for each in every.values()})
+    missing = [each for each in every.values() if not each.whole]
+    made_now = {each.path for each in missing}
+    require_writable(*sorted(made_now))
+    yield from (("unchanged", path) for path in every if path not in made_now)
     with ThreadPoolExecutor(cpu_count()) as pool:
-        for each, made in zip(missing, pool.map(_compiled, missing), strict=True):
-            _keep(each.path, made)
+        for each, made in zip(missing, pool.map(compiled, missing), strict=True):
+            keep(each.path, made)
             yield "new", each.path
-            for path in each.outdated:
-                path.with_suffix(".sum").unlink(missing_ok=True)
-                path.unlink()
-                yield "removed", path
+            for path in each.others:
+                if path not in every:
+                    remove(path)
+                    yield "removed", path
 
 
-def _keep(path: Path, library: bytes) -> None:
-    """Write a library, and its size and digest beside it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        cache.publish(path, library)
-        cache.publish(path.with_suffix(".sum"), cache.checksum(library))
-    except OSError as error:
-        raise refused(error, path, "written") from None
-
-
-def _compiled(of: Library) -> bytes:
-    """The bytes of a library."""
-    LOG.info("compiling %s_%s for %s as %s", of.module, of.kernel, of.device, of.path)
-    with step(f"{of.module}: compile {of.kernel} for {of.device}"), tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        made = place / "library.so"
-        kinds = ("cpp", "cu") if of.device == "cuda" else ("cpp",)
-        objects = [str(_object(of, place, kind)) for kind in kinds]
-        _run(of, [*compiler(), "-shared", *objects, *_libraries(of, place), "-o", str(made)])
-        return made.read_bytes()
-
-
-def _object(of: Library, place: Path, kind: str) -> Path:
-    """The object file of the C++ or of the CUDA sources."""
-    from torch.utils import cpp_extension
-
-    source, made = place / f"main.{kind}", place / f"{kind}.o"
-    includes = [f"-I{folder}" for folder in cpp_extension.include_paths()]
-    flags = of.recipe.get("targets", [])
-    if kind == "cpp":
-        source.write_text("\n".join(of.recipe["cpp_sources"]), encoding="utf-8")
-        own = [*of.recipe.get("extra_cflags", ["-O1"]), *(flags if of.device == "cpu" else ())]
-        command = [*compiler(), *HOST, *own]
-    else:
-        source.write_text("\n".join(of.recipe["cuda_sources"]), encoding="utf-8")
+def _require_tools(devices: Collection[str]) -> None:
+    """Refuse to start without the compilers and libraries of some devices."""
+    compiler()
+    if "cuda" in devices:
         home = toolkit.home()
-        assert home is not None
-        own = [*cpp_extension.COMMON_NVCC_FLAGS, *of.recipe["extra_cuda_cflags"], *flags]
-        command = [*toolkit.nvcc(home), "-std=c++17", "--compiler-options=-fPIC", *own]
-    _run(of, [*command, *includes, "-c", str(source), "-o", str(made)])
-    return made
-
-
-def _libraries(of: Library, place: Path) -> list[str]:
-    """The linker's flags for PyTorch's libraries, and that of CUDA.
-
-    A PyTorch without CUDA has no libtorch_cuda: an empty library of its name takes its place.
-    """
-    from torch.utils import cpp_extension
-
-    folders = [Path(folder) for folder in cpp_extension.library_paths()]
-    if of.device == "cuda" and not any((folder / "libtorch_cuda.so").exists() for folder in folders):
-        stub = place / "libtorch_cuda.so"
-        _run(
-            of,
-            [*compiler(), "-shared", "-x", "c++", "/dev/null", f"-Wl,-soname,{stub.name}", "-o", str(stub)],
-        )
-        folders.append(place)
-    found = ["-Wl,--no-as-needed", *(f"-L{folder}" for folder in folders)]
-    found += [f"-l{name}" for name in LINKED[of.device]]
-    home = toolkit.home()
-    return [*found, str(toolkit.cudart(home))] if of.device == "cuda" and home else found
-
-
-def _run(of: Library, command: list[str]) -> None:
-    """Run a compiler.
-
-    Raises:
-        NotCompiled: it failed; what it said is in a log beside the library.
-    """
-    done = subprocess.run(command, capture_output=True, text=True, errors="backslashreplace")
-    if done.returncode == 0:
-        return
-    log = of.path.with_suffix(".log")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(f"{' '.join(command)}\n{done.stdout}{done.stderr}", encoding="utf-8")
-    span = Span(of.path.as_posix())
-    raise NotCompiled(span, kernel=of.kernel, name=of.module, device=of.device, log=log.as_posix())
+        if home is None:
+            raise NoNvcc(Span("--device cuda"))
+        toolkit.nvcc(home)
+        toolkit.cudart(home)

@@ -130,10 +130,7 @@ def test_commands_work_in_every_folder_of_the_project(
     monkeypatch.chdir(project.folder / below)
     assert project.run("build").exit_code == 0
     assert project.run("schema").exit_code == 0
-    assert (
-        project.run("check").output
-        == "1 modules are what their specs say, 1 of them without a certificate\n"
-    )
+    assert project.run("check").output == "1 module is what its spec says, without a certificate\n"
     assert project.run("list").output.startswith("squared\t")
     made = {name for name in project.files() if "_runtime" not in name}
     assert made == {

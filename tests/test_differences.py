@@ -92,7 +92,7 @@ def test_check_of_some_specs_compares_their_modules_only(changed: Workshop) -> N
     result = changed.run("check", "free")
     assert (result.exit_code, result.stdout) == (
         0,
-        "1 modules are what their specs say, 1 of them without a certificate\n",
+        "1 module is what its spec says, without a certificate\n",
     )
     assert "generated/twice.py" not in changed.run("check", "gate", "--stat").stdout
     changed.file("generated/gone.certificate.json", "{}")

@@ -279,5 +279,5 @@ def test_a_certificate_lies_beside_the_module_of_a_subfolder(workshop: Workshop)
     assert result.output.startswith("own/shift              cpu  float16  value        0.5 ulp")
     assert "generated/own/shift.certificate.json" in workshop.files()
     assert workshop.run("list").output.endswith("\tfloat16\tcurrent\tcpu ok\n")
-    assert workshop.run("check").output == "1 modules are what their specs say\n"
+    assert workshop.run("check").output == "1 module is what its spec says\n"
     assert workshop.run("certify", "own/shift", "--device", "cpu", "--resume").output == ""

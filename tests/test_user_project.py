@@ -84,7 +84,7 @@ def test_a_project_with_the_wheel_only(installed: Path, tmp_path: Path) -> None:
     made = fusegen("build", "soft_gate", "relu", "--package")
     assert made[0] == "new      kernels/soft_gate.py"
     assert made[-1] == "new      kernels/__init__.py"
-    assert fusegen("check") == ["1 modules are what their specs say, 1 of them without a certificate"]
+    assert fusegen("check") == ["1 module is what its spec says, without a certificate"]
     fusegen("certify", "soft_gate", "--device", "cpu", "--dtype", "float32", "--sample", "4096")
     compiled = [line.split()[0] for line in fusegen("compile", "soft_gate", "relu", "--device", "cpu")]
     assert compiled == ["new"] * 6

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
 import torch
 
+from fusegen import toolkit
 from fusegen.certify.certificate import Machine
 
 
 def compiler() -> tuple[str, ...]:
-    """The command of the C++ compiler: that of CXX, which may have a launcher as in "ccache g++"."""
-    return tuple(shlex.split(os.environ.get("CXX", ""))) or ("c++",)
+    """The command of the C++ compiler: that of CXX, which may have a launcher as in "ccache g++".
+
+    Raises:
+        NotACommand: a shell would not read it.
+    """
+    return tuple(toolkit.command("CXX")) or ("c++",)
 
 
 def machine(device: str) -> Machine:

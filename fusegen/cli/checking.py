@@ -197,8 +197,12 @@ def _print_summary(found: Record) -> None:
         click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {REMEDY}", err=True)
     elif not count:
         bare = found["uncertified"]
-        told = f", {bare} of them without a certificate" if bare else ""
-        click.echo(f"{found['modules']} modules are what their specs say{told}")
+        one = found["modules"] == 1
+        agree, who = (
+            ("is what its spec says", "") if one else ("are what their specs say", f"{bare} of them ")
+        )
+        told = f", {who}without a certificate" if bare else ""
+        click.echo(f"{counted(found['modules'], 'module')} {agree}{told}")
 
 
 TEXTS: dict[str, Callable[[Record], None]] = {  # by kind, the printing of a record as text

@@ -55,6 +55,7 @@ def compile_(
     from fusegen.cli.building import painted
     from fusegen.errors import NotStable, Span
 
+    _require_agreement(device, arch, isa)
     paths = library.find_all(specs, specs_folder())
     if manifest.read(output).binding != "stable":
         raise NotStable(Span(output.as_posix()), folder=output.as_posix())
@@ -62,13 +63,23 @@ def compile_(
     folder = into or output / "_libraries"
     wanted = [
         each
-        for place, chosen in ahead.targets_of(device, arch, isa)
+        for place, chosen in ahead.targets_of(device, arch, tuple(dict.fromkeys(isa)))
         for module in modules
         for each in ahead.libraries(module, place, chosen, folder)
     ]
-    done = 0
+    same = 0
     for kind, path in ahead.compile_all(wanted):
-        click.echo(f"{painted(kind)} {path}")
-        done += kind == "new"
-    if len(wanted) > done:
-        click.echo(f"unchanged: {len(wanted) - done} librar{'y' if len(wanted) - done == 1 else 'ies'}")
+        if kind == "unchanged":
+            same += 1
+        else:
+            click.echo(f"{painted(kind)} {path}")
+    if same:
+        click.echo(f"unchanged: {same} librar{'y' if same == 1 else 'ies'}")
+
+
+def _require_agreement(device: str | None, arch: str | None, isa: tuple[str, ...]) -> None:
+    """Refuse targets of the device that is not compiled for."""
+    if device == "cpu" and arch is not None:
+        raise click.UsageError("--device cpu takes no --arch")
+    if device == "cuda" and isa:
+        raise click.UsageError("--device cuda takes no --isa")
