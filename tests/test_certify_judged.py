@@ -15,7 +15,7 @@ import torch
 from conftest import Workshop
 from torch import Tensor
 
-from fusegen.certify import contract, inputs, scalars, specials, subject, sweep
+from fusegen.certify import certification, contract, inputs, scalars, specials, subject, sweep
 from fusegen.certify.certificate import shown
 from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Accuracy, Evidence, Subject
@@ -229,7 +229,7 @@ def test_a_tail_that_is_too_large_is_told(
     def planted(compiled: Compiled, output: Path) -> Subject:
         return replace(of_spec(compiled, output), given=lambda x: gelu(x, tail))
 
-    monkeypatch.setattr(subject, "of_spec", planted)
+    monkeypatch.setattr(certification, "of_spec", planted)
     result = workshop.run("certify", "--device", "cpu", "--sample", "16777216")  # a run of 65,536
     assert "undecided" not in result.stderr
     assert ("value errs by " in result.stderr) is (tail > 1)

@@ -20,9 +20,9 @@ OLD, OTHER = "0123456789abcdef", "fedcba9876543210"
 
 @pytest.fixture
 def folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of builds, beside a project with a module `gate`."""
+    """A folder of builds, beside a project with a module `cleaned`."""
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(workshop.folder / "made"))
-    workshop.spec("gate", "formula: x * 3")
+    workshop.spec("cleaned", "formula: x * 3")
     assert workshop.run("build").exit_code == 0
     place = workshop.folder / "made/fusegen"
     place.mkdir(parents=True)
@@ -31,7 +31,7 @@ def folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def kernels() -> dict[str, str]:
-    """The digests of the libraries of `gate` that are built here, by namespace, kernel and device."""
+    """The digests of the libraries of `cleaned` that are built here, by namespace, kernel and device."""
     return dict(loaded(outputs.opened(Path("generated"), Path("specs"))).built)
 
 
@@ -58,11 +58,11 @@ def test_the_library_of_a_module_is_the_one_that_it_builds(
     def asked(module: str, library: Path, *_: object) -> None:
         raise Asked(library)
 
-    module = loader.imported(Path("generated/gate.py"))
+    module = loader.imported(Path("generated/cleaned.py"))
     runtime = type(module.KERNELS).__module__.rpartition(".")[0]
     monkeypatch.setattr(f"{runtime}.build.build_library", asked)
     with pytest.raises(Asked) as found:
-        module.gate(torch.ones(2))
+        module.cleaned(torch.ones(2))
     path = Path(str(found.value))
     match = builds.KERNEL.fullmatch(path.stem)
     assert path.parent == folder
@@ -222,7 +222,7 @@ def test_of_libraries_what_compile_would_replace_is_removed(folder: Path, worksh
 def test_a_module_that_was_changed_by_hand_is_not_run(folder: Path, workshop: Workshop) -> None:
     of = next(iter(kernels()))
     files = library(folder, f"{of}_{OLD}")
-    with Path("generated/gate.py").open("a", encoding="utf-8") as file:
+    with Path("generated/cleaned.py").open("a", encoding="utf-8") as file:
         file.write("\nraise SystemExit('it ran')\n")
     result = workshop.run("clean")
     assert (result.exit_code, left(folder)) == (0, files)

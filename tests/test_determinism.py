@@ -13,7 +13,8 @@ from conftest import ROOT
 
 SCRIPT = """
 import pathlib, sys
-from fusegen import build, schema, show
+from fusegen import build, config, schema, show
+config.use(config.found(pathlib.Path()))
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
     compiled = build.compiled_file(path)
     for stage in show.STAGES.values():
@@ -50,6 +51,7 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The committed specs, and two that use more of the language."""
     folder = tmp_path_factory.mktemp("determinism") / "specs"
     folder.mkdir()
+    (folder.parent / "pyproject.toml").write_text("[tool.fusegen]\n", encoding="utf-8")
     (folder / "rich.yaml").write_text(RICH, encoding="utf-8")
     (folder / "gelu_like.yaml").write_text(GELU, encoding="utf-8")
     for path in (ROOT / "specs").glob("*.yaml"):

@@ -254,7 +254,8 @@ def test_a_folder_without_specs_is_told(workshop: Workshop) -> None:
     result = workshop.run("build")
     assert result.exit_code == 2
     assert result.output == (
-        "specs: there are no specs here\n  hint: run fusegen where specs/ is, or name a spec\n"
+        "specs: there are no specs here\n"
+        "  hint: run fusegen in the folder above specs/, set 'specs' in [tool.fusegen], or name a spec\n"
     )
 
 
