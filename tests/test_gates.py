@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -144,7 +145,8 @@ def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]
     assert str(report) == f"replaced 1 activation, kept 0\n  0: {shown} -> {name}"
     assert called(model, x) == [name]
     assert list(model.state_dict()) == list(before.state_dict())
-    assert type(model[0]) is kind
+    assert isinstance(model[0], kind)
+    assert repr(model) == repr(before)
     for ours, theirs in zip(results(model, x), results(before, x), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(model[0](hidden=x), before(x), rtol=1e-5, atol=1e-6)
@@ -174,7 +176,15 @@ def test_a_hook_on_the_activation_keeps_the_forward() -> None:
     )
 
 
+def own_weights(layer: nn.Module) -> nn.Module:
+    """Give a copy that shares its layers others, as nn.DataParallel does."""
+    vars(layer)["_modules"] = {name: copy.deepcopy(each) for name, each in layer._modules.items()}
+    return layer
+
+
 COPIES: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "copy": lambda model: nn.Sequential(own_weights(copy.copy(model[0]))),  # type: ignore[index]
+    "replica": lambda model: nn.Sequential(own_weights(model[0]._replicate_for_data_parallel())),  # type: ignore
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
 }
@@ -190,9 +200,42 @@ def test_a_copy_has_the_kernel_and_weights_of_its_own(how: str) -> None:
         model[0].gate.weight.zero_()  # type: ignore[union-attr, operator]
     assert called(copied, x) == ["swiglu"]
     assert torch.equal(copied(x), before)
+    assert copied.state_dict().keys() == model.state_dict().keys()
     assert fusegen.unpatch(copied) == 1
     assert called(copied, x) == []
+    assert type(copied[0]) is Gated  # type: ignore[index]
     assert called(model, x) == ["swiglu"]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_each_protocol_of_pickle(protocol: int) -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    fusegen.patch(model)
+    assert torch.equal(pickle.loads(pickle.dumps(model, protocol))(x), model(x))
+
+
+@pytest.mark.parametrize("named", [{}, {"y": 1}, {"hidden": 1, "y": 1}])
+def test_other_arguments_raise_as_the_original_does(named: dict[str, object]) -> None:
+    patched, before = nn.Sequential(Gated(nn.SiLU())), Gated(nn.SiLU())
+    fusegen.patch(patched)
+    with pytest.raises(TypeError) as expected:
+        before(**named)
+    with pytest.raises(TypeError) as raised:
+        patched[0](**named)
+    assert str(raised.value) == str(expected.value)
+    assert inspect.signature(patched[0].forward) == inspect.signature(before.forward)
+
+
+def test_a_forward_that_is_put_over_the_kernel_is_called() -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    fusegen.patch(model)
+    inner = model[0].forward
+    model[0].forward = lambda x: inner(x) + 1
+    expected = inner(x) + 1
+    assert torch.equal(model(x), expected)
+    del model[0].forward
+    assert model[0].forward.__func__ is Gated.forward  # type: ignore[attr-defined]
+    assert type(model[0]) is Gated
 
 
 def test_a_second_patch_and_undo() -> None:
@@ -202,6 +245,9 @@ def test_a_second_patch_and_undo() -> None:
     assert str(fusegen.patch(model)) == "the model is patched already: it has 1 generated module"
     assert report.undo() == 1
     assert torch.equal(model(x), before)
+    assert type(model[0]) is Gated
+    assert str(fusegen.patch(model)).startswith("replaced 1 activation, kept 0\n  0: Gated, ")
+    assert called(model, x) == ["swiglu"]
 
 
 def test_it_compiles_to_one_graph() -> None:
@@ -210,3 +256,5 @@ def test_it_compiles_to_one_graph() -> None:
     fusegen.patch(model)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x), expected, rtol=1e-5, atol=1e-6)
+    fusegen.unpatch(model)
+    assert torch.equal(compiled(x), expected)

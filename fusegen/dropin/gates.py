@@ -1,16 +1,19 @@
 """Gated feed-forward layers, down(act(gate(x)) * up(x)): one kernel for the activation and the product.
 
-The layer keeps its class, its layers and its state_dict: `forward` becomes an attribute of it, and the
-activation in it is not called.
+The layer keeps its layers and its state_dict. Its class becomes one derived from its own, with a `forward`
+that is bound to the object it is read from. The activation in the layer is not called.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import mul
+from types import MethodType
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -60,37 +63,92 @@ def gates(model: nn.Module) -> Iterator[Gate]:
 
 def fuse(gate: Gate) -> None:
     """Give a layer the forward with one kernel for the activation and the product."""
-    function: Callable[..., Tensor] = getattr(module(gate.gated), gate.gated)
-    names = (gate.gate, gate.up, gate.down)
-    vars(gate.holder)["forward"] = functools.partial(forward, gate.holder, names, function)
+    derived = _derived(_class(gate.holder), (gate.gate, gate.up, gate.down), gate.gated)
+    gate.holder.__class__ = derived
+    vars(gate.holder)["forward"] = MethodType(derived.fusegen_forward, gate.holder)
 
 
 def fused(layer: nn.Module) -> bool:
     """Tell if a layer has such a forward."""
-    found = vars(layer).get("forward")
-    return isinstance(found, functools.partial) and found.func is forward
+    own = getattr(type(layer), "fusegen_forward", None)
+    return own is not None and getattr(vars(layer).get("forward"), "__func__", None) is own
 
 
-def forward(
-    holder: nn.Module,
-    names: tuple[str, str, str],
-    function: Callable[..., Tensor],
-    *given: Tensor,
-    **named: Tensor,
-) -> Tensor:
-    """The layer's value.
+class Forward(property):
+    """The forward of a derived class: binds the method in an object's `__dict__` to that object.
 
-    Args:
-        holder: the layer.
-        names: of its layers for the gate, for the other factor, and behind the product.
-        function: the activation of the gate, times the other factor.
-        *given: the tensor that the layer reads.
-        **named: the same, by its name.
+    So a copy of the `__dict__` computes with the layers of the copy. The class itself has the forward of
+    the class it is derived from, and an object without such a method becomes one of that class again.
     """
-    [x] = (*given, *named.values())
-    gate, up, down = (getattr(holder, name) for name in names)
-    result: Tensor = down(function(gate(x), up(x)))
-    return result
+
+    def __init__(self, kind: type[nn.Module]) -> None:
+        """Make the descriptor for a class derived from this one."""
+        super().__init__(self.read, self.write, self.remove)
+        self.kind = kind
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        """The forward of an object, or of the class."""
+        return self.kind.forward if layer is None else self.read(layer)
+
+    def read(self, layer: nn.Module) -> Callable[..., Any]:
+        """The forward of an object."""
+        if fused(layer):
+            return type(layer).fusegen_forward.__get__(layer)  # type: ignore
+        if "forward" in vars(layer):
+            return vars(layer)["forward"]  # type: ignore[no-any-return]
+        if vars(type(layer)).get("forward") is self and not torch.compiler.is_compiling():
+            layer.__class__ = self.kind
+        return self.kind.forward.__get__(layer)  # type: ignore[no-any-return]
+
+    def write(self, layer: nn.Module, value: Callable[..., Any]) -> None:
+        """Give an object a forward of its own, as any module's."""
+        vars(layer)["forward"] = value
+
+    def remove(self, layer: nn.Module) -> None:
+        """Take it away."""
+        del vars(layer)["forward"]
+
+
+@functools.cache
+def _derived(kind: Any, names: tuple[str, str, str], gated: str) -> Any:
+    """The class of the patched layers of a class; it has the name of that, and pickle needs that alone."""
+    function: Callable[..., Tensor] = getattr(module(gated), gated)
+    [_, argument] = inspect.signature(kind.forward).parameters
+
+    @functools.wraps(kind.forward)
+    def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
+        if len(given) + len(named) != 1 or named.keys() - {argument}:
+            return kind.forward(layer, *given, **named)  # type: ignore[no-any-return]  # it raises
+        [x] = (*given, *named.values())
+        gate, up, down = (getattr(layer, name) for name in names)
+        result: Tensor = down(function(gate(x), up(x)))
+        return result
+
+    def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
+        make, (made, *given), state, *rest = kind.__reduce_ex__(layer, max(2, int(protocol)))
+        if made is not derived or not fused(layer):
+            return (make, (made, *given), state, *rest)
+        state = {name: value for name, value in state.items() if name != "forward"}
+        return (_again, (kind, names, gated), state, *rest)
+
+    body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    body |= {"forward": Forward(kind), "fusegen_forward": forward, "__reduce_ex__": reduced}
+    derived = type(kind.__name__, (kind,), body)
+    return derived
+
+
+def _again(kind: Any, names: tuple[str, str, str], gated: str) -> nn.Module:
+    """An object of a derived class, as `copy` and `pickle` make it."""
+    derived = _derived(kind, names, gated)
+    made: nn.Module = derived.__new__(derived)
+    vars(made)["forward"] = MethodType(derived.fusegen_forward, made)
+    return made
+
+
+def _class(layer: nn.Module) -> Any:
+    """The class of a layer; that which it is derived from, if it is a derived one."""
+    found = vars(type(layer)).get("forward")
+    return found.kind if isinstance(found, Forward) else type(layer)
 
 
 class _Tracer(fx.Tracer):
