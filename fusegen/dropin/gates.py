@@ -7,12 +7,15 @@ that is bound to the object it is read from. The activation in the layer is not 
 from __future__ import annotations
 
 import copy
+import dis
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from operator import mul
-from types import MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -22,6 +25,13 @@ from fusegen.dropin.table import module, reasons, row_of
 
 GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
 PRODUCTS = {("call_function", mul), ("call_function", torch.mul), ("call_method", "mul")}
+BASES, READ = (nn.Module, object), ("LOAD_ATTR", "LOAD_METHOD")
+VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+GLOBALS = (torch, operator, mul, torch.mul)
+SPECIAL = {
+    f"__{name}__" for name in ("getattr", "getattribute", "reduce", "reduce_ex", "getstate", "setstate")
+}
+SPECIAL |= {"__getnewargs__", "__getnewargs_ex__", "__init_subclass__", "training"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,11 @@ class Forward(property):
 
     def __init__(self, kind: type[nn.Module]) -> None:
         """Make the descriptor for a class derived from this one."""
-        super().__init__(self.read, self.write, self.remove)
+        super().__init__(
+            self.read,
+            lambda layer, value: vars(layer).update(forward=value),
+            lambda layer: vars(layer).pop("forward"),
+        )
         self.kind = kind
 
     def __get__(self, layer: Any, owner: type | None = None) -> Any:
@@ -99,14 +113,6 @@ class Forward(property):
         if vars(type(layer)).get("forward") is self and not torch.compiler.is_compiling():
             layer.__class__ = self.kind
         return self.kind.forward.__get__(layer)  # type: ignore[no-any-return]
-
-    def write(self, layer: nn.Module, value: Callable[..., Any]) -> None:
-        """Give an object a forward of its own, as any module's."""
-        vars(layer)["forward"] = value
-
-    def remove(self, layer: nn.Module) -> None:
-        """Take it away."""
-        del vars(layer)["forward"]
 
 
 @functools.cache
@@ -139,9 +145,8 @@ def _derived(kind: Any, names: tuple[str, str, str], gated: str) -> Any:
 
 def _again(kind: Any, names: tuple[str, str, str], gated: str) -> nn.Module:
     """An object of a derived class, as `copy` and `pickle` make it."""
-    derived = _derived(kind, names, gated)
-    made: nn.Module = derived.__new__(derived)
-    vars(made)["forward"] = MethodType(derived.fusegen_forward, made)
+    made: nn.Module = kind.__new__(kind)
+    fuse(Gate("", made, *names, "", gated))
     return made
 
 
@@ -160,19 +165,48 @@ class _Tracer(fx.Tracer):
 
 
 def _gate(path: str, holder: nn.Module) -> Gate | None:
-    """A layer as a gated one, if its forward has this form in training and in evaluation."""
+    """A layer as a gated one, if its forward has this form in each mode."""
     acts = [name for name, layer in holder.named_children() if _activation(layer) in GATED]
     if len(acts) != 1 or len(holder._modules) != 4 or "forward" in vars(holder):
         return None
     [act] = acts
     layer = holder._modules[act]
-    if layer is None or holder._parameters or holder._buffers or [*reasons(layer)]:
+    plain = not holder._parameters and not holder._buffers and _plain(_class(holder), {*holder._modules})
+    if layer is None or [*reasons(layer)] or not plain:
         return None
     other = copy.copy(holder)
     other.training = not holder.training
-    found = {_parts(each, act) for each in (holder, other)}
+    found = set()
+    for each, gradients in itertools.product((holder, other), (False, True)):
+        with torch.set_grad_enabled(gradients):
+            found.add(_parts(each, act))
     names = found.pop() if len(found) == 1 else None
     return Gate(path, holder, *names, act, GATED[_activation(layer)]) if names else None
+
+
+def _plain(kind: Any, layers: Set[str]) -> bool:
+    """Tell if a forward reads one tensor, these layers and `training`, and calls a product at most.
+
+    Its code is read, not run. The class is read, copied and derived from as any of nn.Module's.
+    """
+    body: Any = kind.forward
+    if type(kind) is not type or not isinstance(body, FunctionType):
+        return False
+    code, found = body.__code__, body.__globals__
+    own = any(vars(base).keys() & (SPECIAL | layers) for base in kind.__mro__ if base not in BASES)
+    inner = code.co_freevars or any(isinstance(each, CodeType) for each in code.co_consts)
+    others = code.co_posonlyargcount or code.co_kwonlyargcount or code.co_flags & VARIADIC
+    if own or inner or others or code.co_argcount != 2:
+        return False
+    itself = code.co_varnames[0]
+    for before, step in itertools.pairwise(dis.get_instructions(code)):
+        of_itself = before.opname.startswith("LOAD_FAST") and before.argval == itself
+        names = layers | {"training"} if of_itself else {"mul"}
+        known = step.opname in READ and step.argval in names
+        known |= step.opname == "LOAD_GLOBAL" and any(found.get(step.argval) is each for each in GLOBALS)
+        if step.opcode in dis.hasname and not known:
+            return False
+    return True
 
 
 def _activation(layer: nn.Module) -> str:
