@@ -246,6 +246,9 @@ def test_a_second_patch_and_undo() -> None:
     report = fusegen.patch(model)
     assert str(fusegen.patch(model)) == "the model is patched already: it has 1 generated module"
     assert report.undo() == 1
+    copied = pickle.loads(pickle.dumps(model))
+    assert type(copied[0]) is Gated
+    assert torch.equal(copied(x), before)
     assert torch.equal(model(x), before)
     assert type(model[0]) is Gated
     assert str(fusegen.patch(model)).startswith("replaced 1 activation, kept 0\n  0: Gated, ")

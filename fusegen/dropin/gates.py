@@ -26,8 +26,7 @@ from fusegen.dropin.table import module, reasons, row_of
 GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
 PRODUCTS = {("call_function", mul), ("call_function", torch.mul), ("call_method", "mul")}
 BASES, READ = (nn.Module, object), ("LOAD_ATTR", "LOAD_METHOD")
-VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-GLOBALS = (torch, operator, mul, torch.mul)
+GLOBALS, VARIADIC = (torch, operator, mul, torch.mul), inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 SPECIAL = {
     f"__{name}__" for name in ("getattr", "getattribute", "reduce", "reduce_ex", "getstate", "setstate")
 }
@@ -131,11 +130,13 @@ def _derived(kind: Any, names: tuple[str, str, str], gated: str) -> Any:
         return result
 
     def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
-        make, (made, *given), state, *rest = kind.__reduce_ex__(layer, max(2, int(protocol)))
-        if made is not derived or not fused(layer):
-            return (make, (made, *given), state, *rest)
-        state = {name: value for name, value in state.items() if name != "forward"}
-        return (_again, (kind, names, gated), state, *rest)
+        if type(layer) is derived and "forward" not in vars(layer):  # it is undone
+            layer.__class__ = kind
+        if type(layer) is not derived:
+            return kind.__reduce_ex__(layer, protocol)  # type: ignore[no-any-return]
+        bound = {"forward"} if fused(layer) else set()
+        state = {name: value for name, value in vars(layer).items() if name not in bound}
+        return (_again, (kind, names, gated), state)
 
     body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     body |= {"forward": Forward(kind), "fusegen_forward": forward, "__reduce_ex__": reduced}
