@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -40,67 +41,39 @@ class Turned(Gated):
         return result
 
 
-class Scaled(Gated):
-    """Another operation behind the product."""
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The value."""
-        result: Tensor = self.down(self.act(self.gate(hidden)) * self.up(hidden) * 2)
-        return result
-
-
-class Ungated(Gated):
-    """A sum in place of the product."""
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The value."""
-        result: Tensor = self.down(self.act(self.gate(hidden)) + self.up(hidden))
-        return result
-
-
-class Residual(Gated):
-    """A product behind the last layer's place: the last layer reads the input."""
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The value."""
-        result: Tensor = self.act(self.gate(hidden)) * self.up(hidden)
-        self.down(result)
-        return result
-
-
-class Trained(Gated):
-    """Another formula in training."""
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The value."""
-        gate = self.gate(hidden) if self.training else self.gate(hidden) * 2
-        result: Tensor = self.down(self.act(gate) * self.up(hidden))
-        return result
+SETTINGS: dict[str, bool] = {}
+OTHERS: dict[str, Callable[..., Any]] = {
+    "scaled": lambda self, x: self.down(self.act(self.gate(x)) * self.up(x) * 2),
+    "sum": lambda self, x: self.down(self.act(self.gate(x)) + self.up(x)),
+    "product_behind": lambda self, x: (product := self.act(self.gate(x)) * self.up(x), self.down(product))[
+        0
+    ],
+    "by_mode": lambda self, x: self.down(self.act(self.gate(x if self.training else x * 2)) * self.up(x)),
+    "chained": lambda self, x: self.down(self.act(gate := self.gate(x)) * self.up(gate)),
+    "by_value": lambda self, x: self.down(self.act(self.gate(x)) * self.up(x)) if x else x,
+    "by_attribute": lambda self, x: self.down(
+        self.act(self.gate(x)) * self.up(self.up(x) if self.flag else x)
+    ),
+    "by_layer": lambda self, x: self.down(
+        self.act(self.gate(x if self.up.training else self)) * self.up(x)
+    ),
+    "by_gradients": lambda self, x: self.down(
+        self.act(self.gate(x if torch.is_grad_enabled() else None)) * self.up(x)
+    ),
+    "by_global": lambda self, x: self.down(self.act(self.gate(None if SETTINGS else x)) * self.up(x)),
+    "by_argument": lambda self, x, *, y=None: self.down(self.act(self.gate(y or x)) * self.up(x)),
+    "by_inner": lambda self, x: self.down(self.act((lambda: self.gate(x))()) * self.up(x)),
+}
+BODIES: dict[str, dict[str, Any]] = {
+    **{name: {"forward": forward, "flag": False} for name, forward in OTHERS.items()},
+    "layer_of_the_class": {"up": property(lambda self: self._modules["up"])},
+    "state_of_its_own": {"__setstate__": lambda self, state: self.__dict__.update(state)},
+}
 
 
-class Chained(Gated):
-    """The other factor reads what the gate returns."""
-
-    def __init__(self, act: nn.Module) -> None:
-        """Make the layers."""
-        super().__init__(act)
-        self.up = nn.Linear(12, 12)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The value."""
-        gate = self.gate(hidden)
-        result: Tensor = self.down(self.act(gate) * self.up(gate))
-        return result
-
-
-class Branching(Gated):
-    """A forward that reads values."""
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The value."""
-        if hidden.sum() > 0:
-            hidden = hidden * 2
-        return super().forward(hidden)
+def derived(name: str) -> type[Gated]:
+    """A class with a forward that stays."""
+    return type(name, (Gated,), BODIES[name])
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -144,22 +117,53 @@ def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]
     assert str(report) == f"replaced 1 activation, kept 0\n  0: {shown} -> {name}"
     assert called(model, x) == [name]
     assert list(model.state_dict()) == list(before.state_dict())
-    assert type(model[0]) is kind
+    assert isinstance(model[0], kind)
+    assert repr(model) == repr(before)
     for ours, theirs in zip(results(model, x), results(before, x), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(model[0](hidden=x), before(x), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("kind", "act"),
-    [(kind, nn.SiLU()) for kind in (Scaled, Ungated, Residual, Trained, Chained, Branching)]
-    + [(Gated, nn.GELU(approximate="tanh")), (Gated, nn.SiLU(inplace=True))],
-    ids=str,
-)
-def test_a_forward_of_another_form_keeps_it(kind: type[Gated], act: nn.Module) -> None:
-    model = nn.Sequential(kind(act))
+@pytest.mark.parametrize("name", BODIES)
+def test_a_class_of_another_form_stays(name: str) -> None:
+    stays(derived(name)(nn.SiLU()))
+
+
+@pytest.mark.parametrize("act", [nn.GELU(approximate="tanh"), nn.SiLU(inplace=True)], ids=str)
+def test_a_layer_with_another_activation_stays(act: nn.Module) -> None:
+    stays(Gated(act))
+
+
+def stays(layer: nn.Module) -> None:
+    """Patch a layer that is no gated one, and so has its activation replaced alone."""
+    model, kind = nn.Sequential(layer), type(layer)
     assert [*gates.gates(model)] == []
     assert [each.path for each in fusegen.patch(model).replaced] == ["0.act"]
+    assert type(model[0]) is kind
+
+
+def test_a_forward_that_does_more_is_not_run() -> None:
+    run: list[int] = []
+
+    def forward(self: Gated, hidden: Tensor) -> Tensor:
+        run.append(1)
+        return Gated.forward(self, hidden)
+
+    assert [*gates.gates(type("Counting", (Gated,), {"forward": forward})(nn.SiLU()))] == []
+    assert run == []
+
+
+def test_a_forward_is_traced_in_each_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[tuple[bool, bool]] = []
+    traced = gates._traced
+
+    def recorded(holder: nn.Module) -> Any:
+        modes.append((holder.training, torch.is_grad_enabled()))
+        return traced(holder)
+
+    monkeypatch.setattr(gates, "_traced", recorded)
+    assert len([*gates.gates(Gated(nn.SiLU()))]) == 1
+    assert sorted(modes) == [(False, False), (False, True), (True, False), (True, True)]
 
 
 def hooked(act: nn.Module) -> nn.Module:
@@ -174,7 +178,15 @@ def test_a_hook_on_the_activation_keeps_the_forward() -> None:
     )
 
 
+def own_weights(layer: nn.Module) -> nn.Module:
+    """Give a copy that shares its layers others, as nn.DataParallel does."""
+    vars(layer)["_modules"] = {name: copy.deepcopy(each) for name, each in layer._modules.items()}
+    return layer
+
+
 COPIES: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "copy": lambda model: nn.Sequential(own_weights(copy.copy(model[0]))),  # type: ignore[index]
+    "replica": lambda model: nn.Sequential(own_weights(model[0]._replicate_for_data_parallel())),  # type: ignore
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
 }
@@ -190,9 +202,42 @@ def test_a_copy_has_the_kernel_and_weights_of_its_own(how: str) -> None:
         model[0].gate.weight.zero_()  # type: ignore[union-attr, operator]
     assert called(copied, x) == ["swiglu"]
     assert torch.equal(copied(x), before)
+    assert copied.state_dict().keys() == model.state_dict().keys()
     assert fusegen.unpatch(copied) == 1
     assert called(copied, x) == []
+    assert type(copied[0]) is Gated  # type: ignore[index]
     assert called(model, x) == ["swiglu"]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_each_protocol_of_pickle(protocol: int) -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    fusegen.patch(model)
+    assert torch.equal(pickle.loads(pickle.dumps(model, protocol))(x), model(x))
+
+
+@pytest.mark.parametrize("named", [{}, {"y": 1}, {"hidden": 1, "y": 1}])
+def test_other_arguments_raise_as_the_original_does(named: dict[str, object]) -> None:
+    patched, before = nn.Sequential(Gated(nn.SiLU())), Gated(nn.SiLU())
+    fusegen.patch(patched)
+    with pytest.raises(TypeError) as expected:
+        before(**named)
+    with pytest.raises(TypeError) as raised:
+        patched[0](**named)
+    assert str(raised.value) == str(expected.value)
+    assert inspect.signature(patched[0].forward) == inspect.signature(before.forward)
+
+
+def test_a_forward_that_is_put_over_the_kernel_is_called() -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    fusegen.patch(model)
+    inner = model[0].forward
+    model[0].forward = lambda x: inner(x) + 1
+    expected = inner(x) + 1
+    assert torch.equal(model(x), expected)
+    del model[0].forward
+    assert model[0].forward.__func__ is Gated.forward  # type: ignore[attr-defined]
+    assert type(model[0]) is Gated
 
 
 def test_a_second_patch_and_undo() -> None:
@@ -201,7 +246,13 @@ def test_a_second_patch_and_undo() -> None:
     report = fusegen.patch(model)
     assert str(fusegen.patch(model)) == "the model is patched already: it has 1 generated module"
     assert report.undo() == 1
+    copied = pickle.loads(pickle.dumps(model))
+    assert type(copied[0]) is Gated
+    assert torch.equal(copied(x), before)
     assert torch.equal(model(x), before)
+    assert type(model[0]) is Gated
+    assert str(fusegen.patch(model)).startswith("replaced 1 activation, kept 0\n  0: Gated, ")
+    assert called(model, x) == ["swiglu"]
 
 
 def test_it_compiles_to_one_graph() -> None:
@@ -210,3 +261,5 @@ def test_it_compiles_to_one_graph() -> None:
     fusegen.patch(model)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x), expected, rtol=1e-5, atol=1e-6)
+    fusegen.unpatch(model)
+    assert torch.equal(compiled(x), expected)

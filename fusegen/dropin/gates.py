@@ -1,16 +1,22 @@
 """Gated feed-forward layers, down(act(gate(x)) * up(x)): one kernel for the activation and the product.
 
-The layer keeps its class, its layers and its state_dict: `forward` becomes an attribute of it, and the
-activation in it is not called.
+The layer keeps its layers and its state_dict. Its class becomes one derived from its own, with a `forward`
+that is bound to the object it is read from. The activation in the layer is not called.
 """
 
 from __future__ import annotations
 
 import copy
+import dis
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from operator import mul
+from types import CodeType, FunctionType, MethodType
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -19,6 +25,12 @@ from fusegen.dropin.table import module, reasons, row_of
 
 GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
 PRODUCTS = {("call_function", mul), ("call_function", torch.mul), ("call_method", "mul")}
+BASES, READ = (nn.Module, object), ("LOAD_ATTR", "LOAD_METHOD")
+GLOBALS, VARIADIC = (torch, operator, mul, torch.mul), inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+SPECIAL = {
+    f"__{name}__" for name in ("getattr", "getattribute", "reduce", "reduce_ex", "getstate", "setstate")
+}
+SPECIAL |= {"__getnewargs__", "__getnewargs_ex__", "__init_subclass__", "training"}
 
 
 @dataclass(frozen=True)
@@ -60,37 +72,89 @@ def gates(model: nn.Module) -> Iterator[Gate]:
 
 def fuse(gate: Gate) -> None:
     """Give a layer the forward with one kernel for the activation and the product."""
-    function: Callable[..., Tensor] = getattr(module(gate.gated), gate.gated)
-    names = (gate.gate, gate.up, gate.down)
-    vars(gate.holder)["forward"] = functools.partial(forward, gate.holder, names, function)
+    derived = _derived(_class(gate.holder), (gate.gate, gate.up, gate.down), gate.gated)
+    gate.holder.__class__ = derived
+    vars(gate.holder)["forward"] = MethodType(derived.fusegen_forward, gate.holder)
 
 
 def fused(layer: nn.Module) -> bool:
     """Tell if a layer has such a forward."""
-    found = vars(layer).get("forward")
-    return isinstance(found, functools.partial) and found.func is forward
+    own = getattr(type(layer), "fusegen_forward", None)
+    return own is not None and getattr(vars(layer).get("forward"), "__func__", None) is own
 
 
-def forward(
-    holder: nn.Module,
-    names: tuple[str, str, str],
-    function: Callable[..., Tensor],
-    *given: Tensor,
-    **named: Tensor,
-) -> Tensor:
-    """The layer's value.
+class Forward(property):
+    """The forward of a derived class: binds the method in an object's `__dict__` to that object.
 
-    Args:
-        holder: the layer.
-        names: of its layers for the gate, for the other factor, and behind the product.
-        function: the activation of the gate, times the other factor.
-        *given: the tensor that the layer reads.
-        **named: the same, by its name.
+    So a copy of the `__dict__` computes with the layers of the copy. The class itself has the forward of
+    the class it is derived from, and an object without such a method becomes one of that class again.
     """
-    [x] = (*given, *named.values())
-    gate, up, down = (getattr(holder, name) for name in names)
-    result: Tensor = down(function(gate(x), up(x)))
-    return result
+
+    def __init__(self, kind: type[nn.Module]) -> None:
+        """Make the descriptor for a class derived from this one."""
+        super().__init__(
+            self.read,
+            lambda layer, value: vars(layer).update(forward=value),
+            lambda layer: vars(layer).pop("forward"),
+        )
+        self.kind = kind
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        """The forward of an object, or of the class."""
+        return self.kind.forward if layer is None else self.read(layer)
+
+    def read(self, layer: nn.Module) -> Callable[..., Any]:
+        """The forward of an object."""
+        if fused(layer):
+            return type(layer).fusegen_forward.__get__(layer)  # type: ignore
+        if "forward" in vars(layer):
+            return vars(layer)["forward"]  # type: ignore[no-any-return]
+        if vars(type(layer)).get("forward") is self and not torch.compiler.is_compiling():
+            layer.__class__ = self.kind
+        return self.kind.forward.__get__(layer)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _derived(kind: Any, names: tuple[str, str, str], gated: str) -> Any:
+    """The class of the patched layers of a class; it has the name of that, and pickle needs that alone."""
+    function: Callable[..., Tensor] = getattr(module(gated), gated)
+    [_, argument] = inspect.signature(kind.forward).parameters
+
+    @functools.wraps(kind.forward)
+    def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
+        if len(given) + len(named) != 1 or named.keys() - {argument}:
+            return kind.forward(layer, *given, **named)  # type: ignore[no-any-return]  # it raises
+        [x] = (*given, *named.values())
+        gate, up, down = (getattr(layer, name) for name in names)
+        result: Tensor = down(function(gate(x), up(x)))
+        return result
+
+    def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
+        if type(layer) is derived and "forward" not in vars(layer):  # it is undone
+            layer.__class__ = kind
+        if type(layer) is not derived:
+            return kind.__reduce_ex__(layer, protocol)  # type: ignore[no-any-return]
+        bound = {"forward"} if fused(layer) else set()
+        state = {name: value for name, value in vars(layer).items() if name not in bound}
+        return (_again, (kind, names, gated), state)
+
+    body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    body |= {"forward": Forward(kind), "fusegen_forward": forward, "__reduce_ex__": reduced}
+    derived = type(kind.__name__, (kind,), body)
+    return derived
+
+
+def _again(kind: Any, names: tuple[str, str, str], gated: str) -> nn.Module:
+    """An object of a derived class, as `copy` and `pickle` make it."""
+    made: nn.Module = kind.__new__(kind)
+    fuse(Gate("", made, *names, "", gated))
+    return made
+
+
+def _class(layer: nn.Module) -> Any:
+    """The class of a layer; that which it is derived from, if it is a derived one."""
+    found = vars(type(layer)).get("forward")
+    return found.kind if isinstance(found, Forward) else type(layer)
 
 
 class _Tracer(fx.Tracer):
@@ -102,19 +166,48 @@ class _Tracer(fx.Tracer):
 
 
 def _gate(path: str, holder: nn.Module) -> Gate | None:
-    """A layer as a gated one, if its forward has this form in training and in evaluation."""
+    """A layer as a gated one, if its forward has this form in each mode."""
     acts = [name for name, layer in holder.named_children() if _activation(layer) in GATED]
     if len(acts) != 1 or len(holder._modules) != 4 or "forward" in vars(holder):
         return None
     [act] = acts
     layer = holder._modules[act]
-    if layer is None or holder._parameters or holder._buffers or [*reasons(layer)]:
+    plain = not holder._parameters and not holder._buffers and _plain(_class(holder), {*holder._modules})
+    if layer is None or [*reasons(layer)] or not plain:
         return None
     other = copy.copy(holder)
     other.training = not holder.training
-    found = {_parts(each, act) for each in (holder, other)}
+    found = set()
+    for each, gradients in itertools.product((holder, other), (False, True)):
+        with torch.set_grad_enabled(gradients):
+            found.add(_parts(each, act))
     names = found.pop() if len(found) == 1 else None
     return Gate(path, holder, *names, act, GATED[_activation(layer)]) if names else None
+
+
+def _plain(kind: Any, layers: Set[str]) -> bool:
+    """Tell if a forward reads one tensor, these layers and `training`, and calls a product at most.
+
+    Its code is read, not run. The class is read, copied and derived from as any of nn.Module's.
+    """
+    body: Any = kind.forward
+    if type(kind) is not type or not isinstance(body, FunctionType):
+        return False
+    code, found = body.__code__, body.__globals__
+    own = any(vars(base).keys() & (SPECIAL | layers) for base in kind.__mro__ if base not in BASES)
+    inner = code.co_freevars or any(isinstance(each, CodeType) for each in code.co_consts)
+    others = code.co_posonlyargcount or code.co_kwonlyargcount or code.co_flags & VARIADIC
+    if own or inner or others or code.co_argcount != 2:
+        return False
+    itself = code.co_varnames[0]
+    for before, step in itertools.pairwise(dis.get_instructions(code)):
+        of_itself = before.opname.startswith("LOAD_FAST") and before.argval == itself
+        names = layers | {"training"} if of_itself else {"mul"}
+        known = step.opname in READ and step.argval in names
+        known |= step.opname == "LOAD_GLOBAL" and any(found.get(step.argval) is each for each in GLOBALS)
+        if step.opcode in dis.hasname and not known:
+            return False
+    return True
 
 
 def _activation(layer: nn.Module) -> str:
