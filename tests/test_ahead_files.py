@@ -9,8 +9,8 @@ import pytest
 from conftest import Workshop
 
 from fusegen import ahead, toolkit
+from fusegen.ahead.shared_library import Library
 from fusegen.errors import NoAccess, NoCudart, NotACommand
-from fusegen.shared_library import Library
 
 
 @pytest.fixture

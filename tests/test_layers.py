@@ -102,7 +102,7 @@ DOORS = {
             )
         ),
         *(f"dropin.{name}" for name in ("elsewhere", "gates", "pairs", "replace", "rows", "table")),
-        *("ahead", "backend", "cli.options", "doctor", "report.eager", "toolkit"),
+        *("ahead.shared_library", "backend", "cli.options", "doctor", "report.eager", "toolkit"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {"expected", "roundoff", "roundoff.graph", "roundoff.local", "values"},

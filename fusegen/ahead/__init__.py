@@ -15,10 +15,10 @@ from typing import Any
 
 from fusegen import toolkit
 from fusegen.access import require_writable
+from fusegen.ahead.shared_library import Library, compiled, keep, remove
 from fusegen.certify.host import compiler
 from fusegen.errors import NoArchitecture, NoNvcc, NotAnArchitecture, Span
 from fusegen.runtime import build, prebuilt, targets
-from fusegen.shared_library import Library, compiled, keep, remove
 
 SCHEMAS = """\
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
