@@ -156,7 +156,7 @@ def find(named: str, folder: Path) -> Path:
     """
     if named.endswith(ENDINGS) or os.path.lexists(named):
         from_root = config.current().root / named  # as in the header of a module
-        return from_root if not os.path.lexists(named) and from_root.is_file() else Path(named)
+        return from_root if not os.path.lexists(named) and os.path.isfile(from_root) else Path(named)
     roots = tuple(dict.fromkeys((folder, shipped())))
     known = {root: every(root) for root in roots}
     for root, paths in known.items():
