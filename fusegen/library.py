@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import os
 import re
+import shlex
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
@@ -24,7 +25,6 @@ from fusegen.spec import NAME_PATTERN, Spec
 FOLDER = "specs"
 ENDINGS = (".yaml", ".yml")
 MAX_NAME = 64
-PLAIN = re.compile(r"[\w+@=][\w./+@=-]*", re.ASCII)  # a path that a shell takes for one word
 
 
 class Library:
@@ -91,7 +91,7 @@ def origin(path: Path) -> str:
     """
     whole, root = Path(os.path.abspath(path)), Path(os.path.abspath(config.current().root))
     below = whole.relative_to(root).as_posix() if whole.is_relative_to(root) else ""
-    if PLAIN.fullmatch(below):
+    if shlex.quote(below) == below and not below.startswith("-"):
         return below
     name = f"{place(path)}.yaml"
     found = (folder / name for folder in (config.current().specs, shipped()) if (folder / name).is_file())

@@ -41,7 +41,7 @@ def built(compiled: Compiled, output: Path) -> ModuleType:
 
 
 def imported(path: Path) -> ModuleType:
-    """A file as a module, run anew each time, under a name of its own, which torch.compile looks up."""
+    """A file as a module, run again each time, under a name of its own, which torch.compile looks up."""
     package = _package(path.parent, root(path))
     found = importlib.util.spec_from_file_location(f"{package}.{path.stem}_{next(NUMBERS)}", path)
     assert found is not None

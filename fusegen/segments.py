@@ -158,7 +158,7 @@ def _replaced(term: Term, old: Term, new: Term) -> Term:
 
 
 def _only_used(outer: Program, curves: list[Program]) -> Segments:
-    """The curves that a program still calls, numbered anew."""
+    """The curves that a program still calls, numbered again."""
     used = sorted({place for term in outer.terms for place in _places(term)})
     new = {old: k for k, old in enumerate(used)}
 

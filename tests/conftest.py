@@ -114,7 +114,7 @@ def optimised(extensions: Path) -> Iterator[None]:
 
 
 def library_spec(name: str) -> Compiled:
-    """A spec of the library, compiled once in a process, and anew under estimates that a test patches."""
+    """A spec of the library, compiled once in a process, and again under estimates that a test patches."""
     from fusegen import budget
     from fusegen.expected import Formula
 

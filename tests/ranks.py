@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from torch.utils._debug_mode import DebugMode
 
 Call = Callable[..., Any]
 Pairs = list[tuple[Any, Any]]
+Check = Callable[[DeviceMesh], Pairs]
 ALL, ROWS, COLUMNS = Replicate(), Shard(0), Shard(1)
 
 
@@ -214,23 +216,22 @@ def fsdp(mesh: DeviceMesh, wrap: Call = lambda f: f) -> Pairs:
     return trained(network, made(), torch.randn(5, 6), wrap)
 
 
-def checks(mesh: DeviceMesh) -> dict[str, Callable[[], Pairs]]:
-    """All checks, by name; dynamic shapes are off, since Inductor fails on uneven ones of PyTorch's own."""
+def compiled(function: Call) -> Call:
+    """A compiled function, without dynamic shapes: Inductor fails on uneven ones of PyTorch's own, too."""
+    torch._dynamo.reset()
+    made: Call = torch.compile(function, dynamic=False)
+    return made
 
-    def compiled(function: Call) -> Call:
-        torch._dynamo.reset()
-        made: Call = torch.compile(function, dynamic=False)
-        return made
 
-    whole = (calls_the_kernel, partial_sums, without_a_gradient, promoted, second_derivative)
-    networks = (tensor_parallel, sequence_parallel, fsdp)
-    return {
-        **{name: lambda name=name: case(mesh, name) for name in CASES},  # type: ignore[misc]
-        **{check.__name__: lambda check=check: check(mesh) for check in (*whole, *networks)},  # type: ignore[misc]
-        **{f"{name}, compiled": lambda name=name: case(mesh, name, compiled) for name in COMPILED},  # type: ignore[misc]
-        "tensor_parallel, compiled": lambda: tensor_parallel(mesh, compiled),
-        "fsdp, compiled": lambda: fsdp(mesh, compiled),
-    }
+WHOLE: tuple[Check, ...] = (calls_the_kernel, partial_sums, without_a_gradient, promoted, second_derivative)
+NETWORKS: tuple[Check, ...] = (tensor_parallel, sequence_parallel, fsdp)
+CHECKS: dict[str, Check] = {
+    **{name: partial(case, name=name) for name in CASES},
+    **{check.__name__: check for check in (*WHOLE, *NETWORKS)},
+    **{f"{name}, compiled": partial(case, name=name, wrap=compiled) for name in COMPILED},
+    "tensor_parallel, compiled": partial(tensor_parallel, wrap=compiled),
+    "fsdp, compiled": partial(fsdp, wrap=compiled),
+}
 
 
 def run(rank: int, store: str, told: Any) -> None:
@@ -238,9 +239,10 @@ def run(rank: int, store: str, told: Any) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{store}.inductor{rank}"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=2, init_method=f"file://{store}")
-    for name, check in checks(init_device_mesh("cpu", (2,))).items():
+    mesh = init_device_mesh("cpu", (2,))
+    for name, check in CHECKS.items():
         torch.manual_seed(0)
-        told.put((rank, name, _failure(check)))
+        told.put((rank, name, _failure(partial(check, mesh))))
     dist.destroy_process_group()
 
 

@@ -150,13 +150,13 @@ BROKEN: dict[str, tuple[Evidence, str]] = {
     "value at inf is 0.8671875, and tends to 0.8662109375": (  # two
         evidence("float16", specials=special("inf", "0.8671875", "nan", "0.8662109375")), "accurate",
     ),
-    "value errs by 4.003 ulp, eager by 3.9 ulp; 4 ulp are allowed": (
+    "value: the error 4.003 ulp exceeds the bound 4 ulp; eager's is 3.9 ulp": (
         evidence(given=erring(4.003), eager=erring(3.9)), "accurate",
     ),
-    "value errs by 9.01 ulp, eager by 9 ulp; 9 ulp are allowed": (
+    "value: the error 9.01 ulp exceeds the bound 9 ulp; eager's is 9 ulp": (
         evidence("float64", given=erring(9.01), eager=erring(9.0)), "accurate",
     ),
-    "value errs by inf ulp; 4 ulp are allowed": (
+    "value: the error inf ulp exceeds the bound 4 ulp": (
         evidence(given=erring(INF), eager=None), "accurate",
     ),
     "value: 2 results are neither the correctly rounded value nor its neighbour": (
@@ -168,7 +168,7 @@ BROKEN: dict[str, tuple[Evidence, str]] = {
     "value: 1 results are not PyTorch's and further from the exact value": (
         evidence(bits_differ=5, worse_than_eager=1), "arithmetic",
     ),
-    "with alpha = 0: value errs by 5 ulp, eager by 1 ulp; 4 ulp are allowed": (
+    "with alpha = 0: value: the error 5 ulp exceeds the bound 4 ulp; eager's is 1 ulp": (
         evidence(scalars=(at_scalars(erring(5.0), erring(1.0)),)), "accurate",
     ),
     "value at gate=inf is nan, and tends to 1.0": (
@@ -207,8 +207,8 @@ def test_every_output_is_judged_and_nothing_else_changes() -> None:
     judged = contract.judged(found, "accurate", "cpu")
     assert judged.broken == (
         "1 inputs are undecided: more were open than are looked at",
-        "value errs by 5 ulp; 4 ulp are allowed",
-        "gradient of x errs by 6 ulp, eager by 0 ulp; 4 ulp are allowed",
+        "value: the error 5 ulp exceeds the bound 4 ulp",
+        "gradient of x: the error 6 ulp exceeds the bound 4 ulp; eager's is 0 ulp",
     )
     assert dataclasses.replace(judged, broken=found.broken) == found
 

@@ -29,7 +29,7 @@ def runtime(part: str) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def anew() -> Iterator[None]:
+def again() -> Iterator[None]:
     """Nothing that was compiled before, and no policy or pass of another test."""
     torch._dynamo.reset()
     with fresh_cache(), config.patch(joint_custom_pre_pass=None):

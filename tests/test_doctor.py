@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -161,16 +162,9 @@ def test_an_environment_without_a_place_for_builds_is_wrong(monkeypatch: pytest.
 def test_builds_need_space_and_a_file_system_that_runs_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: int, free: int, text: str
 ) -> None:
-    class Mount:
-        f_flag = flag
-
-    class Usage:
-        pass
-
-    Usage.free = free  # type: ignore[attr-defined]
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setattr("os.statvfs", lambda path: Mount)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage)
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=flag))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
     one = found("builds")
     assert (one.state, text in one.text) == ("wrong", True)
 

@@ -76,24 +76,29 @@ def derived(name: str) -> type[Gated]:
     return type(name, (Gated,), BODIES[name])
 
 
-class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the operators of fusegen that are called."""
-
-    called: tuple[str, ...] = ()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operator."""
-        if "fusegen" in str(func):
-            self.called += (str(func).rpartition("_forward")[0].rpartition(".")[2],)
-        return func(*args, **(kwargs or {}))
+class Mark:
+    """A class that another library derives from, too."""
 
 
 def called(model: nn.Module, x: Tensor) -> list[str]:
     """The functions of fusegen that a model runs."""
-    operators = Operators()  # type: ignore[no-untyped-call]
-    with torch.no_grad(), operators:
+    found: list[str] = []
+
+    def dispatched(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "fusegen" in str(func):
+            found.append(str(func).rpartition("_forward")[0].rpartition(".")[2])
+        return func(*args, **(kwargs or {}))
+
+    mode: Any = type("Recorded", (TorchDispatchMode,), {"__torch_dispatch__": dispatched})
+    with torch.no_grad(), mode():
         model(x)
-    return [*operators.called]
+    return found
+
+
+def only(model: nn.Module) -> Any:
+    """The only layer of a model."""
+    [layer] = model.children()
+    return layer
 
 
 def results(model: nn.Module, x: Tensor) -> list[Tensor]:
@@ -185,8 +190,8 @@ def own_weights(layer: nn.Module) -> nn.Module:
 
 
 COPIES: dict[str, Callable[[nn.Module], nn.Module]] = {
-    "copy": lambda model: nn.Sequential(own_weights(copy.copy(model[0]))),  # type: ignore[index]
-    "replica": lambda model: nn.Sequential(own_weights(model[0]._replicate_for_data_parallel())),  # type: ignore
+    "copy": lambda model: nn.Sequential(own_weights(copy.copy(only(model)))),
+    "replica": lambda model: nn.Sequential(own_weights(only(model)._replicate_for_data_parallel())),
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
 }
@@ -199,13 +204,13 @@ def test_a_copy_has_the_kernel_and_weights_of_its_own(how: str) -> None:
     copied = COPIES[how](model)
     before = copied(x)
     with torch.no_grad():
-        model[0].gate.weight.zero_()  # type: ignore[union-attr, operator]
+        only(model).gate.weight.zero_()
     assert called(copied, x) == ["swiglu"]
     assert torch.equal(copied(x), before)
     assert copied.state_dict().keys() == model.state_dict().keys()
     assert fusegen.unpatch(copied) == 1
     assert called(copied, x) == []
-    assert type(copied[0]) is Gated  # type: ignore[index]
+    assert type(only(copied)) is Gated
     assert called(model, x) == ["swiglu"]
 
 
@@ -236,8 +241,22 @@ def test_a_forward_that_is_put_over_the_kernel_is_called() -> None:
     expected = inner(x) + 1
     assert torch.equal(model(x), expected)
     del model[0].forward
-    assert model[0].forward.__func__ is Gated.forward  # type: ignore[attr-defined]
-    assert type(model[0]) is Gated
+    assert called(model, x) == ["swiglu"]
+
+
+def test_a_class_derived_from_that_of_a_patched_layer_is_undone() -> None:
+    """As FSDP2 derives one from the class of each layer that it shards."""
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    before = model(x)
+    fusegen.patch(model)
+    kind: Any = type(model[0])
+    model[0].__class__ = type("Sharded", (Mark, kind), {"more": 3})
+    assert called(model, x) == ["swiglu"]
+    assert fusegen.unpatch(model) == 1
+    layer: Any = model[0]
+    assert (type(layer).__name__, type(layer).__bases__, layer.more) == ("Sharded", (Mark, Gated), 3)
+    assert called(model, x) == []
+    assert torch.equal(model(x), before)
 
 
 def test_a_second_patch_and_undo() -> None:

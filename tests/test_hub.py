@@ -217,7 +217,7 @@ def test_a_file_that_was_changed_is_not_overwritten(hub: Workshop) -> None:
     assert (result.exit_code, hub.files()) == (2, before)
     assert result.output == (
         "acts/README.md: this file was changed after 'fusegen hub' wrote it, and nothing in the folder was "
-        "changed\n  hint: move it or delete it, and 'fusegen hub' writes it anew\n"
+        "changed\n  hint: move or delete it; 'fusegen hub' then writes it again\n"
     )
     Path("acts/README.md").unlink()
     assert hub.run("hub", "acts", "gelu").exit_code == 0

@@ -101,7 +101,8 @@ DOORS = {
                 "regions.worth",
             )
         ),
-        *(f"dropin.{name}" for name in ("elsewhere", "gates", "pairs", "replace", "rows", "table")),
+        *(f"dropin.{name}" for name in ("elsewhere", "gated", "gates", "pairs")),
+        *(f"dropin.{name}" for name in ("replace", "rows", "table")),
         *("ahead.shared_library", "backend", "cli.options", "doctor", "report.eager", "toolkit"),
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},

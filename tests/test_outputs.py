@@ -124,7 +124,7 @@ def test_a_foreign_manifest_is_a_sentence_and_stays(built: Workshop, case: str, 
     built.file(MANIFEST, data)
     before = built.files()
     result = built.run(verb, "--output", "generated")
-    hint = "choose another --output; or delete the file, and 'python -m fusegen build' writes it anew"
+    hint = "choose another --output; or delete the file, and 'python -m fusegen build' writes it again"
     assert (result.exit_code, result.output) == (2, f"{MANIFEST}{sentence}\n  hint: {hint}\n")
     assert built.files() == before
 

@@ -56,7 +56,7 @@ class Own(nn.Conv2d):
 
 
 def parametrized() -> nn.Module:
-    """A convolution whose weight is computed anew in each call."""
+    """A convolution whose weight is computed again in each call."""
     normed: Any = nn.utils.parametrizations.weight_norm
     made: nn.Module = normed(nn.Conv2d(4, 6, 3))
     return made

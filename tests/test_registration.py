@@ -461,7 +461,7 @@ if __name__ == "__main__":
 
 
 def test_loaders_in_other_processes(tmp_path: Path) -> None:
-    """Forked after the first use, and started anew."""
+    """Forked after the first use, and started again."""
     script = tmp_path / "workers.py"
     script.write_text(WORKERS, encoding="utf-8")
     env = os.environ | {"PYTHONPATH": str(ROOT)}

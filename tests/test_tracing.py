@@ -59,7 +59,7 @@ def test_a_traced_network_passes_its_check_and_keeps_its_gradient(which: str) ->
     stored.seek(0)
     loaded = jit.load(stored)
     parameters = list(network.parameters())
-    for rows in (2, 5, 5, 5):  # the second and third call of a trace are compiled anew
+    for rows in (2, 5, 5, 5):  # the second and third call of a trace are compiled again
         x = torch.randn(rows, 3)
         expected = network(x)
         assert_same(traced(x).detach(), expected.detach())

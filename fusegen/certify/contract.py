@@ -76,8 +76,8 @@ def _wide(output: Output) -> Iterator[str]:
     """Of float32 and float64."""
     ours, most = output.given.ulp, allowed(output)
     if ours > most * ROOM:
-        theirs = f", eager by {output.eager.ulp:.4g} ulp" if output.eager else ""
-        yield f"{output.name} errs by {ours:.4g} ulp{theirs}; {most:.4g} ulp are allowed"
+        theirs = f"; eager's is {output.eager.ulp:.4g} ulp" if output.eager else ""
+        yield f"{output.name}: the error {ours:.4g} ulp exceeds the bound {most:.4g} ulp{theirs}"
 
 
 def _halves(output: Output) -> Iterator[str]:

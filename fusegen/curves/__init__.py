@@ -139,7 +139,7 @@ def _centres(of: Function) -> Centres | None:
 
 
 def _zeros(found: Centres, of: Function) -> Iterator[Interval]:
-    """The intervals next to zeros in which a piece errs by too much, and another polynomial is taken."""
+    """The intervals around zeros where a piece exceeds its bound: another polynomial is used there."""
     step, low, high = found.above.step, -found.below.last, found.above.last
     holds, values = fits(found, of, SEGMENT), of([k * step for k in range(low, high + 1)])
     for k, (y, z) in enumerate(pairwise(values), low):

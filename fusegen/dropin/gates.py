@@ -1,27 +1,22 @@
-"""Gated feed-forward layers, down(act(gate(x)) * up(x)): one kernel for the activation and the product.
-
-The layer keeps its layers and its state_dict. Its class becomes one derived from its own, with a `forward`
-that is bound to the object it is read from. The activation in the layer is not called.
-"""
+"""The gated feed-forward layers of a model, down(act(gate(x)) * up(x)), found in their code."""
 
 from __future__ import annotations
 
 import copy
 import dis
-import functools
 import inspect
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from operator import mul
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
-from fusegen.dropin.table import module, reasons, row_of
+from fusegen.dropin.table import reasons, row_of
 
 GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
 PRODUCTS = {("call_function", mul), ("call_function", torch.mul), ("call_method", "mul")}
@@ -70,93 +65,6 @@ def gates(model: nn.Module) -> Iterator[Gate]:
             yield found
 
 
-def fuse(gate: Gate) -> None:
-    """Give a layer the forward with one kernel for the activation and the product."""
-    derived = _derived(_class(gate.holder), (gate.gate, gate.up, gate.down), gate.gated)
-    gate.holder.__class__ = derived
-    vars(gate.holder)["forward"] = MethodType(derived.fusegen_forward, gate.holder)
-
-
-def fused(layer: nn.Module) -> bool:
-    """Tell if a layer has such a forward."""
-    own = getattr(type(layer), "fusegen_forward", None)
-    return own is not None and getattr(vars(layer).get("forward"), "__func__", None) is own
-
-
-class Forward(property):
-    """The forward of a derived class: binds the method in an object's `__dict__` to that object.
-
-    So a copy of the `__dict__` computes with the layers of the copy. The class itself has the forward of
-    the class it is derived from, and an object without such a method becomes one of that class again.
-    """
-
-    def __init__(self, kind: type[nn.Module]) -> None:
-        """Make the descriptor for a class derived from this one."""
-        super().__init__(
-            self.read,
-            lambda layer, value: vars(layer).update(forward=value),
-            lambda layer: vars(layer).pop("forward"),
-        )
-        self.kind = kind
-
-    def __get__(self, layer: Any, owner: type | None = None) -> Any:
-        """The forward of an object, or of the class."""
-        return self.kind.forward if layer is None else self.read(layer)
-
-    def read(self, layer: nn.Module) -> Callable[..., Any]:
-        """The forward of an object."""
-        if fused(layer):
-            return type(layer).fusegen_forward.__get__(layer)  # type: ignore
-        if "forward" in vars(layer):
-            return vars(layer)["forward"]  # type: ignore[no-any-return]
-        if vars(type(layer)).get("forward") is self and not torch.compiler.is_compiling():
-            layer.__class__ = self.kind
-        return self.kind.forward.__get__(layer)  # type: ignore[no-any-return]
-
-
-@functools.cache
-def _derived(kind: Any, names: tuple[str, str, str], gated: str) -> Any:
-    """The class of the patched layers of a class; it has the name of that, and pickle needs that alone."""
-    function: Callable[..., Tensor] = getattr(module(gated), gated)
-    [_, argument] = inspect.signature(kind.forward).parameters
-
-    @functools.wraps(kind.forward)
-    def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
-        if len(given) + len(named) != 1 or named.keys() - {argument}:
-            return kind.forward(layer, *given, **named)  # type: ignore[no-any-return]  # it raises
-        [x] = (*given, *named.values())
-        gate, up, down = (getattr(layer, name) for name in names)
-        result: Tensor = down(function(gate(x), up(x)))
-        return result
-
-    def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
-        if type(layer) is derived and "forward" not in vars(layer):  # it is undone
-            layer.__class__ = kind
-        if type(layer) is not derived:
-            return kind.__reduce_ex__(layer, protocol)  # type: ignore[no-any-return]
-        bound = {"forward"} if fused(layer) else set()
-        state = {name: value for name, value in vars(layer).items() if name not in bound}
-        return (_again, (kind, names, gated), state)
-
-    body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    body |= {"forward": Forward(kind), "fusegen_forward": forward, "__reduce_ex__": reduced}
-    derived = type(kind.__name__, (kind,), body)
-    return derived
-
-
-def _again(kind: Any, names: tuple[str, str, str], gated: str) -> nn.Module:
-    """An object of a derived class, as `copy` and `pickle` make it."""
-    made: nn.Module = kind.__new__(kind)
-    fuse(Gate("", made, *names, "", gated))
-    return made
-
-
-def _class(layer: nn.Module) -> Any:
-    """The class of a layer; that which it is derived from, if it is a derived one."""
-    found = vars(type(layer)).get("forward")
-    return found.kind if isinstance(found, Forward) else type(layer)
-
-
 class _Tracer(fx.Tracer):
     """Records the calls of a layer's own layers, and looks into none of them."""
 
@@ -172,7 +80,7 @@ def _gate(path: str, holder: nn.Module) -> Gate | None:
         return None
     [act] = acts
     layer = holder._modules[act]
-    plain = not holder._parameters and not holder._buffers and _plain(_class(holder), {*holder._modules})
+    plain = not holder._parameters and not holder._buffers and _plain(type(holder), {*holder._modules})
     if layer is None or [*reasons(layer)] or not plain:
         return None
     other = copy.copy(holder)

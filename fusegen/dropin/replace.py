@@ -7,7 +7,8 @@ from pathlib import Path
 
 from torch import nn
 
-from fusegen.dropin import gates
+from fusegen.dropin import gated
+from fusegen.dropin.gates import gates
 from fusegen.dropin.report import Kept, Replaced, Report
 from fusegen.dropin.table import known, reasons, replacement
 
@@ -39,7 +40,7 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     if not isinstance(model, nn.Module):
         raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
-    before += sum(map(gates.fused, model.modules()))
+    before += sum(map(gated.fused, model.modules()))
     replaced, kept = _fused(model, folder) if folder is not None else [], []
     replaced += _gated(model)
     if known(model):
@@ -70,7 +71,7 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     kept: list[Kept] = []
     made: dict[nn.Module, nn.Module] = {}
     for holder, name, path, layer in [*_places(model)]:
-        if not known(layer) or gates.fused(holder):
+        if not known(layer) or gated.fused(holder):
             continue
         why = next(reasons(layer), None)
         if why is not None:
@@ -87,9 +88,9 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
 
 def _gated(model: nn.Module) -> list[Replaced]:
     """Give the gated feed-forward layers of a model their kernels."""
-    found = [*gates.gates(model)]
+    found = [*gates(model)]
     for gate in found:
-        gates.fuse(gate)
+        gated.fuse(gate)
     return [Replaced(gate.path, str(gate), gate.gated) for gate in found]
 
 
@@ -107,10 +108,10 @@ def unpatch(model: nn.Module) -> int:
     for holder, name, ours, before in found:
         before.train(ours.training)
         holder._modules[name] = before
-    gated = [layer for layer in model.modules() if gates.fused(layer)]
-    for layer in gated:
-        del vars(layer)["forward"]
-    return len(found) + len(gated)
+    layers = [layer for layer in model.modules() if gated.fused(layer)]
+    for layer in layers:
+        gated.separate(layer)
+    return len(found) + len(layers)
 
 
 def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:

@@ -102,9 +102,9 @@ def _plain(name: str) -> str:
 
 
 def distance(left: str, right: str) -> int:
-    """The edits between two words: letters to change, add, leave out, or exchange with the next.
+    """The edit distance of two words, in substitutions, insertions, deletions and transpositions.
 
-    Source: the optimal string alignment distance, after Damerau 1964.
+    Source: Damerau 1964, in the restricted form (optimal string alignment).
     """
     rows = [list(range(len(right) + 1))]
     for i, letter in enumerate(left, 1):

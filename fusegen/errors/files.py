@@ -17,7 +17,7 @@ class NoAccess(FusegenError):
 
 class BadManifest(FusegenError):
     sentence = "this is not a manifest of fusegen: {why}"
-    hint = "choose another --output; or delete the file, and 'python -m fusegen build' writes it anew"
+    hint = "choose another --output; or delete the file, and 'python -m fusegen build' writes it again"
 
 
 class NotGenerated(FusegenError):

@@ -12,7 +12,7 @@ class NotARepository(FusegenError):
 
 class Edited(FusegenError):
     sentence = "this file was changed after 'fusegen hub' wrote it, and nothing in the folder was changed"
-    hint = "move it or delete it, and 'fusegen hub' writes it anew"
+    hint = "move or delete it; 'fusegen hub' then writes it again"
 
 
 class NotAKernelName(FusegenError):

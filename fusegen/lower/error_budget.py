@@ -1,7 +1,7 @@
 """The error budget of a chain in float on the CPU: where single-word arithmetic is accurate enough.
 
-A function errs by some ulp, and the next function magnifies a relative error of its argument x by its
-condition number, |x f'(x) / f(x)|. Arguments from NEAR_FROM on have small ones, which CONDITION bounds. A
+The next function of a chain multiplies the relative error of its argument x by its condition number,
+|x f'(x) / f(x)|. Arguments from NEAR_FROM on have small ones, which CONDITION bounds. A
 result may err by PROMISED ulp: its own rounding takes a part, that of its argument another, and so on
 inward, until the rest pays for no more. Values further in are double-word, and so is the function that
 gives a result, unless its rounding is verified. FUNCTION is a usual error of a function, not its largest,

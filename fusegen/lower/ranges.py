@@ -21,7 +21,7 @@ class Ranges:
         return self.ranges[term]
 
     def found_range(self, term: Term) -> Interval:
-        """The same, found anew."""
+        """The same, found again."""
         match term:
             case Number(value):
                 return point(value)

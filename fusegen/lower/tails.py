@@ -100,7 +100,7 @@ class _Lift(Ranges):
         return self.wholes[term]
 
     def made_whole(self, term: Term) -> Term:
-        """The same, found anew."""
+        """The same, found again."""
         match term:
             case Apply("mul", (a, Apply("sigmoid", (t,)))) | Apply("mul", (Apply("sigmoid", (t,)), a)) if (
                 self.gates(a, t)
@@ -134,7 +134,7 @@ class _Lift(Ranges):
         return self.tails[term]
 
     def found_tail(self, term: Term) -> tuple[Term, Term] | None:
-        """The same, found anew."""
+        """The same, found again."""
         match term:
             case Name(name) if name in self.lifted:
                 return self.lifted[name]

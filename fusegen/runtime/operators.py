@@ -81,7 +81,7 @@ def registered(kernels: Any) -> Any:
 
 
 def take_turns(holder: Any) -> None:
-    """Makes a turn, which one thread at a time takes; the child of a fork begins anew."""
+    """Makes a turn, which one thread at a time takes; the child of a fork begins again."""
     if not hasattr(holder, "_turn"):
         _new_turn(holder)
         os.register_at_fork(after_in_child=functools.partial(_new_turn, holder))

@@ -189,7 +189,7 @@ Shape coalesce_dimensions(Tensors<N>& call, const View (&view)[N], bool given, i
   return shape;
 }
 
-// Asks for large pages below a new output on the CPU of 32 MiB or more, which malloc maps anew unless as much has been
+// Asks for large pages below a new output on the CPU of 32 MiB or more, which malloc maps again unless as much has been
 // freed: the first write to each small page is a fault, and these can take longer than the formula. Without large pages
 // nothing changes.
 void advise_huge_pages(const View& out, int64_t bytes) {

@@ -143,7 +143,7 @@ __device__ __forceinline__ int digits_in(int side, int octave) {
 }
 
 // A thread fits a piece, or else finds into how many parts it is to be divided. What is written is the same each time,
-// so that a graph may fill anew what another stream reads.
+// so that a graph may fill again what another stream reads.
 template <class F>
 __global__ void __launch_bounds__(128) fit(const ParamsOf<F, double>) {
   const Own at = own();

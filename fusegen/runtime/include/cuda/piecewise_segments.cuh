@@ -113,7 +113,7 @@ __device__ __noinline__ Cubic curve_line(float from, float low, int side) {
   return found;
 }
 
-// A thread fits a piece, tests it, and only then stores it: kernels may read it while a graph fits it anew.
+// A thread fits a piece, tests it, and only then stores it: kernels may read it while a graph fits it again.
 template <class C>
 __global__ void __launch_bounds__(128, 1) fit_curve(const ParamsOf<C, double>) {
   constexpr SegmentGrid GRID = C::GRID;

@@ -9,7 +9,7 @@ namespace fusegen {
 namespace {
 
 // Has a kernel fill a table, unless it has been filled on this device. Others may read it when this returns; while a
-// graph is captured nobody can wait, so that the graph fills it anew each time.
+// graph is captured nobody can wait, so that the graph fills it again each time.
 template <class F, typename Kernel>
 cudaError_t filled(const CallOf<F>& call, Kernel fill, int threads, std::atomic<uint64_t>& devices) {
   const uint64_t bit = uint64_t(1) << (call.device & 63);
