@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from fusegen import manifest, runtime_text
+from fusegen import config, manifest, runtime_text
 from fusegen.access import refused
 from fusegen.errors import HiddenModules, NotGenerated, OtherBinding, Span
 from fusegen.library import place, shipped
@@ -107,6 +107,10 @@ class Outputs:
             span = Span(self.folder.as_posix())
             raise OtherBinding(span, binding=self.binding, name=min(others), other=binding)
         return replace(self, binding=binding or self.binding)
+
+    def configured(self) -> Outputs:
+        """The folder with the binding that its next build has: that of the configuration, if it has one."""
+        return replace(self, binding=config.current().binding or self.binding)
 
     def runtime(self) -> tuple[Change, ...]:
         """The changes of the runtime beside the modules, with the removal of files that it no longer has.

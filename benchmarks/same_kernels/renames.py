@@ -98,33 +98,6 @@ def same_but_for(renames: Renames, old: str, new: str, device: str) -> bool:
     return True
 
 
-def _checkmacros(found: Sequence[str], names: set[str]) -> None:
-    """Refuses names that the preprocessor makes texts or parts of names of.
-
-    Raises:
-        Unproved: it may do so of one.
-    """
-    bodies = dict(macros(found))
-    making = {name for name, body in bodies.items() if "#" in body or "##" in body}
-    while added := {name for name, body in bodies.items() if making & {*body}} - making:
-        making |= added
-    parts = {
-        part
-        for body in bodies.values()
-        for place, token in enumerate(body)
-        if token == "##"
-        for part in body[max(place - 1, 0) : place + 2]
-        if WORD.fullmatch(part)
-    }
-    pasted = {name for name in names for part in parts if name.startswith(part) or name.endswith(part)}
-    calls = (
-        place for place, token in enumerate(found) if token in making and found[place - 1] != "#define "
-    )
-    given = {token for place in calls for token in found[place + 1 : closed(found, place + 1)]}
-    if refused := sorted(pasted | names & (given | making)):
-        raise Unproved(f"the preprocessor may write {', '.join(refused)} into another text")
-
-
 def _check_macros(found: Sequence[str], names: set[str]) -> None:
     """Refuses names that the preprocessor makes texts or parts of names of.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,13 +68,12 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
 
 def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
     """The differences and complaints, or without any the notes; then a summary."""
-    from fusegen import config, library, modules, outputs, package, write
+    from fusegen import library, modules, outputs, package, write
     from fusegen.render import Binding
     from fusegen.schema import schema_text
 
     specs = library.find_all(named, specs_folder())
-    folder = outputs.opened(output, specs_folder())
-    folder = replace(folder, binding=config.current().binding or folder.binding)
+    folder = outputs.opened(output, specs_folder()).configured()
     built = modules.built(specs, output, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
     of_modules = dict(zip(texts, specs, strict=True))

@@ -51,7 +51,7 @@ def compile_(
     of one pass for one device. Modules load it on first use from _libraries beside their runtime, or from
     the folders of the environment variable FUSEGEN_LIBRARIES. If none fits, they build the kernel.
     """
-    from fusegen import ahead, build, library, loader, manifest
+    from fusegen import ahead, build, builds, library, loader, manifest
     from fusegen.cli.building import painted
     from fusegen.errors import NotStable, Span
 
@@ -60,7 +60,7 @@ def compile_(
     if manifest.read(output).binding != "stable":
         raise NotStable(Span(output.as_posix()), folder=output.as_posix())
     modules = [loader.built(build.compiled_file(path), output) for path in paths]
-    folder = into or output / "_libraries"
+    folder = into or output / builds.LIBRARIES
     wanted = [
         each
         for place, chosen in ahead.targets_of(device, arch, tuple(dict.fromkeys(isa)))

@@ -44,13 +44,15 @@ def _functions() -> Iterator[Row]:
 
 def _specs(output: Path) -> Iterator[Row]:
     """A row for each spec."""
-    from fusegen import config, library, manifest, modules, write
+    from fusegen import library, modules, outputs, write
     from fusegen.certify import state
     from fusegen.printers.notation import notation
     from fusegen.render import Binding
 
     specs = library.find_all((), specs_folder())
-    built = modules.built(specs, output, Binding(config.current().binding or manifest.read(output).binding))
+    built = modules.built(
+        specs, output, Binding(outputs.opened(output, specs_folder()).configured().binding)
+    )
     texts = {path: found.text for path, found in built.items()}
     states = {change.path: OUTDATED[change.kind] for change in write.changes(texts)}
     for path, of in zip(texts, specs, strict=True):
