@@ -11,7 +11,7 @@ import torch
 from conftest import Workshop
 from processes import environment
 
-from fusegen import ahead, builds, toolkit
+from fusegen import ahead, toolkit
 from fusegen.cli import compiling
 from fusegen.errors import NoArchitecture
 from fusegen.runtime import prebuilt, targets
@@ -74,7 +74,6 @@ def test_a_library_runs_where_its_targets_do(
 
 def test_names_that_commands_know_without_torch_are_those_of_the_runtime() -> None:
     assert compiling.VECTORS == targets.VECTORS
-    assert (builds.LIBRARIES, builds.VARIABLE) == (prebuilt.FOLDER, prebuilt.VARIABLE)
 
 
 def test_nvcc_makes_machine_code_for_each_architecture_and_ptx_where_it_is_asked_for() -> None:
