@@ -232,7 +232,7 @@ def test_a_tail_that_is_too_large_is_told(
     monkeypatch.setattr(certification, "of_spec", planted)
     result = workshop.run("certify", "--device", "cpu", "--sample", "16777216")  # a run of 65,536
     assert "undecided" not in result.stderr
-    assert ("value errs by " in result.stderr) is (tail > 1)
+    assert ("value: the error " in result.stderr) is (tail > 1)
     if tail > 1:
         assert result.exit_code == 1
         line = next(line for line in result.stderr.splitlines() if line.startswith("  value "))
