@@ -399,7 +399,7 @@ def test_what_is_tested_is_rounded_as_double_is_wherever_a_tensor_lies(
     assert torch.equal(module.KERNELS.forward(*turned, *params).t().reshape(-1), y)
     assert torch.equal(module.KERNELS.forward(*(t[3:] for t in inputs), *params), y[3:])
     over = inputs[-1].clone()
-    module.KERNELS.forward_OUT(*inputs[:-1], over, *params, over)
+    module.KERNELS.forward_out(*inputs[:-1], over, *params, over)
     assert torch.equal(over, y)
 
 
