@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from kernels import function, generated, with_runtime
 from processes import environment, told
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor import config, metrics
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -25,7 +27,7 @@ POLICIES = ("auto", "kernel", "decompose")
 
 def runtime(part: str) -> Any:
     """A file of the runtime that the committed modules import."""
-    return sys.modules[f"{generated('gelu').__package__}._runtime.{part}"]
+    return importlib.import_module(f"{generated('gelu').__package__}._runtime.{part}")
 
 
 @pytest.fixture(autouse=True)
@@ -150,6 +152,31 @@ def test_auto_keeps_an_operator_that_stands_alone(which: str, graded: bool) -> N
     _, code = compiled(call, torch.randn(shape), graded=graded)
     assert is_called(code, name, "forward")
     assert is_called(code, name, "backward") == graded
+
+
+BRIEF = {  # results on a device, and whether the call of an operator takes longer than its kernel
+    "small, on CUDA": ((1 << 22) - 1, torch.float32, "cuda", True),
+    "16 MiB, on CUDA": (1 << 22, torch.float32, "cuda", False),
+    "half as many bytes": ((1 << 23) - 1, torch.bfloat16, "cuda", True),
+    "small, on the CPU": (8, torch.float32, "cpu", False),
+}
+
+
+@pytest.mark.parametrize("which", BRIEF)
+def test_auto_decomposes_what_is_shorter_than_its_call(which: str) -> None:
+    numel, dtype, device, brief = BRIEF[which]
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    of = FakeTensor(FakeTensorMode(), torch.empty(numel, dtype=dtype, device="meta"), torch.device(device))
+    for value in (of, (of, of)):
+        node.meta["val"] = value
+        assert runtime("neighbours").is_brief(node) is brief
+
+
+def test_a_brief_operator_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime("neighbours"), "is_brief", lambda node: True)
+    _, code = compiled(Block(GELU), torch.randn(2, 3, 8, 8), graded=False)
+    assert not is_called(code, "gelu")
 
 
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])

@@ -289,8 +289,8 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
         counting, "this is no model to lift: iadd in place: it writes to an input or a parameter",
     ),
     "in place on a view": (
-        lambda m, x: m.fc(x)[0].add_(1).relu(),
-        "this is no model to lift: add in place: what it writes to may be a view of another tensor",
+        lambda m, x: (y := m.fc(x))[0].add_(1).relu() + y,
+        "this is no model to lift: add in place: what it writes to is read elsewhere",
     ),
     "random numbers of no input": (
         lambda m, x: torch.relu(x + torch.randn(4)),

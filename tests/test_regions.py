@@ -294,10 +294,14 @@ UNSAFE: dict[str, tuple[Callable[..., Any], str]] = {
     "what is read again": (
         lambda m, x, y: (z := m.conv(x)).relu_() + z, "what it writes to is read elsewhere",
     ),
-    "a view": (
-        lambda m, x, y: m.conv(x).view(-1).relu_(), "what it writes to may be a view of another tensor",
+    "a view of an input": (lambda m, x, y: x.view(-1).relu_(), "it writes to an input or a parameter"),
+    "a view of what is read again": (
+        lambda m, x, y: (z := m.conv(x)).view(-1).relu_() + z.flatten(), "what it writes to is read elsewhere",
     ),
-    "an item": (lambda m, x, y: m.conv(x)[0].relu_(), "what it writes to may be a view of another tensor"),
+    "an item, and another": (
+        lambda m, x, y: (z := m.conv(x))[0].relu_() + z[1], "what it writes to is read elsewhere",
+    ),
+    "the only view of a new value": (lambda m, x, y: m.conv(x).view(-1)[1:].relu_(), ""),
     "a new value": (lambda m, x, y: m.conv(x).relu_(), ""),
     "a layer on an input": (lambda m, x, y: m.act(x), "it writes to an input or a parameter"),
 }  # fmt: skip

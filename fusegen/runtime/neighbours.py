@@ -53,6 +53,17 @@ class Facts:
         return node in self.backward
 
 
+LAUNCH = 1 << 24  # bytes that a kernel on CUDA writes in the time that Inductor takes to call an operator
+
+
+def is_brief(node: Any) -> bool:
+    """True if a node's kernel on CUDA takes less time than the call of an operator costs the CPU."""
+    value = _first(node.meta.get("val"))
+    if not isinstance(value, torch.Tensor) or value.device.type != "cuda":
+        return False
+    return bool(statically_known_true(value.numel() * value.element_size() < LAUNCH))
+
+
 def with_neighbours(graph: Any, operators: "Set[Any]") -> "Set[Any]":
     """The nodes among some operators of a graph that have a neighbour to be fused with.
 

@@ -21,7 +21,7 @@ from typing import Any, Dict, List, Set, Tuple
 from .policy import policy_of
 
 DECOMPOSED: "Dict[Any, Tuple[Any, str]]" = {}  # by operator: the module's kernels, and forward or backward
-VERSION = 1  # of this rewrite and of `neighbours`; a part of its identity
+VERSION = 2  # of this rewrite and of `neighbours`; a part of its identity
 
 
 def register(kernels: Any) -> None:
@@ -79,9 +79,9 @@ def decompose(graph: Any) -> None:
     chosen = {node for node, policy in policies.items() if policy == "decompose"}
     open_ = {node for node, policy in policies.items() if policy != "kernel"}
     if open_ - chosen:
-        from .neighbours import with_neighbours
+        from .neighbours import is_brief, with_neighbours
 
-        near = with_neighbours(graph, open_)
+        near = with_neighbours(graph, open_) | set(filter(is_brief, open_))
         chosen |= {node for group in _groups(open_, ours) if group & near for node in group}
     if chosen:
         _replace(graph, chosen, ours)

@@ -35,16 +35,16 @@ def writes(node: fx.Node) -> bool:
 def unsafe(node: fx.Node) -> str:
     """Why a write in place cannot be a new value; empty where it can.
 
-    What it writes to has to be a new value that nothing else reads.
+    What it writes to has to be a new value that nothing else reads, or a view of one that nothing else reads.
     """
     of = node.args[0] if node.args else None
-    if not isinstance(of, fx.Node) or of.op in ("placeholder", "get_attr"):
-        return "it writes to an input or a parameter"
-    if len(of.users) > 1:
-        return "what it writes to is read elsewhere"
-    if is_view(of):
-        return "what it writes to may be a view of another tensor"
-    return ""
+    while isinstance(of, fx.Node) and of.op not in ("placeholder", "get_attr"):
+        if len(of.users) > 1:
+            return "what it writes to is read elsewhere"
+        if not is_view(of):
+            return ""
+        of = of.args[0] if of.args else None
+    return "it writes to an input or a parameter"
 
 
 def is_view(node: fx.Node) -> bool:

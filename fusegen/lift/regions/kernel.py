@@ -91,16 +91,18 @@ class WithoutBias(Imported):
 
 def fits(tensors: tuple[Any, ...]) -> bool:
     """True if a kernel takes the inputs of a region: plain tensors like the first, and masks."""
-    if tensors[0].__class__ not in PLAIN or tensors[0].dtype not in DTYPES:
+    first = tensors[0]
+    if first.__class__ not in PLAIN or first.dtype not in DTYPES:
         return False
-    dtype, device = tensors[0].dtype, tensors[0].device
-    return device.type in DEVICES and all(
-        each.__class__ in PLAIN
-        and (each.dtype is dtype or each.dtype is torch.bool)
-        and each.device == device
-        and each.layout is torch.strided
-        for each in tensors
-    )
+    dtype, device = first.dtype, first.device
+    if device.type not in DEVICES:
+        return False
+    for each in tensors:  # no generator: a call of a small network waits for this
+        if each.__class__ not in PLAIN or each.layout is not torch.strided or each.device != device:
+            return False
+        if each.dtype is not dtype and each.dtype is not torch.bool:
+            return False
+    return True
 
 
 def original(region: Region) -> fx.GraphModule:
