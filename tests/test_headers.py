@@ -109,3 +109,33 @@ def test_a_modules_own_cpp_is_short(name: str, most: int) -> None:
     text = build.module(library_spec(name))
     own = text[text.index('_SOURCE = r"""') : text.index("\n\n\ndef eager(")]
     assert len(own.splitlines()) <= most
+
+
+QUOTIENTS = r"""
+#include "cpu/math.h"
+#include "functions/selections.h"
+#include <cstdio>
+#include <cstring>
+int main() {
+  const float values[] = {0.0f, 1.0f, 3.0f, 7.0f, 1e-30f, 1.1754944e-38f, 1.9f, 3.1e30f, INFINITY, NAN};
+  int wrong = 0;
+  for (float a : values)
+    for (float b : values)
+      for (int signs = 0; signs < 4; ++signs) {
+        const float x = signs & 1 ? -a : a, y = signs & 2 ? -b : b;
+        const float expected = x / y, found = fusegen::quotient(x, y);
+        const bool same = std::memcmp(&expected, &found, sizeof found) == 0 || (expected != expected && found != found);
+        if (!same) std::printf("%a / %a is %a, not %a\n", x, y, expected, found), ++wrong;
+      }
+  return wrong != 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_a_quotient_has_the_bits_of_a_division(tmp_path: Path) -> None:
+    source, program = tmp_path / "quotients.cpp", tmp_path / "quotients"
+    source.write_text(QUOTIENTS, encoding="utf-8")
+    compiled(source, "g++", "-std=c++17", "-O2", "-march=native", "-o", str(program))
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")

@@ -93,11 +93,11 @@ ANYWHERE M soft_sign(M x) {
   return x / (fabs(x) + M(1));
 }
 
-// a / b, rounded once
+// a / b, rounded once; where the product is a zero, which has the sign of the quotient, the correction would lose it
 template <typename M>
 ANYWHERE M quotient(M a, M b) {
   const M c = M(1) / b, q = a * c, y = fma(fma(-b, q, a), c, q);
-  return y == y ? y : q;
+  return y == y && q != M(0) ? y : q;
 }
 
 // x, or the least number that times 3 is no infinity
