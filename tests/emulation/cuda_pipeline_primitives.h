@@ -12,16 +12,19 @@
 struct Copy {
   void* to;
   const void* from;
-  size_t bytes;
+  size_t bytes, zeros;
 };
 inline thread_local std::deque<std::vector<Copy>> on_their_way;
 inline thread_local std::vector<Copy> uncommitted;
 
-inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes) {
-  uncommitted.push_back({to, from, bytes});
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0) {
+  uncommitted.push_back({to, from, bytes - zeros, zeros});
 }
 inline void __pipeline_commit() { on_their_way.push_back(std::exchange(uncommitted, {})); }
 inline void __pipeline_wait_prior(size_t but) {
   for (; on_their_way.size() > but; on_their_way.pop_front())
-    for (const Copy& copy : on_their_way.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+    for (const Copy& copy : on_their_way.front()) {
+      std::memcpy(copy.to, copy.from, copy.bytes);
+      std::memset(static_cast<char*>(copy.to) + copy.bytes, 0, copy.zeros);
+    }
 }
