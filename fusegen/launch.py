@@ -32,12 +32,14 @@ VECTORS = (1, 2, 4)
 MOST_KIB, MOST_AHEAD = 2**40, 2**16
 ALONE = "_alone"  # behind a class: its kernels that read one tensor
 BROADCAST = "broadcast"  # the class of tensors that are not all dense in one layout
+THIN, TILES = "thin", [(t, v) for t in (128, 256) for v in (2, 4)]  # of convolutions: threads, vectors
 HEAD = """\
 How the elements of dense tensors are shared out on CUDA: for tensors up to so many KiB, threads a block,
 16-byte vectors of each tensor a thread, and how many blocks ahead the second cache is asked for what a
 block will read. By chip, by class of costs (fusegen/cost.py), of those that read one tensor alone, or by
 kernel, and by the bits of an element; what a chip does not say is as on the next older one. `fusegen tune`
-measures it, and broadcast, which tensors of several shapes take, on forward kernels."""
+measures it, and broadcast, which tensors of several shapes take, on forward kernels. A vector of thin,
+which convolutions of few input channels take, is 8 pixels of a warp."""
 CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
 
@@ -129,10 +131,9 @@ def class_of(cost: LaunchClass, reads: int) -> str:
     return cost.value + ALONE * (reads == 1)
 
 
-def broadcast_rows(table: Table, kernel: str, bits: int) -> dict[int, Launches]:
-    """The rows of a kernel for tensors that are not all dense in one layout, by chip, oldest first."""
-    own = table.chosen(f"{kernel}_{BROADCAST}", BROADCAST, bits)
-    return own or shipped().chosen(BROADCAST, BROADCAST, bits)
+def special_rows(table: Table, kernel: str, name: str, bits: int) -> dict[int, Launches]:
+    """The rows of a kernel for BROADCAST or THIN, by chip, oldest first."""
+    return table.chosen(f"{kernel}_{name}", name, bits) or shipped().chosen(name, name, bits)
 
 
 def shipped() -> Table:
@@ -209,6 +210,8 @@ def _launch(name: str, entry: Any) -> Launch:
         raise ValueError(f"{name} has {row.threads!r} threads, and not {THREADS}")
     if row.vectors not in VECTORS:
         raise ValueError(f"{name} has {row.vectors!r} vectors, and not 1, 2 or 4")
+    if name.split(".")[1].endswith(THIN) and (row.threads, row.vectors) not in TILES:
+        raise ValueError(f"{name} has a row that is none of 128 or 256 threads with 2 or 4 vectors")
     if row.kib is not None and not (type(row.kib) is int and 0 < row.kib <= MOST_KIB):
         raise ValueError(f"{name} has a kib of {row.kib!r}")
     if type(row.ahead) is not int or not 0 <= row.ahead <= MOST_AHEAD:
@@ -231,7 +234,7 @@ def text(table: Table) -> str:
 
 def _order(key: str) -> tuple[bool, str]:
     """Classes first."""
-    return key.removesuffix(ALONE) not in CLASSES | {BROADCAST}, key
+    return key.removesuffix(ALONE) not in CLASSES | {BROADCAST, THIN}, key
 
 
 def _entries(rows: Launches) -> str:

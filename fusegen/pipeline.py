@@ -34,6 +34,7 @@ from fusegen.spec import Spec
 from fusegen.stages import Algebra, Declared
 from fusegen.steps import timed
 from fusegen.term import Program
+from fusegen.thin import thin
 
 
 @dataclass(frozen=True)
@@ -107,5 +108,5 @@ def compiled(spec: Spec, library: Library) -> Compiled:
         by_curves = timed(f"{name}: curves", curves, spec, simplified, kernels, declared.formula)
     measured = Measured(spec, declared.formula, programs, kernels, by_curves, approximates)
     facts = timed(f"{name}: measure", measure, measured)
-    plan = timed(f"{name}: choose", choose, facts, spec.dtypes)
+    plan = timed(f"{name}: choose", choose, facts, spec.dtypes, thin(spec))
     return Compiled(spec, library, declared, algebra, limited, programs, kernels, facts, plan)

@@ -31,6 +31,7 @@ from fusegen.method import (
     Verified,
     parts,
 )
+from fusegen.thin import Thin
 
 Cell = tuple[Pass, Device, str]  # the last is a dtype
 
@@ -115,10 +116,12 @@ class Plan:
         methods: by pass, device and dtype.
         bitmask: the kernels of a gradient that is decided by a bit, which large tensors on CUDA save in
             place of the elements; a pair for each math type, empty where it is not.
+        thin: the convolution that runs as one kernel with the forward pass on CUDA, if there is one.
     """
 
     methods: Mapping[Cell, Method]
     bitmask: tuple[tuple[Kernel, Kernel], ...]
+    thin: Thin | None = None
 
     def __getitem__(self, cell: Cell) -> Method:
         """The method of a pass, device and dtype."""
@@ -141,8 +144,14 @@ class Plan:
         return next((method for dtype, method in own if ELEMENTS[dtype].bits == bits), None)
 
 
-def choose(facts: Both[Facts], dtypes: tuple[str, ...]) -> Plan:
-    """The plan for some dtypes."""
+def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None = None) -> Plan:
+    """The plan for some dtypes.
+
+    Args:
+        facts: what was measured of each pass.
+        dtypes: of the tensors.
+        convolution: the thin convolution right in front of the kernel, if there is one.
+    """
     methods: dict[Cell, Method] = {
         (which, device, dtype): CHOICE[device, ELEMENTS[dtype].bits](facts[which])
         for which in Pass
@@ -154,7 +163,18 @@ def choose(facts: Both[Facts], dtypes: tuple[str, ...]) -> Plan:
         for (_, device, dtype), method in methods.items()
         if device is Device.CUDA and ELEMENTS[dtype].bits < 64
     }
-    return Plan(_on_one_grid(methods), facts.backward.bitmask if computed <= {FLOAT, FAST} else ())
+    bitmask = facts.backward.bitmask if computed <= {FLOAT, FAST} else ()
+    return Plan(_on_one_grid(methods), bitmask, convolution if _is_computed(methods) else None)
+
+
+def _is_computed(methods: Mapping[Cell, Method]) -> bool:
+    """True if float computes the forward pass on CUDA in all dtypes, of which one is not float64."""
+    found = [
+        method
+        for (which, device, dtype), method in methods.items()
+        if (which, device) == (Pass.FORWARD, Device.CUDA) and ELEMENTS[dtype].bits < 64
+    ]
+    return bool(found) and set(found) <= {FLOAT, FAST}
 
 
 def _on_one_grid(methods: dict[Cell, Method]) -> dict[Cell, Method]:

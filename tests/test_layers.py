@@ -29,7 +29,7 @@ FLOORS = {
     **dict.fromkeys(
         ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
     ),
-    **dict.fromkeys(("builds", "fits", "runtime_text", "schema", "steps"), GROUND),
+    **dict.fromkeys(("builds", "fits", "runtime_text", "schema", "steps", "thin"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
     **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "segments", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),

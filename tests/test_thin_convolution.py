@@ -3,59 +3,57 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import compiler
 import pytest
 import torch
-from emulated import FLAGS, LAUNCH, MAX_RANK, SCALAR_TYPES, SHARED, STREAM, Guarded, State, call_type
+from emulated import FLAGS, SCALAR_TYPES, STREAM, Guarded, State, call_type
+from emulated import defined as defined
+from thin_emulated import on_cpu
 from torch import Tensor
 from torch.nn import functional
 
 from fusegen.headers import inlined
+from fusegen.launch import TILES
 from fusegen.runtime import producers
+from fusegen.thin import Thin
 
 INCLUDE = Path(producers.__file__).parent / "include"
-TF32 = re.compile(r'asm\("cvt\.rna.*?;\n')
-MULTIPLY = re.compile(r"(void multiply_add\([^{]*\{\n).*?\n\}\n", re.DOTALL)
-TEXT = """
+CHIPS = dict(enumerate(TILES, 70))  # threads of a block, and groups of 8 pixels of a warp
+SMALL = 70
+ROWS = ", ".join(
+    f"{{{chip}, fusegen::ANY, {threads}, {groups}}}" for chip, (threads, groups) in CHIPS.items()
+)
+TEXT = f"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/thin_launch.cuh"
-namespace fusegen { namespace {
-struct Forward : Broadcasting<3, 1> { FUSEGEN_ELEMENT(out[0] = (in[0] + in[1]) * in[2]) };
-}}
-template <int THREADS, int GROUPS>
-const char* launch(const fusegen::CallOf<fusegen::Forward>& call, const fusegen::Convolution& of) {
-  cudaError_t error = cudaSuccess;
-  bool fits = false;
-  const auto as = [&](auto element) {
-    using T = decltype(element);
-    fits = fusegen::launch_thin_as<fusegen::Forward, T, float, THREADS, GROUPS>(call, of, error);
-  };
-  if (call.dtype == fusegen::FLOAT32) as(float());
-  else if (call.dtype == fusegen::FLOAT16) as(__half());
-  else as(__nv_bfloat16());
-  return error != cudaSuccess ? cudaGetErrorString(error) : fits ? nullptr : "does not fit";
-}
-extern "C" {
-const char* thin_64x2(const fusegen::CallOf<fusegen::Forward>& call, const fusegen::Convolution& of) {
-  return launch<64, 2>(call, of);
-}
-const char* thin_128x4(const fusegen::CallOf<fusegen::Forward>& call, const fusegen::Convolution& of) {
-  return launch<128, 4>(call, of);
-}
-}
+namespace fusegen {{ namespace {{
+template <typename M>
+struct Factor {{
+  M factor;
+  static Factor from(const double (&given)[1]) {{ return {{M(given[0])}}; }}
+}};
+struct Linear : Broadcasting<3, 1, Factor, 1> {{
+  FUSEGEN_ELEMENT(out[0] = (in[0] + in[1]) * in[2] * p.factor)
+}};
+struct NoFormula {{}};
+struct Tabulated : Broadcasting<3, 1, Factor, 1> {{
+  using Methods = ByWidth<NoFormula, NoFormula, NoFormula>;
+  FUSEGEN_ELEMENT(out[0] = in[0])
+}};
+}}}}
+constexpr fusegen::Launch ROWS[] = {{{ROWS}, {{}}}};
+FUSEGEN_CONVOLVED(linear, Linear, ROWS, ROWS)
+FUSEGEN_CONVOLVED(tabulated, Tabulated, ROWS, ROWS)
 """
-
-
-SIZES = ("channels", "height", "width", "out_channels", "out_height", "out_width")
+FACTOR = 0.5
+MOST = 232448
+SIZES: tuple[str, ...] = ("channels", "height", "width", "out_channels", "out_height", "out_width")
 SIZES += ("kernel_height", "kernel_width", "stride_y", "stride_x", "padding_y", "padding_x")
-KERNELS = ("thin_64x2", "thin_128x4")
 
 
 class Convolution(ctypes.Structure):
@@ -88,72 +86,6 @@ class Case:
         return self.batch, self.outputs, height, width
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The kernel as a library of the CPU."""
-    if shutil.which("g++") is None:
-        pytest.skip("needs g++")
-    text = inlined(TEXT, lambda name: (INCLUDE / name).read_text(encoding="utf-8"))
-    text, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n#include "warps.h"\n{text}')
-    text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)
-    text, rounded = TF32.subn("y = nearest_tf32(x);\n", text)
-    text, multiplied = MULTIPLY.subn(r"\1  multiply_together(sum, a, b);\n}\n", text)
-    assert (rounded, multiplied) == (1, 1)
-    place = tmp_path_factory.mktemp("thin") / "thin.so"
-    shutil.copy(compiler.library(text, ["-O1", *FLAGS]), place)
-    loaded = ctypes.CDLL(str(place))
-    for name in KERNELS:
-        launch = getattr(loaded, name)
-        launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
-    return loaded
-
-
-def placed(values: Tensor, shift: int = 0) -> tuple[Guarded, Tensor]:
-    """A copy of dense values between guards."""
-    room = Guarded(values.numel(), values.dtype, shift)
-    view = room.values.view(values.shape)
-    view.copy_(values)
-    return room, view
-
-
-def convolved(
-    library: ctypes.CDLL, name: str, case: Case, given: tuple[Tensor, ...], shift: int = 0
-) -> Tensor:
-    """The result of a kernel for an input, weights, and operands of four dimensions that broadcast."""
-    state = State.in_dll(library, "emulation")
-    state.shared = 232448
-    rooms, (x, weight, *operands) = zip(*(placed(t, shift) for t in given), strict=True)
-    room = Guarded(torch.Size(case.out).numel(), x.dtype, shift)
-    out = room.values.view(case.out)
-    call = call_type(4, 0)()
-    call.numel, call.rank, call.dtype, call.stream = out.numel(), 4, SCALAR_TYPES[x.dtype], STREAM
-    call.size[:4] = case.out
-    for k, view in enumerate([*(t.expand(case.out) for t in operands), out], 1):
-        call.data[k], call.stride[k][:4] = view.data_ptr(), view.stride()
-    sizes = (case.inputs, *case.size, *case.out[1:], *case.kernel, *case.stride, *case.padding)
-    of = Convolution(x.data_ptr(), weight.data_ptr(), *sizes)
-    error = getattr(library, name)(ctypes.byref(call), ctypes.byref(of))
-    assert error is None, error
-    for each in (*rooms, room):
-        each.check()
-    return out.clone()
-
-
-def values(case: Case, dtype: torch.dtype, seed: int = 0) -> tuple[Tensor, ...]:
-    """An input, weights, a bias and a factor of each output."""
-    torch.manual_seed(seed)
-    shapes = ((case.batch, case.inputs, *case.size), (case.outputs, case.inputs, *case.kernel))
-    return tuple(torch.randn(s).to(dtype) for s in (*shapes, (1, case.outputs, 1, 1), case.out))
-
-
-def exact(case: Case, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    """The result in float64, and the sum of the sizes of its terms."""
-    x, weight, bias, factor = (t.double() for t in given)
-    sizes = {"stride": case.stride, "padding": case.padding}
-    y = (functional.conv2d(x, weight, **sizes) + bias) * factor
-    return y, (functional.conv2d(x.abs(), weight.abs(), **sizes) + bias.abs()) * factor.abs()
-
-
 CASES = {
     "as declared": Case(1, 8, (10, 34), 64),
     "one pixel": Case(1, 1, (3, 3), 1),
@@ -167,12 +99,180 @@ CASES = {
 }
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The kernels as a library of the CPU."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    text = on_cpu(inlined(TEXT, lambda name: (INCLUDE / name).read_text(encoding="utf-8")))
+    place = tmp_path_factory.mktemp("thin") / "thin.so"
+    shutil.copy(compiler.library(text, ["-O1", *FLAGS]), place)
+    loaded = ctypes.CDLL(str(place))
+    for name in ("linear", "tabulated"):
+        launch = getattr(loaded, f"{name}_convolved_launch")
+        launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p] * 3
+    return loaded
+
+
+def placed(values: Tensor, shift: int = 0) -> tuple[Guarded, Tensor]:
+    """A copy of dense values between guards."""
+    room = Guarded(values.numel(), values.dtype, shift)
+    view = room.values.view(values.shape)
+    view.copy_(values)
+    return room, view
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a kernel: on which chip, elements off a 16-byte boundary, the bytes of shared memory."""
+
+    name: str = "linear"
+    chip: int = SMALL
+    shift: int = 0
+    shared: int = MOST
+
+
+def convolved(
+    library: ctypes.CDLL, case: Case, given: tuple[Tensor, ...], run: Run | None = None
+) -> Tensor | None:
+    """The result for an input, weights and operands that broadcast; None where no kernel ran."""
+    run = run or Run()
+    state = State.in_dll(library, "emulation")
+    state.chip, state.shared = run.chip, run.shared
+    rooms, (x, weight, *operands) = zip(*(placed(t, run.shift) for t in given), strict=True)
+    room = Guarded(torch.Size(case.out).numel(), x.dtype, run.shift)
+    out = room.values.view(case.out)
+    call = call_type(4, 1)()
+    call.numel, call.rank, call.dtype, call.stream = out.numel(), 4, SCALAR_TYPES[x.dtype], STREAM
+    call.size[:4], call.param[:] = case.out, (FACTOR,)
+    for k, view in enumerate([*(t.expand(case.out) for t in operands), out], 1):
+        call.data[k], call.stride[k][:4] = view.data_ptr(), view.stride()
+    sizes = (case.inputs, *case.size, *case.out[1:], *case.kernel, *case.stride, *case.padding)
+    of, fits = Convolution(x.data_ptr(), weight.data_ptr(), *sizes), ctypes.c_bool()
+    launch, before = getattr(library, f"{run.name}_convolved_launch"), state.launches
+    assert launch(ctypes.byref(call), ctypes.byref(of), ctypes.byref(fits)) is None
+    assert state.launches == before + fits.value
+    for each in (*rooms, room):
+        each.check()
+    assert not fits.value or state.threads == CHIPS[run.chip][0]
+    return out.clone() if fits.value else None
+
+
+def values(case: Case, dtype: torch.dtype, *shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """An input, weights, and operands: a bias, and a factor of each output if no shapes are given."""
+    torch.manual_seed(0)
+    first = ((case.batch, case.inputs, *case.size), (case.outputs, case.inputs, *case.kernel))
+    operands = shapes or ((1, case.outputs, 1, 1), case.out)
+    return tuple(torch.randn(shape).to(dtype) for shape in (*first, *operands))
+
+
+def exact(case: Case, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    """The result in float64, and the sum of the sizes of its terms."""
+    x, weight, bias, factor = (t.double() for t in given)
+    of = case.stride, case.padding
+    y = (functional.conv2d(x, weight, None, *of) + bias) * factor * FACTOR
+    terms = functional.conv2d(x.abs(), weight.abs(), None, *of) + bias.abs()
+    return y, terms * factor.abs() * FACTOR
+
+
+def assert_near(y: Tensor | None, case: Case, given: tuple[Tensor, ...]) -> None:
+    """In float32 within 2^-21 of the sizes of the terms; in 16 bits the same, rounded once."""
+    expected, terms = exact(case, given)
+    assert y is not None
+    error = (y.double() - expected).abs()
+    assert bool((error <= terms * 2**-21 + expected.abs() * torch.finfo(y.dtype).eps / 2).all())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", CASES)
 def test_a_convolution_is_that_of_float64(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> None:
-    """In float32 to 2^-21 of its terms; in 16 bits its sums are float's, rounded once."""
-    case = CASES[name]
+    given = values(CASES[name], dtype)
+    assert_near(convolved(library, CASES[name], given), CASES[name], given)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_tiles_are_those_of_the_chip(library: ctypes.CDLL, chip: int) -> None:
+    case = Case(2, 3, (13, 19), 34, (3, 2), (1, 2), (0, 1))
+    given = values(case, torch.float32)
+    assert_near(convolved(library, case, given, Run(chip=chip)), case, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("width", "shift"), [(8, 0), (8, 2), (8, 1), (6, 0), (6, 1), (7, 0), (9, 3)])
+def test_vectors_are_written_where_they_are_aligned(
+    library: ctypes.CDLL, width: int, shift: int, dtype: torch.dtype
+) -> None:
+    """Four elements at a time, two, or one."""
+    case = Case(1, 1, (4, width), 3, (1, 1))
     given = values(case, dtype)
-    y, terms = exact(case, given)
-    error = (convolved(library, "thin_64x2", case, given).double() - y).abs()
-    assert bool((error <= terms * 2**-21 + y.abs() * torch.finfo(dtype).eps / 2).all())
+    assert_near(convolved(library, case, given, Run(shift=shift)), case, given)
+
+
+OPERANDS: dict[str, tuple[int, ...]] = {
+    "a number": (1, 1, 1, 1),
+    "a channel": (1, 5, 1, 1),
+    "an image": (2, 1, 1, 1),
+    "a row": (1, 1, 1, 9),
+    "a column": (1, 1, 7, 1),
+    "rows of channels": (1, 5, 1, 9),
+    "all of an image": (1, 5, 7, 9),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_are_read_by_their_strides(library: ctypes.CDLL, name: str) -> None:
+    case = Case(2, 2, (9, 11), 5)
+    for shapes in ((OPERANDS[name], case.out), (case.out, OPERANDS[name])):
+        given = values(case, torch.float32, *shapes)
+        assert_near(convolved(library, case, given), case, given)
+
+
+KINDS = {
+    "uniform": lambda x, w: (x.uniform_(), w),
+    "a large range": lambda x, w: (x * torch.exp(4 * torch.randn(x.shape)), w),
+    "cancelling": lambda x, w: (1000 + x.uniform_(), w - w.mean((1, 2, 3), keepdim=True)),
+    "subnormal sums": lambda x, w: (x * 2**-70, w * 2**-70),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_error_is_no_larger_than_that_of_float32(library: ctypes.CDLL, kind: str) -> None:
+    """Than the largest error of sums in float32, for which PyTorch's convolution on the CPU stands."""
+    case = Case(1, 8, (18, 18), 32)
+    x, weight, _, _ = values(case, torch.float32)
+    x, weight = KINDS[kind](x, weight)
+    given = (x, weight, torch.zeros(1, 32, 1, 1), torch.full((1, 1, 1, 1), 1 / FACTOR))
+    y = convolved(library, case, given)
+    assert y is not None
+    expected = functional.conv2d(x.double(), weight.double())
+    own, eager = ((each.double() - expected).abs() for each in (y, functional.conv2d(x, weight)))
+    terms = functional.conv2d(x.abs().double(), weight.abs().double())
+    assert float((own / terms).max()) <= max(float((eager / terms).max()), 2**-22)
+
+
+def test_infinities_and_nan_are_those_of_float32(library: ctypes.CDLL) -> None:
+    """Though a TF32 number of an infinity is one, and the rest NaN."""
+    case = Case(1, 2, (8, 40), 8, (3, 3))
+    x, weight, bias, _ = values(case, torch.float32)
+    x[0, 0, 1, 1], x[0, 1, 4, 9], x[0, 0, 5, 30], x[0, 0, 6, 38] = torch.inf, -torch.inf, torch.nan, 1e37
+    weight[1, 0, 0, 0], weight[2], weight[4, 1, 2, 2] = torch.inf, 0.0, torch.nan
+    y = convolved(library, case, (x, weight, bias, torch.full((1, 1, 1, 1), 1 / FACTOR)))
+    expected = functional.conv2d(x.double(), weight.double()) + bias.double()
+    assert y is not None
+    assert {*map(str, y.flatten().tolist())} >= {"inf", "-inf", "nan"}
+    torch.testing.assert_close(y, expected.float(), rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_a_block_takes_as_much_shared_memory_as_is_foreseen(library: ctypes.CDLL) -> None:
+    for case in CASES.values():
+        given = values(case, torch.float32)
+        bytes_ = Thin(case.inputs, case.outputs, case.kernel, case.stride, case.padding).shared
+        largest = max(CHIPS)
+        assert convolved(library, case, given, Run(chip=largest, shared=bytes_ - 1)) is None
+        assert convolved(library, case, given, Run(chip=largest, shared=bytes_)) is not None
+
+
+def test_only_formulas_of_up_to_32_bits_stand_behind_it(library: ctypes.CDLL) -> None:
+    case = CASES["one pixel"]
+    assert convolved(library, case, values(case, torch.float32), Run(name="tabulated")) is None
+    assert convolved(library, case, values(case, torch.float64)) is None

@@ -24,7 +24,7 @@ from fusegen.bench import clock
 from fusegen.bench.rows import Trial, at
 from fusegen.elements import ELEMENTS
 from fusegen.errors import NothingToTune, Span, Unequal
-from fusegen.launch import BROADCAST, MOST_THREADS, Key, Launch, Launches, Table, broadcast_rows
+from fusegen.launch import BROADCAST, MOST_THREADS, Key, Launch, Launches, Table, special_rows
 from fusegen.loader import imported
 from fusegen.outputs import write_runtime
 from fusegen.pipeline import Compiled
@@ -114,7 +114,7 @@ def _cases(text: KernelText, share: Share, which: int, table: Table) -> Iterator
     """Dense tensors, and for a forward kernel of several also an image and operands of its channels."""
     yield Case(text.name, share.rows, table.at(which, text.name, share.rows, share.bits), _tensors)
     if len(text.outputs) == 1 and len(text.inputs) > 1 and text.functor == "Forward":
-        rows = broadcast_rows(table, text.name, share.bits)
+        rows = special_rows(table, text.name, BROADCAST, share.bits)
         now = rows[max((chip for chip in rows if chip <= which), default=min(rows))]
         yield Case(f"{text.name}_{BROADCAST}", BROADCAST, now, _operands, broadcast=True)
 

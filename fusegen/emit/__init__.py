@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fusegen import budget, render
+from fusegen import budget, notes, render
+from fusegen.elements import ELEMENTS
 from fusegen.emit import curves
 from fusegen.emit.counts import counts
 from fusegen.emit.kernel import kernel_texts, uses_plain_double
 from fusegen.emit.kernels import Emitted, emitted, fast
 from fusegen.hoist import bounds
 from fusegen.ir import Device, Kernel, Math, operations
-from fusegen.launch import Table
+from fusegen.launch import THIN, Table, special_rows
 from fusegen.lower import uniforms
 from fusegen.method import Pass
 from fusegen.pipeline import Compiled
@@ -62,6 +63,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         backward=written[Pass.BACKWARD],
         curves=every_curve,
         mask=_mask(of) if binding is Binding.STABLE else None,
+        thin=_thin(of, launches) if binding is Binding.STABLE else None,
         headers={device: headers(several) for device, several in called.items()},
         scalars=tuple(name for name in (*of.declared.composed.params, *host_scalar) if name in read),
         bounds=bounds(of.declared.composed),
@@ -104,6 +106,18 @@ def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
 def _fast(of: Compiled) -> tuple[Kernel, ...]:
     """The kernels of both passes that the fast functions of 16-bit results compute."""
     return (*fast(of, Pass.FORWARD), *fast(of, Pass.BACKWARD))
+
+
+def _thin(of: Compiled, launches: Table) -> render.ThinText | None:
+    """The text of the convolution that is one kernel with the forward pass, if there is one."""
+    if of.plan.thin is None:
+        return None
+    bits = sorted({ELEMENTS[dtype].bits for dtype in of.spec.dtypes} - {64})
+    name = f"{of.spec.name}_{Pass.FORWARD.value}"
+    return render.ThinText(
+        note=notes.convolution(of.plan.thin),
+        launches={each: special_rows(launches, name, THIN, each) for each in bits},
+    )
 
 
 def _mask(of: Compiled) -> render.MaskText | None:

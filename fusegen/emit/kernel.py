@@ -14,8 +14,8 @@ from fusegen.emit.comments import Comments, comments
 from fusegen.emit.curves import taken
 from fusegen.emit.kernels import Emitted, emitted
 from fusegen.ir import Device, Kernel, Math
+from fusegen.launch import BROADCAST, class_of, special_rows
 from fusegen.launch import Table as Launches
-from fusegen.launch import broadcast_rows, class_of
 from fusegen.method import (
     DOUBLE,
     PLAIN,
@@ -155,7 +155,7 @@ def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
         own = launches.chosen(name, rows, bits)
-        several = broadcast_rows(launches, name, bits) if len(of.spec.tensors) > 1 else {}
+        several = special_rows(launches, name, BROADCAST, bits) if len(of.spec.tensors) > 1 else {}
         found.append(Share(bits, cost.instructions, cost.launch_class.value, rows, own, several))
     return tuple(found)
 

@@ -25,6 +25,7 @@ from fusegen.render.texts import (
     Share,
     Singles,
     Texts,
+    ThinText,
 )
 from fusegen.spec import Spec
 
@@ -39,6 +40,7 @@ __all__ = [
     "Share",
     "Singles",
     "Texts",
+    "ThinText",
     "fill",
     "module",
     "sources",
@@ -70,7 +72,7 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
         headers = map(includes.INCLUDE.format, context.pop("headers"))
         parts[f"{device}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
         parts[f"{device}_source"] = fill("kernels.j2", context)
-    return parts
+    return parts | {"convolution": cpp.convolution(spec, texts.thin) if texts.thin else ""}
 
 
 def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:
@@ -93,7 +95,7 @@ def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:
         "counts": texts.counts,
         "autocasts": texts.autocast,
         **python.tensors_and_scalars(spec, texts),
-        **model.model(spec),
+        **model.model(spec, texts),
         **python.function(spec, texts),
         **python.gradient(spec, texts),
         "registration": python.registration(spec, texts, INTERFACE),

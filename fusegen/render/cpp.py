@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.render import curves, includes, launches, python
-from fusegen.render.texts import Halves, KernelText, Singles, Texts
+from fusegen.render.texts import Halves, KernelText, Singles, Texts, ThinText
 from fusegen.spec import Spec
 
 IN_DOUBLE = (Singles.CUBICS, Singles.DECLARED, Singles.DOUBLE)  # what float loses too many digits of
@@ -48,6 +49,16 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
         launchers += [f"FUSEGEN_TRANSPOSED({spec.name})"]
         context["headers"] += ["cuda/channels_last.cuh"]
     return context | {"tables": tables, "launchers": launchers}
+
+
+def convolution(spec: Spec, thin: ThinText) -> str:
+    """The C++ of a library of its own, behind that of the kernels on CUDA."""
+    tables, named = launches.thin(thin)
+    notes = [f"// {line}" for line in wrap(thin.note, WIDTH - len("// "))]
+    rows = [table.replace("Launch", "fusegen::Launch").replace("ANY", "fusegen::ANY") for table in tables]
+    lines = [includes.INCLUDE.format("cuda/thin_launch.cuh").rstrip(), *notes, *rows]
+    lines += [f"FUSEGEN_CONVOLVED({spec.name}, Forward, {', '.join(named)})"]
+    return "\n".join(lines) + "\n"
 
 
 def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:

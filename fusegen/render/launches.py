@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.launch import Launches
-from fusegen.render.texts import KernelText, Share
+from fusegen.render.texts import KernelText, Share, ThinText
 
 WIDTH = 120  # of a line
 Names = dict[tuple[str, tuple[str, ...]], str]  # of tables, by class and rows
@@ -26,6 +26,16 @@ def members(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, list[
     for functor, taken in broadcast.items():
         found[functor] += [f"static constexpr const Launch {taken}"] if taken else []
     return tables, found
+
+
+def thin(of: ThinText) -> tuple[list[str], list[str]]:
+    """The tables of a thin convolution, and their names for elements of 16 and of 32 bits."""
+    rows = {bits: _rows(by_chip) for bits, by_chip in of.launches.items()}
+    several = len(set(rows.values())) > 1
+    names = {bits: f"THIN{bits}" if several else "THIN" for bits in rows}
+    tables = dict.fromkeys(_table("Launch", names[bits], table) for bits, table in rows.items())
+    any_ = next(iter(names.values()))
+    return [*tables], [names.get(bits, any_) for bits in (16, 32)]
 
 
 def _dense(kernel: KernelText, names: Names) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from fusegen.render import constructor
 from fusegen.render.forward import argument, example, keyword_scalars, prepared
 from fusegen.render.python import Context, defaults, in_place, input_names, listed, options
+from fusegen.render.texts import Texts
 from fusegen.spec import Spec
 
 TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
 
 
-def model(spec: Spec) -> Context:
+def model(spec: Spec, texts: Texts) -> Context:
     """The constructor and the body of ModelNew."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
@@ -21,6 +22,8 @@ def model(spec: Spec) -> Context:
     arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
     kept = _kept(spec)
     lines = constructor.layer_lines(spec)
+    if texts.thin:
+        lines[-1:] = [*_convolved(spec, arguments), *lines[-1:]]
     if constructor.reuses(spec) and spec.producer:
         layer = f"self.{spec.producer.attribute}"
         lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
@@ -46,6 +49,18 @@ def model(spec: Spec) -> Context:
         "example_inputs": list(map(example, spec.arguments)),
         "example_init": [argument.text for argument in spec.init],
     }
+
+
+def _convolved(spec: Spec, arguments: list[str]) -> list[str]:
+    """The lines that run the layer in front and the kernel as one, where they are one."""
+    layer = f"self.{spec.producer.attribute}" if spec.producer else ""
+    bias = spec.bias.name if spec.bias else ""
+    given = [f"{layer}.bias" if argument == bias else argument for argument in arguments]
+    return [
+        f"out = KERNELS.convolved({', '.join([layer, *given])})",
+        "if out is not None:  # both were one kernel",
+        "    return out",
+    ]
 
 
 def _kept(spec: Spec) -> list[str]:

@@ -153,6 +153,19 @@ class MaskText:
 
 
 @dataclass(frozen=True, slots=True)
+class ThinText:
+    """The text of a thin convolution with the forward pass behind it.
+
+    Attributes:
+        note: what runs.
+        launches: the tiles of a block, by the width of elements, then by chip, oldest first.
+    """
+
+    note: str
+    launches: dict[int, dict[int, Launches]]
+
+
+@dataclass(frozen=True, slots=True)
 class Texts:
     """The texts of one spec.
 
@@ -162,6 +175,7 @@ class Texts:
         forward, backward: the kernels.
         curves: those of both kernels.
         mask: what large tensors have in place of the gradient's kernel on CUDA, if a bit decides it.
+        thin: the convolution that is one kernel with the forward pass on CUDA, if there is one.
         headers: per device, the families of headers that define what the kernels call.
         scalars: the names of the scalars that the kernels read.
         bounds: the names of those that a clamp takes as a bound.
@@ -183,6 +197,7 @@ class Texts:
     backward: KernelText
     curves: tuple[CurveText, ...]
     mask: MaskText | None
+    thin: ThinText | None
     headers: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
     bounds: tuple[str, ...]

@@ -4,7 +4,7 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, common, fusion, operators, producers
+from . import autograd, bitmask, build, checks, common, fusion, operators, producers, thin
 from .arguments import Arguments
 from .calls import (
     PLAIN,
@@ -94,6 +94,7 @@ class Activation(Arguments, Fallback, UnderCompile):
                 setattr(self, kernel, self._kernel(kernel))
             self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
         self.without_bias = producers.for_kernels(self)
+        self.convolved = thin.for_kernels(self)
         self.graded, self.run = self._graded(), common.call_of(self)
 
     def _kernel(self, name: str) -> Any:

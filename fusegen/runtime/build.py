@@ -17,6 +17,12 @@ from .checks import check
 from .headers import without_comments
 from .sources import Texts
 
+PARTS = {  # of a text, in the library of a kernel
+    "forward": ("WITHOUT_BACKWARD",),
+    "backward": ("WITHOUT_FORWARD",),
+    "convolved": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_CONVOLVED"),
+}
+
 
 def digest(text: str) -> str:
     """The first 16 hexadecimal digits of a text's SHA-256."""
@@ -74,10 +80,11 @@ def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -
 
 def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
     """The sources and the flags of a kernel, without those of its targets."""
-    without = "#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
+    without = "\n".join(f"#define {part}" for part in PARTS[kernel])
     cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
-        cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, of.cuda]
+        text = of.convolution if kernel == "convolved" else of.cuda
+        cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, text]
         cuda_flags = list(flags.CUDA_FLAGS)
     cpp = flavour.in_namespace(cpp, namespace, device.upper())
     return {

@@ -16,6 +16,7 @@ __all__ = [
     "are_transforms_active",
     "binding_header",
     "capability",
+    "convolution",
     "define",
     "implement",
     "in_namespace",
@@ -92,6 +93,11 @@ def registration(name: str, kernel: str, counts: str) -> str:
 
 def transposition(name: str) -> str:
     """Nothing: the copy from NCHW to channels_last needs the stable ABI."""
+    return ""
+
+
+def convolution(signature: Any) -> str:
+    """Nothing: a convolution that is one kernel with the forward one needs the stable ABI."""
     return ""
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "are_transforms_active",
     "binding_header",
     "capability",
+    "convolution",
     "define",
     "implement",
     "in_namespace",
@@ -87,6 +88,13 @@ def transposition(name: str) -> str:
     line = f'FUSEGEN_REGISTER_INTO("NAMESPACE", "KEY", {name}_transposed, 1, 1, 0)'
     guard = "#if defined(ON_CUDA) && !defined(WITHOUT_FORWARD)"
     return f'#include "stable_abi_transposed.h"\n{guard}\n{line}\n#endif\n'
+
+
+def convolution(signature: Any) -> str:
+    """The C++ that registers a convolution that is one kernel with the forward one, which is for CUDA."""
+    counts = f"{len(signature.tensors)}, {signature.params}"
+    line = f'FUSEGEN_REGISTER_CONVOLVED("NAMESPACE", "KEY", {signature.name}, {counts})'
+    return f'#ifdef WITH_CONVOLVED\n#include "stable_abi_convolved.h"\n{line}\n#endif\n'
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":

@@ -26,12 +26,15 @@ class Sources:
         cuda, cpu: the kernels of a device.
         bitmask: whether `cuda` has kernels that write or read a bitmask.
         transposes: whether `cuda` has a copy from NCHW to channels_last.
+        convolution: what stands behind `cuda` in a library of its own, where a convolution of few input
+            channels runs as one kernel with the forward one; empty where none does.
     """
 
     cuda: str
     cpu: str
     bitmask: bool = False
     transposes: bool = False
+    convolution: str = ""
 
 
 class Texts(NamedTuple):
@@ -41,11 +44,13 @@ class Texts(NamedTuple):
         binding: the operators, which both devices need.
         cpu: a kernel for the CPU.
         cuda: the text that nvcc compiles.
+        convolution: the whole text of the library with a convolution; empty where there is none.
     """
 
     binding: str
     cpu: str
     cuda: str
+    convolution: str
 
 
 def texts(kernels: Any) -> Texts:
@@ -54,7 +59,10 @@ def texts(kernels: Any) -> Texts:
     bound = binding(kernels.signature, kernels.dtypes, sources.bitmask)
     if sources.transposes:
         bound += flavour.transposition(kernels.name)
-    return Texts(*(inlined(text, _header) for text in (bound, sources.cpu, sources.cuda)))
+    whole = sources.cuda + sources.convolution if sources.convolution else ""
+    if whole:
+        bound += flavour.convolution(kernels.signature)
+    return Texts(*(inlined(text, _header) for text in (bound, sources.cpu, sources.cuda, whole)))
 
 
 def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:

@@ -58,7 +58,7 @@ int width_of(const CallOf<F>& call) {
   return all % (4 * sizeof(T)) == 0 ? 4 : all % (2 * sizeof(T)) == 0 ? 2 : 1;
 }
 
-// Whether a tile of this shape fits; if so, launches the kernel.
+// Launches the kernel with blocks of one shape, if a tile fits shared memory.
 template <class F, typename T, typename M, int THREADS, int GROUPS>
 bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& error) {
   using Shape = ThinShape<THREADS, GROUPS>;
@@ -80,5 +80,78 @@ bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& e
   return true;
 }
 
+// The rows of the launches as types, for elements of 16 and of 32 bits: `vectors` are the groups of 8 pixels of a warp.
+template <const Launch* ROWS16, const Launch* ROWS32>
+struct ThinRows {
+  template <class F, typename T, typename M>
+  static bool launch(const CallOf<F>& call, const Convolution& of, cudaError_t& error) {
+    constexpr const Launch* ROWS = sizeof(T) == 2 ? ROWS16 : ROWS32;
+    const Launch by = select_config(ROWS, chip_of(call.device), call.numel * int64_t(sizeof(T)));
+    bool fits = false;
+    const auto as = [&](auto threads, auto groups) {
+      if constexpr (has(ROWS, threads, groups)) {
+        if (by.threads == threads && by.vectors == groups)
+          fits = launch_thin_as<F, T, M, threads, groups>(call, of, error);
+      }
+    };
+    as(Number<128>(), Number<2>()), as(Number<128>(), Number<4>());
+    as(Number<256>(), Number<2>()), as(Number<256>(), Number<4>());
+    return fits;
+  }
+
+ private:
+  template <int N>
+  using Number = std::integral_constant<int, N>;
+  static constexpr bool has(const Launch* row, int threads, int groups) {
+    return row->threads && ((row->threads == threads && row->vectors == groups) || has(row + 1, threads, groups));
+  }
+};
+
+// A convolution with what a method computes behind it: only a formula, no table and no polynomials.
+template <class METHOD>
+struct Behind {
+  template <class ROWS, class F, typename T>
+  static bool launch(const CallOf<F>&, const Convolution&, cudaError_t&) {
+    return false;
+  }
+};
+template <typename M>
+struct Behind<Formula<M>> {
+  template <class ROWS, class F, typename T>
+  static bool launch(const CallOf<F>& call, const Convolution& of, cudaError_t& error) {
+    if constexpr (sizeof(T) > 4) return false;
+    else return ROWS::template launch<F, T, M>(call, of, error);
+  }
+};
+
+template <class F, class ROWS, int... DTYPES>
+bool launch_thin(const CallOf<F>& call, const Convolution& of, cudaError_t& error, Dtypes<DTYPES...>) {
+  bool fits = false;
+  const auto launched = [&](int dtype, auto element) {
+    using T = decltype(element);
+    if (call.dtype != dtype) return false;
+    fits = Behind<MethodOf<F, T>>::template launch<ROWS, F, T>(call, of, error);
+    return true;
+  };
+  (void)(launched(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
+  return fits;
+}
+
+// Launches the convolution with F behind it, if it fits; returns what went wrong, or nothing.
+template <class F, const Launch* ROWS16, const Launch* ROWS32>
+const char* run_thin(const CallOf<F>& call, const Convolution& of, bool& fits) {
+  const OnDevice here(call.device);
+  cudaError_t error = here.error;
+  if (error == cudaSuccess) fits = launch_thin<F, ThinRows<ROWS16, ROWS32>>(call, of, error, typename F::Elements());
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
 }  // namespace
 }  // namespace fusegen
+
+// The function that the binding calls, in a library of its own.
+#define FUSEGEN_CONVOLVED(NAME, F, ROWS16, ROWS32)                                                       \
+  extern "C" const char* NAME##_convolved_launch(const fusegen::CallOf<fusegen::F>& call,                \
+                                                 const fusegen::Convolution& of, bool& fits) {           \
+    return fusegen::run_thin<fusegen::F, ROWS16, ROWS32>(call, of, fits);              \
+  }

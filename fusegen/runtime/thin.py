@@ -1,0 +1,138 @@
+"""Thin convolutions: those of few input channels are one kernel with what comes behind them, on CUDA.
+
+The operator tells whether it ran: not where no tile fits the shared memory of a block. Then, and for every
+other call that the kernel does not take, the convolution of PyTorch runs.
+"""
+
+from typing import Any, Callable, Optional, Tuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .calls import PLAIN, differentiable, have_kernel, is_symbolic, traced, transformed
+from .producers import leaves_bias
+
+MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
+MOST_ELEMENTS = 2**31 - 1
+Shape = Tuple[int, int, int, int]
+
+
+def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
+    """A module's `convolved`: what a layer and the kernel behind it give as one; None if they are not one.
+
+    It takes the layer and the arguments of the kernel, with the layer's input and bias in their places.
+    """
+    known = bool(kernels.sources.convolution)
+    operator = getattr(kernels.operators, f"{kernels.name}_convolved").default._op if known else None
+    recorded = gradient(kernels)
+
+    def convolved(layer: Any, *arguments: Any) -> "Optional[torch.Tensor]":
+        if operator is None or is_symbolic(*arguments) or is_governed():
+            return None
+        tensors, params = arguments[: kernels.inputs], arguments[kernels.inputs :]
+        if not (is_thin(layer) and takes(layer, tensors, kernels.dtypes) and all(map(is_number, params))):
+            return None
+        x, *operands = (t.view(-1, 1, 1) if t is layer.bias else t for t in tensors)
+        shape, weight = shape_of(layer, x), layer.weight
+        if shape is None or not fit(shape, *operands):
+            return None
+        sizes = (*layer.stride, *layer.padding)
+        with torch.no_grad():
+            made = x.new_empty(shape)
+            expanded = (t.expand(shape) for t in operands)
+            if not operator(x, weight, *expanded, *map(float, params), *sizes, made):
+                return None
+        if differentiable(x, weight, *operands):
+            made = recorded.apply(made, (sizes[:2], sizes[2:], params), x, weight, *operands)
+        return made
+
+    return convolved
+
+
+def gradient(kernels: Any) -> Any:
+    """The autograd.Function of a result that is there: it saves what the convolution was given.
+
+    For the gradient the output of the convolution, which was never in memory, is computed again; the kernel
+    of the gradient reads it, and PyTorch's own gradient of a convolution comes behind.
+    """
+
+    class Convolved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, made: torch.Tensor, of: Any, *given: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(*given)
+            ctx.of = of
+            return made
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> Any:
+            (stride, padding, params), (x, weight, *operands) = ctx.of, ctx.saved_tensors
+            wanted = ctx.needs_input_grad[2:]
+            y = functional.conv2d(x, weight, None, stride, padding)
+            if torch.is_grad_enabled():  # so that there are second derivatives
+                result, given = kernels.run(y, *operands, *params), (x, weight, *operands)
+                asked = [t for t, is_wanted in zip(given, wanted) if is_wanted]
+                found = iter(torch.autograd.grad(result, asked, grad, create_graph=True))
+                return (None, None, *(next(found) if is_wanted else None for is_wanted in wanted))
+            behind, *others = kernels.backward(grad, y, *operands, *params)
+            mask = (*wanted[:2], False)
+            sizes = (None, stride, padding, (1, 1), False, (0, 0), 1, mask)
+            of_x, of_weight, _ = torch.ops.aten.convolution_backward(behind, x, weight, *sizes)
+            return (None, None, of_x, of_weight, *others)
+
+    return Convolved
+
+
+def is_governed() -> bool:
+    """True if something else decides how a convolution is computed: a compiler, a transform, a mode."""
+    if traced() or transformed() or torch.are_deterministic_algorithms_enabled():
+        return True
+    return bool(torch.is_autocast_enabled())
+
+
+def is_thin(layer: Any) -> bool:
+    """True if a layer is a Conv2d of few input channels, with a bias, that the kernel knows."""
+    if layer.__class__ is not nn.Conv2d or not leaves_bias(layer) or isinstance(layer.padding, str):
+        return False
+    small = layer.in_channels <= MOST_CHANNELS and max(layer.kernel_size) <= MOST_KERNEL
+    plain = layer.groups == 1 and tuple(layer.dilation) == (1, 1) and layer.padding_mode == "zeros"
+    return bool(small and plain and all(step in STRIDES for step in layer.stride))
+
+
+def on_gpu(x: torch.Tensor) -> bool:
+    """True if a tensor lies on a GPU of CUDA."""
+    return x.is_cuda
+
+
+def takes(layer: Any, tensors: "Tuple[Any, ...]", dtypes: "Tuple[torch.dtype, ...]") -> bool:
+    """True if the kernel takes tensors: dense ones, NCHW, of one dtype and device with the weight."""
+    x, dtype, device = tensors[0], layer.weight.dtype, layer.weight.device
+    for tensor in (*tensors, layer.weight):
+        if tensor.__class__ not in PLAIN or tensor.dtype != dtype or tensor.device != device:
+            return False
+    if not on_gpu(x) or not have_kernel(*tensors) or dtype not in dtypes or dtype == torch.float64:
+        return False
+    dense = x.dim() == 4 and x.is_contiguous() and layer.weight.is_contiguous()
+    return dense and x.shape[1] == layer.in_channels and not any(t.is_neg() for t in tensors)
+
+
+def is_number(param: Any) -> bool:
+    """True if a scalar is a number, and not NaN, of which a clamp makes NaN."""
+    return isinstance(param, (int, float)) and param == param
+
+
+def shape_of(layer: Any, x: torch.Tensor) -> "Optional[Shape]":
+    """The shape of a convolution's output; None where it is empty or has too many elements."""
+    size = x.shape[2:]
+    around = zip(size, layer.padding, layer.kernel_size, layer.stride)
+    height, width = ((n + 2 * pad - kernel) // step + 1 for n, pad, kernel, step in around)
+    batch, channels = x.shape[0], layer.out_channels
+    empty = min(batch, height, width) <= 0
+    most = max(batch * channels * height * width, x.numel())
+    return None if empty or most > MOST_ELEMENTS else (batch, channels, height, width)
+
+
+def fit(shape: Shape, *operands: torch.Tensor) -> bool:
+    """True if operands broadcast to a shape, and do not enlarge it."""
+    sizes = (zip(t.shape[::-1], shape[::-1]) for t in operands)
+    return all(t.dim() <= 4 for t in operands) and all(n in (1, m) for each in sizes for n, m in each)

@@ -1,0 +1,358 @@
+"""Thin convolutions in modules: which layers they are, the binding, the gradient, and what PyTorch keeps.
+
+The library of a module is CUDA's text in emulation behind the binding, so that tensors on the CPU reach it.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from emulated import FLAGS
+from emulated import defined as defined
+from kernels import compiled
+from thin_emulated import on_cpu
+from torch import Tensor, nn
+from torch.utils.cpp_extension import include_paths, library_paths
+
+from fusegen import thin
+from fusegen.compose import compose
+from fusegen.parse import parse_spec
+from fusegen.runtime import thin as runtime
+
+BODY = """\
+inputs: {x: {shape: [2, 3, 9, 12]}}
+init: {channels: 3, divisor: 2.0}
+layers:
+  - conv: Conv2d(channels, 5, 3, stride=(2, 1), padding=1)
+  - multiplier: Parameter(randn((5, 1, 1)))
+chain: [x * multiplier, "leaky_relu(negative_slope=0.1)", x / divisor]
+"""
+INDEX = "aoti_torch_get_device_index(tensor[k].get(), &index);"  # which the CPU has not
+Module = Any  # a generated module
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Module:
+    """A module whose library with a convolution is emulated, for tensors on the CPU."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    folder = tmp_path_factory.mktemp("thin")
+    made = compiled(folder, "thin_chain", BODY)
+    texts, namespace = made.KERNELS.texts(), made.KERNELS.operators.name
+    parts = "#define WITHOUT_FORWARD\n#define WITHOUT_BACKWARD\n#define WITH_CONVOLVED\n"
+    binding = texts.binding.replace("NAMESPACE", namespace).replace("KEY", "CPU")
+    assert binding.count(INDEX) == 1
+    sources = {
+        "binding": parts + binding.replace(INDEX, f"{INDEX} index = 0;"),
+        "kernel": parts + on_cpu(texts.convolution) + SHARED_MEMORY,
+    }
+    flags = {
+        "binding": ["-std=c++17", "-fPIC", *(f"-I{path}" for path in include_paths())],
+        "kernel": FLAGS,
+    }
+    for name, text in sources.items():
+        (folder / f"{name}.cpp").write_text(text, encoding="utf-8")
+        command = ["g++", *flags[name], "-c", f"{folder}/{name}.cpp", "-o", f"{folder}/{name}.o"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    library = folder / "convolved.so"
+    objects = [f"{folder}/{name}.o" for name in sources]
+    torch_libraries = [*(f"-L{path}" for path in library_paths()), "-ltorch_cpu"]
+    linked = ["g++", "-shared", "-fsanitize=undefined", "-pthread", *objects, *torch_libraries]
+    subprocess.run([*linked, "-o", str(library)], check=True)
+    load: Any = torch.ops.load_library
+    load(library)
+    return made
+
+
+SHARED_MEMORY = "\nstatic const bool given = [] { emulation.shared = 99 * 1024; return true; }();\n"
+
+
+def own(module: Module) -> Any:
+    """The module's own copy of `fusegen/runtime/thin.py`."""
+    return sys.modules[type(module.KERNELS).__module__.replace("activation", "thin")]
+
+
+@pytest.fixture
+def ran(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The calls of `convolved` as if on a GPU: whether each was one kernel."""
+    monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
+    calls: list[bool] = []
+    convolved = module.KERNELS.convolved
+
+    def counted(*arguments: Any) -> Any:
+        made = convolved(*arguments)
+        calls.append(made is not None)
+        return made
+
+    monkeypatch.setattr(module.KERNELS, "convolved", counted)
+    return calls
+
+
+def model_and_input(module: Module, dtype: torch.dtype = torch.float32) -> tuple[Any, Tensor]:
+    """A model, and an input of its convolution."""
+    torch.manual_seed(0)
+    return module.ModelNew().to(dtype), torch.randn(2, 3, 9, 12).to(dtype)
+
+
+def by_pytorch(model: Any, x: Tensor) -> Tensor:
+    """The same by PyTorch's operations."""
+    y: Tensor = nn.functional.leaky_relu(model.conv(x) * model.multiplier, 0.1) / model.divisor
+    return y
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("divisor", [2.0, -3])
+def test_a_model_runs_one_kernel(
+    module: Module, ran: list[bool], dtype: torch.dtype, divisor: float
+) -> None:
+    model, x = model_and_input(module, dtype)
+    model.divisor = divisor
+    with torch.no_grad():
+        y, expected = model(x), by_pytorch(copy.deepcopy(model).double(), x.double())
+    assert ran == [True]
+    assert (y.dtype, y.stride()) == (dtype, torch.empty(expected.shape).stride())
+    allowed = 1e-6 + expected.abs() * torch.finfo(dtype).eps
+    assert bool(((y.double() - expected).abs() <= allowed).all())
+
+
+def gradients(model: Any, x: Tensor, call: Callable[[Any, Tensor], Tensor]) -> list[Tensor]:
+    """The gradients of the input and of the parameters."""
+    given = [x.clone().requires_grad_(), *model.parameters()]
+    y = call(model, given[0])
+    return [*torch.autograd.grad((y * torch.arange(y.numel()).view_as(y).cos()).sum(), given)]
+
+
+def test_gradients_are_those_of_the_steps(module: Module, ran: list[bool]) -> None:
+    model, x = model_and_input(module)
+    found = gradients(model, x, lambda of, given: of(given))
+    assert ran == [True]
+    exact = gradients(copy.deepcopy(model).double(), x.double(), by_pytorch)
+    for one, other in zip(found, exact, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+
+
+def test_only_asked_gradients_are_computed(module: Module, ran: list[bool]) -> None:
+    model, x = model_and_input(module)
+    model.requires_grad_(False)
+    y = model(x.requires_grad_())
+    y.sum().backward()
+    assert ran == [True]
+    assert x.grad is not None
+    model.multiplier.requires_grad_()
+    model(x.detach()).sum().backward()
+    assert model.conv.weight.grad is None
+    assert model.multiplier.grad.shape == (5, 1, 1)
+
+
+def test_what_the_convolution_was_given_is_saved_and_nothing_else(module: Module, ran: list[bool]) -> None:
+    model, x = model_and_input(module)
+    saved: list[tuple[int, ...]] = []
+
+    def save(t: Tensor) -> Tensor:
+        saved.append(t.shape)
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda t: t):
+        model(x)
+    assert sorted(saved) == sorted([x.shape, model.conv.weight.shape, (5, 1, 1), (5, 1, 1)])
+
+
+def test_there_are_second_derivatives(module: Module, ran: list[bool]) -> None:
+    model, x = model_and_input(module)
+
+    def twice(of: Any, given: Tensor, call: Callable[[Any, Tensor], Tensor]) -> Tensor:
+        given = given.clone().requires_grad_()
+        [first] = torch.autograd.grad(call(of, given).square().sum(), given, create_graph=True)
+        [second] = torch.autograd.grad(first.square().sum(), [of.conv.weight])
+        return second
+
+    found = twice(model, x, lambda of, given: of(given))
+    assert ran == [True]
+    exact = twice(copy.deepcopy(model).double(), x.double(), by_pytorch)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def changed(**of: Any) -> Callable[[Any], None]:
+    """Sets attributes of a model's convolution."""
+
+    def change(model: Any) -> None:
+        vars(model.conv).update(of)
+
+    return change
+
+
+def watched(model: Any) -> None:
+    """Somebody looks at the output of the convolution."""
+    model.conv.register_forward_hook(lambda *_: None)
+
+
+def in_channels_last(model: Any) -> None:
+    """The weight lies in another memory format."""
+    model.conv.to(memory_format=torch.channels_last)
+
+
+def not_a_number(model: Any) -> None:
+    """A scalar is NaN."""
+    model.divisor = torch.nan
+
+
+LAYERS: dict[str, Callable[[Any], None]] = {
+    "another padding": changed(padding_mode="reflect", _reversed_padding_repeated_twice=[1, 1, 1, 1]),
+    "a word": changed(padding="valid", stride=(1, 1)),
+    "a dilation": changed(dilation=(1, 2)),
+    "a stride of 3": changed(stride=(3, 1)),
+    "a hook": watched,
+    "a weight in channels_last": in_channels_last,
+    "no number": not_a_number,
+    "a larger operand": lambda model: setattr(model, "multiplier", nn.Parameter(torch.ones(3, 1, 5, 1, 1))),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_other_layers_are_pytorchs(module: Module, ran: list[bool], name: str) -> None:
+    model, x = model_and_input(module)
+    LAYERS[name](model)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), by_pytorch(model, x), equal_nan=True)
+    assert ran == [False]
+
+
+class Own(Tensor):
+    """A subclass of tensors."""
+
+
+INPUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "channels_last": lambda x: x.to(memory_format=torch.channels_last),
+    "no batch": lambda x: x[0],
+    "not dense": lambda x: torch.cat([x, x], 3)[..., :12],
+    "empty": lambda x: x[:0],
+    "a subclass": lambda x: x.as_subclass(Own),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_other_inputs_are_pytorchs(module: Module, ran: list[bool], name: str) -> None:
+    model, x = model_and_input(module)
+    with torch.no_grad():
+        y, expected = model(INPUTS[name](x)), by_pytorch(model, INPUTS[name](x))
+    assert type(y) is type(expected)
+    torch.testing.assert_close(y.as_subclass(Tensor), expected.as_subclass(Tensor))
+    assert ran == [False]
+
+
+def deterministic(model: Any, x: Tensor) -> Tensor:
+    """A call where only deterministic algorithms may run."""
+    torch.use_deterministic_algorithms(True)
+    y: Tensor = model(x)
+    torch.use_deterministic_algorithms(False)
+    return y
+
+
+def with_autocast(model: Any, x: Tensor) -> Tensor:
+    """A call under CUDA's autocast, which casts nothing on the CPU."""
+    torch.set_autocast_enabled("cuda", True)
+    y: Tensor = model(x)
+    torch.set_autocast_enabled("cuda", False)
+    return y
+
+
+def traced(model: Any, x: Tensor) -> Tensor:
+    """A call of what torch.jit.trace recorded."""
+    trace: Any = torch.jit.trace
+    y: Tensor = trace(model, x, check_trace=False)(x)
+    return y
+
+
+CALLS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "deterministic": deterministic,
+    "autocast": with_autocast,
+    "vmap": lambda model, x: torch.vmap(model)(x[None])[0],
+    "traced": traced,
+    "symbolic": lambda model, x: torch.fx.symbolic_trace(model)(x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.filterwarnings("ignore")
+def test_other_calls_are_pytorchs(module: Module, ran: list[bool], name: str) -> None:
+    model, x = model_and_input(module)
+    with torch.no_grad():
+        torch.testing.assert_close(CALLS[name](model, x), by_pytorch(model, x))
+    assert not any(ran)
+
+
+def test_on_the_cpu_nothing_is_one_kernel(module: Module) -> None:
+    model, x = model_and_input(module)
+    assert module.KERNELS.convolved(model.conv, x, model.conv.bias, model.multiplier, 2.0) is None
+
+
+def test_a_model_is_one_graph(module: Module, ran: list[bool]) -> None:
+    model, x = model_and_input(module)
+    torch._dynamo.reset()
+    whole: Any = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(whole(x), by_pytorch(model, x))
+
+
+def test_other_modules_have_no_such_operator() -> None:
+    from kernels import generated
+
+    kernels = generated("swiglu").KERNELS
+    assert kernels.texts().convolution == ""
+    assert "convolved" not in kernels.texts().binding
+
+
+HEAD = "name: gate\nsummary: A test.\n"
+GIVEN = "in_channels=3, out_channels=4, kernel_size=3"
+OBSTACLES = {
+    "conv: 'Linear(3, 4)'": "there is no Conv2d right in front of the kernel",
+    f"conv: 'Conv2d({GIVEN}, bias=False)'": "it has no bias",
+    "conv: 'Conv2d(17, 4, 3)'": "it has more than 16 input channels",
+    "conv: 'Conv2d(3, 4, (3, 8))'": "its kernel is larger than 7",
+    f"conv: 'Conv2d({GIVEN}, stride=(1, 3))'": "its stride is neither 1 nor 2",
+    f"conv: 'Conv2d({GIVEN}, padding=\"same\")'": "its padding is a word",
+    f"conv: 'Conv2d({GIVEN}, padding_mode=\"circular\")'": "it pads with other values than zeros",
+    f"conv: 'Conv2d({GIVEN}, dilation=2)'": "it has a dilation",
+    "conv: 'Conv2d(4, 4, 3, groups=2)'": "it has groups",
+    "conv: 'Conv2d(16, 4, 7)'": "its weights do not fit shared memory",
+    f"conv: 'Conv2d({GIVEN}, stride=2, padding=(1, 0))'": "",
+    "conv: 'Conv2d(16, 128, 3)'": "",
+}
+
+
+@pytest.mark.parametrize("layer", OBSTACLES)
+def test_a_spec_says_why_its_layer_is_pytorchs(layer: str) -> None:
+    spec = parse_spec(f"{HEAD}layers: [{layer}]\nchain: [relu]\n", "gate.yaml")
+    assert compose(spec, lambda name: None)
+    assert thin.obstacle(spec) == OBSTACLES[layer]
+    assert (thin.thin(spec) is None) == bool(OBSTACLES[layer])
+
+
+def test_sizes_are_those_that_a_call_knows() -> None:
+    assert (thin.MOST_CHANNELS, thin.MOST_KERNEL) == (runtime.MOST_CHANNELS, runtime.MOST_KERNEL)
+    assert thin.STRIDES == runtime.STRIDES
+
+
+def test_limits_are_of_the_declared_input() -> None:
+    """Of 3 products for each of 72 terms, and of what is read and written, on an H200."""
+    of = thin.Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128))
+    assert of.size == (126, 126)
+    products, memory = of.limits(90) or (0, 0)
+    assert products == pytest.approx(2 * 3 * 72 * 128 * 64 * 126**2 / 495e12 * 1e3)
+    assert memory == pytest.approx(4 * (128 * 64 * 126**2 + 128 * 8 * 128**2) / 4.23e12 * 1e3)
+    assert thin.Thin(8, 64, (3, 3), (1, 1), (0, 0)).limits(90) is None
+
+
+def test_a_module_says_that_both_are_one(module: ModuleType) -> None:
+    text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    assert "// A 3 x 3 convolution of 3 input channels and the forward kernel as one, on the tensor" in text
