@@ -198,14 +198,16 @@ def test_tiles_are_those_of_the_chip(library: ctypes.CDLL, chip: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("width", "shift"), [(8, 0), (8, 2), (8, 1), (6, 0), (6, 1), (7, 0), (9, 3)])
-def test_vectors_are_written_where_they_are_aligned(
+@pytest.mark.parametrize("shift", [0, 1, 2])
+@pytest.mark.parametrize("width", [8, 6, 7, 32, 40, 66, 136])
+def test_vectors_are_read_and_written_where_they_are_aligned(
     library: ctypes.CDLL, width: int, shift: int, dtype: torch.dtype
 ) -> None:
-    """Four elements at a time, two, or one."""
-    case = Case(1, 1, (4, width), 3, (1, 1))
-    given = values(case, dtype)
-    assert_near(convolved(library, case, given, Run(shift=shift)), case, given)
+    """Of 16 bytes, of 8, or elements; in whole rows of the image, and in parts of them."""
+    for kernel, padding in (((1, 1), (0, 0)), ((2, 3), (1, 1)), ((1, 6), (0, 5))):
+        case = Case(1, 1, (5, width), 3, kernel, padding=padding)
+        given = values(case, dtype)
+        assert_near(convolved(library, case, given, Run(shift=shift)), case, given)
 
 
 OPERANDS: dict[str, tuple[int, ...]] = {
@@ -266,7 +268,8 @@ def test_infinities_and_nan_are_those_of_float32(library: ctypes.CDLL) -> None:
 def test_a_block_takes_as_much_shared_memory_as_is_foreseen(library: ctypes.CDLL) -> None:
     for case in CASES.values():
         given = values(case, torch.float32)
-        bytes_ = Thin(case.inputs, case.outputs, case.kernel, case.stride, case.padding).shared
+        sizes = (case.kernel, case.stride, case.padding, (case.batch, *case.size))
+        bytes_ = Thin(case.inputs, case.outputs, *sizes).shared
         largest = max(CHIPS)
         assert convolved(library, case, given, Run(chip=largest, shared=bytes_ - 1)) is None
         assert convolved(library, case, given, Run(chip=largest, shared=bytes_)) is not None

@@ -11,23 +11,27 @@ namespace {
 template <typename T, class SHAPE>
 int64_t thin_bytes(const ThinPlan& plan) {
   const int64_t weights = int64_t(plan.steps) * (PARTS<T> * LEFT * sizeof(LeftFragment) * 32 + 4 * sizeof(int2));
-  return weights + int64_t(sizeof(float)) * BLOCK_ROWS * SHAPE::PITCH +
-         2 * int64_t(sizeof(T)) * plan.planes * plan.plane;
+  return weights + int64_t(sizeof(T)) * (BLOCK_ROWS * SHAPE::PITCH + 2 * plan.planes * plan.plane);
 }
 
-// A plan with tiles of so many columns.
-template <class SHAPE>
+// A plan with tiles of so many columns. The rows of the input begin in banks that the pixels of a fragment leave free.
+template <typename T, class SHAPE>
 ThinPlan with_tiles(ThinPlan plan, int across) {
+  constexpr int IN_BANK = 4 / sizeof(T), WIDTH = 16 / sizeof(T), FREE = 12 * IN_BANK, BANKS = 32 * IN_BANK;
   const Convolution& of = plan.of;
   plan.across = across, plan.down = 0;
   while (SHAPE::PIXELS >> across >> (plan.down + 1)) ++plan.down;
   plan.rows = ((1 << plan.down) - 1) * of.stride_y + of.kernel_height;
-  plan.columns = ((1 << across) - 1) * of.stride_x + of.kernel_width;
-  plan.pitch = (plan.columns + 19) / 32 * 32 + 12;  // rows begin in banks that the pixels of a fragment leave free
+  plan.columns = ((1 << across) - 1) * of.stride_x + of.kernel_width + plan.lead;
+  const int line = plan.vectors ? (plan.columns + WIDTH - 1) / WIDTH : plan.columns;
+  const int taken = plan.vectors ? line * WIDTH : line;
+  plan.pitch = (taken - FREE + BANKS - 1) / BANKS * BANKS + FREE;
   plan.plane = plan.rows * plan.pitch;
-  plan.lines = divisor(plan.rows);
+  plan.in_line = divisor(line), plan.lines = divisor(plan.rows);
   plan.tiles_across = divisor((of.out_width + (1 << across) - 1) >> across);
   plan.tiles_down = divisor((of.out_height + (1 << plan.down) - 1) >> plan.down);
+  const bool whole = plan.tiles_across.size == 1 && of.out_width % 2 == 0;
+  plan.row = whole ? of.out_width : 1 << across;
   return plan;
 }
 
@@ -35,15 +39,18 @@ ThinPlan with_tiles(ThinPlan plan, int across) {
 // where none fits a block's shared memory.
 template <typename T, class SHAPE>
 ThinPlan best_plan(const Convolution& of, int64_t most) {
+  constexpr int WIDTH = 16 / sizeof(T);
   ThinPlan plan{}, best{};
   const int terms = of.channels * of.kernel_height * of.kernel_width;
   plan.of = of;
   plan.steps = (terms + MMA_TERMS - 1) / MMA_TERMS;
   plan.planes = of.channels + (terms % MMA_TERMS != 0);
   plan.groups = (of.out_channels + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  plan.vectors = of.width % WIDTH == 0 && reinterpret_cast<uintptr_t>(of.x) % 16 == 0;
+  plan.lead = plan.vectors ? (WIDTH - of.padding_x % WIDTH) % WIDTH : 0;  // as tiles begin at multiples of WIDTH
   int64_t fewest = INT64_MAX, least = INT64_MAX;
   for (int across = LEAST_ACROSS; SHAPE::PIXELS >> across; ++across) {
-    const ThinPlan next = with_tiles<SHAPE>(plan, across);
+    const ThinPlan next = with_tiles<T, SHAPE>(plan, across);
     const int64_t tiles = int64_t(next.tiles_across.size) * next.tiles_down.size, read = tiles * next.plane;
     if (thin_bytes<T, SHAPE>(next) > most || tiles > fewest || (tiles == fewest && read >= least)) continue;
     best = next, fewest = tiles, least = read, best.tiles = int(tiles);
@@ -51,13 +58,23 @@ ThinPlan best_plan(const Convolution& of, int64_t most) {
   return best;
 }
 
-// The elements that are written at once: as many as lie side by side at a multiple of their size.
+// The bytes that are written at once: 16 or 8 where all that lies side by side begins at a multiple, else an element.
 template <class F, typename T>
-int width_of(const CallOf<F>& call) {
-  const auto& stride = call.stride[F::INPUTS];
-  const int64_t rows = (stride[0] | stride[1] | stride[2]) * int64_t(sizeof(T));
-  const int64_t all = rows | int64_t(reinterpret_cast<uintptr_t>(call.data[F::INPUTS]));
-  return all % (4 * sizeof(T)) == 0 ? 4 : all % (2 * sizeof(T)) == 0 ? 2 : 1;
+int bytes_of_runs(const CallOf<F>& call, const ThinPlan& plan) {
+  const Convolution& of = plan.of;
+  const int64_t area = int64_t(of.out_height) * of.out_width;
+  const int64_t run = plan.row == of.out_width ? int64_t(of.out_width) << plan.down : of.out_width;
+  const int64_t all = (area | run | plan.row) * int64_t(sizeof(T)) |
+                      int64_t(reinterpret_cast<uintptr_t>(call.data[F::INPUTS]));
+  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : int(sizeof(T));
+}
+
+// Whether an operand differs within an image.
+template <class F>
+bool has_strided(const CallOf<F>& call) {
+  for (int k = 1; k < F::INPUTS; ++k)
+    if (call.stride[k][2] != 0 || call.stride[k][3] != 0) return true;
+  return false;
 }
 
 // Launches the kernel with blocks of one shape, if a tile fits shared memory.
@@ -68,11 +85,13 @@ bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& e
   cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
   cudaDeviceGetAttribute(&chips, cudaDevAttrMultiProcessorCount, call.device);
   ThinPlan plan = best_plan<T, Shape>(of, most);
-  if (plan.tiles == 0 || call.size[0] * plan.tiles > INT32_MAX) return false;
+  if (of.stride_x > 2 || plan.tiles == 0 || call.size[0] * plan.tiles > INT32_MAX) return false;
   plan.tiles *= int(call.size[0]);
-  plan.width = width_of<F, T>(call);
+  plan.width = bytes_of_runs<F, T>(call, plan);
+  plan.strided = has_strided<F>(call);
   const int bytes = int(thin_bytes<T, Shape>(plan)), turns = std::max(1, chips * Shape::BLOCKS / plan.groups);
-  const auto kernel = thin_convolution<F, T, M, THREADS, GROUPS>;
+  const auto kernel = of.stride_x == 1 ? thin_convolution<F, T, M, THREADS, GROUPS, 1>
+                                       : thin_convolution<F, T, M, THREADS, GROUPS, 2>;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return true;
   const unsigned blocks = unsigned(std::min(plan.tiles, turns) * plan.groups);
