@@ -10,7 +10,7 @@ from fusegen.cost import BUDGETS, weight
 from fusegen.elements import ELEMENTS
 from fusegen.emit.kernel import element_costs
 from fusegen.emit.remarks import remarks
-from fusegen.explain.model import Row, held
+from fusegen.explain.model import Row, held, in_front
 from fusegen.facts import Estimate, Roundoff
 from fusegen.ir import Device
 from fusegen.lower import notes
@@ -126,6 +126,7 @@ class Explanation:
         parts: forward and gradient.
         exact: whether the kernels are arithmetic whose bits are PyTorch's.
         remarks: how results are obtained, but for the formula in the arithmetic of their dtype.
+        convolution: the sentences on a Conv2d in front: as one with the kernel, or why it is PyTorch's.
         masked: whether a bit of each element decides the gradient.
         costs: of each kernel in each dtype.
         methods: of float32 results and of others on CUDA.
@@ -140,6 +141,7 @@ class Explanation:
     parts: tuple[Part, ...]
     exact: bool
     remarks: tuple[Remark, ...]
+    convolution: tuple[str, ...]
     masked: bool
     costs: tuple[Cost, ...]
     methods: frozenset[Method]
@@ -166,6 +168,7 @@ def explained(compiled: Compiled, certificate: Mapping[str, Any], states: Mappin
         parts=(_part("Forward", derivations.forward), _part("Gradient", derivations.backward)),
         exact=compiled.algebra.pytorch_bits,
         remarks=tuple(_remarks(compiled)),
+        convolution=tuple(in_front(spec, compiled.plan.thin)),
         masked=bool(compiled.plan.bitmask),
         costs=tuple(_costs(compiled)),
         methods=frozenset(

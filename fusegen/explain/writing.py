@@ -23,6 +23,7 @@ PROOF = (
 )
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 HELD = "What the model holds"
+CONVOLUTION = "The convolution in front, on CUDA"
 METHODS = "How results are obtained"
 COSTS = "Instructions of an element on CUDA, and how many a chip issues while it moves it"
 OF_DOUBLE = "In single-word double, an operation takes the time of two instructions."
@@ -54,7 +55,7 @@ def written(found: Explanation, form: str) -> str:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
     lines += [style.word(ARITHMETIC)] if found.exact else []
-    for section in (_methods, _costs, _estimates, _accuracies):
+    for section in (_methods, _convolution, _costs, _estimates, _accuracies):
         lines += section(found, style)
     return "\n".join(lines).strip("\n") + "\n"
 
@@ -68,6 +69,13 @@ def _methods(found: Explanation, style: Format) -> Iterator[str]:
         yield from style.table(rows)
     if found.masked:
         yield style.word(BITMASK)
+
+
+def _convolution(found: Explanation, style: Format) -> Iterator[str]:
+    """The convolution in front."""
+    if found.convolution:
+        yield style.heading(CONVOLUTION)
+        yield from map(style.word, found.convolution)
 
 
 def _costs(found: Explanation, style: Format) -> Iterator[str]:

@@ -92,7 +92,8 @@ __device__ __forceinline__ void write_tile(const ThinPlan& plan, int group, cons
   const Convolution& of = plan.of;
   const int lane = int(threadIdx.x) % 32, area = of.out_height * of.out_width;
   const int rows = min(1 << plan.down, of.out_height - at.y), columns = min(plan.row, of.out_width - at.x);
-  const int runs = columns == of.out_width && plan.row == of.out_width ? 1 : rows, length = runs == 1 ? rows * columns : columns;
+  const bool whole = columns == of.out_width && plan.row == of.out_width;
+  const int runs = whole ? 1 : rows, length = whole ? rows * columns : columns;
   const int first = group * BLOCK_ROWS;
   to += (int64_t(at.image) * of.out_channels + first) * area + (at.y * of.out_width + at.x);
 #pragma unroll 1
