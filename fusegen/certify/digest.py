@@ -18,7 +18,7 @@ from fusegen import cache, runtime_text
 from fusegen.headers import inlined, without_comments
 
 # Constants that only the other device's kernels are built from; the host code of CUDA takes CPU_FLAGS.
-OTHER = {"cpu": {"CUDA_SOURCE", "CUDA_FLAGS"}, "cuda": {"CPU_SOURCE"}}
+OTHER = {"cpu": {"CUDA_SOURCE", "CUDA_FLAGS", "CONVOLUTION_SOURCE"}, "cuda": {"CPU_SOURCE"}}
 SOURCES = {"SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE"}
 SHARED = "SHARED_SOURCE"  # a part of the others
 FLAGS = "flags.py"
