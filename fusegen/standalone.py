@@ -10,7 +10,10 @@ from fusegen import headers, render, runtime_text
 
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
-TRANSPOSING, TRANSPOSED = "cuda/channels_last.cuh", "stable_abi_transposed.h"  # with a convolution
+BINDINGS = {  # further headers of the stable binding, by the header of a module's C++ that needs it
+    "cuda/channels_last.cuh": "stable_abi_transposed.h",
+    "cuda/thin_launch.cuh": "stable_abi_convolved.h",
+}
 HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings
 LIBRARIES = "import hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
 MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
@@ -37,9 +40,9 @@ def text(module: str, binding: str) -> str:
 
 def headers_of(module: str, binding: str, files: Mapping[str, str]) -> dict[str, str]:
     """The headers that a module's C++ and its binding reach, by name; sorted."""
-    includes = f'#include "{HEADERS[binding]}"\n{module}'
-    if TRANSPOSING in headers.INCLUDE.findall(module) and binding == "stable":
-        includes = f'#include "{TRANSPOSED}"\n{includes}'
+    named = headers.INCLUDE.findall(module) if binding == "stable" else []
+    bound = (HEADERS[binding], *(BINDINGS[name] for name in named if name in BINDINGS))
+    includes = "".join(f'#include "{name}"\n' for name in bound) + module
     found = headers.reached(includes, lambda name: files[f"include/{name}"])
     return {name: files[f"include/{name}"] for name in sorted(found)}
 

@@ -22,6 +22,7 @@ from fusegen import library, manifest, modules
 from fusegen.constructor import Layer
 from fusegen.loader import imported
 from fusegen.spec import Param, Spec
+from fusegen.thin import thin
 
 SPECS = {path.stem: path for path in sorted((ROOT / "specs" / "kernelbench").glob("*.yaml"))}
 NAMES = json.loads((ROOT / "benchmarks" / "kernelbench" / "names.json").read_text(encoding="utf-8"))
@@ -107,7 +108,8 @@ def test_the_class_shows_the_producer_and_one_call(name: str) -> None:
     forward = text(name).split("    def forward(self")[1].split("\n\n")[0].splitlines()[1:]
     layers = [item for item in spec(name).layers if isinstance(item, Layer)]
     inplace = 2 * ("if self.inplace:" in text(name))
-    assert len(forward) == 2 * len(layers) + inplace + 3
+    as_one = 3 * (thin(spec(name)) is not None)
+    assert len(forward) == 2 * len(layers) + inplace + as_one + 3
     assert "nn.functional" not in "".join(forward)
 
 

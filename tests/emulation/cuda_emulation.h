@@ -137,7 +137,7 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
   };
   for (int64_t block = emulation.first_block; block < blocks; ++block) {
     if (bytes) {
-      shared_bytes.assign(bytes, char(0xa5));
+      shared_bytes.assign(bytes, char(0xff));  // NaN of every type
       arrived = 0;  // a block's threads may be fewer than the last one's
       std::vector<std::thread> all;
       for (unsigned thread = 0; thread < threads; ++thread) all.emplace_back(run, block, thread);

@@ -85,8 +85,8 @@ __device__ __forceinline__ void fetch_tile(const ThinPlan& plan, int tile, T* to
   __pipeline_commit();
 }
 
-// Writes a tile out of shared memory, WIDTH elements at a time: a warp has whole channels. Where a tile has whole rows
-// of the image, they lie side by side in both.
+// Writes a tile out of shared memory, WIDTH elements at a time, of which all lengths are multiples: a warp has whole
+// channels. Where a tile has whole rows of the image, they lie side by side in both.
 template <typename T, int WIDTH, class SHAPE>
 __device__ __forceinline__ void write_tile(const ThinPlan& plan, int group, const Place& at, const T* results, T* to) {
   const Convolution& of = plan.of;
@@ -103,10 +103,8 @@ __device__ __forceinline__ void write_tile(const ThinPlan& plan, int group, cons
       const T* const from = results + c * SHAPE::PITCH + run * plan.row;
       T* const row = to + int64_t(c) * area + run * of.out_width;
 #pragma unroll 2
-      for (int i = lane * WIDTH; i + WIDTH <= length; i += 32 * WIDTH)
+      for (int i = lane * WIDTH; i < length; i += 32 * WIDTH)
         *reinterpret_cast<Run<T, WIDTH>*>(row + i) = *reinterpret_cast<const Run<T, WIDTH>*>(from + i);
-      const int rest = length / WIDTH * WIDTH + lane;
-      if (WIDTH > 1 && rest < length) row[rest] = from[rest];
     }
   }
 }

@@ -5,7 +5,8 @@
 // convolution is never in memory. It is a matrix product: of the weights, a row for each output channel, and of a
 // matrix with a column for each output pixel, whose terms are elements of the input, read where they lie in shared
 // memory. In float32 each factor is the sum of two TF32 numbers, big + small, and a product is big * big + (big * small
-// + small * big). 16-bit elements are TF32 numbers as they are.
+// + small * big); the sums of big products are rounded outside of the tensor cores, which round towards 0. Source:
+// Ootomo and Yokota 2022, Int. J. High Perform. Comput. Appl. 36(4). 16-bit elements are TF32 numbers as they are.
 #include "cuda/matrix_multiply.cuh"
 #include "cuda/thin_tiles.cuh"
 
@@ -38,7 +39,7 @@ __device__ void prepare(const ThinPlan& plan, int group, uint32_t* weights, int2
   }
 }
 
-// Adds the products of a step to sums that are rounded to nearest: the tensor cores round theirs towards 0.
+// Adds the products of a step to sums that are rounded to nearest.
 template <int GROUPS>
 __device__ __forceinline__ void add_products(SumFragment (&sum)[LEFT][GROUPS], const LeftFragment (&a)[LEFT],
                                              const RightFragment (&b)[GROUPS]) {
