@@ -86,6 +86,7 @@ def own(module: Module) -> Any:
 def ran(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The calls of `convolved` as if on a GPU: whether each was one kernel."""
     monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
+    monkeypatch.setattr(own(module), "is_worth", lambda dtype, channels, shape: True)
     calls: list[bool] = []
     convolved = module.KERNELS.convolved
 
@@ -292,6 +293,27 @@ def test_other_calls_are_pytorchs(module: Module, ran: list[bool], name: str) ->
 
 
 def test_on_the_cpu_nothing_is_one_kernel(module: Module) -> None:
+    model, x = model_and_input(module)
+    assert module.KERNELS.convolved(model.conv, x, model.conv.bias, model.multiplier, 2.0) is None
+
+
+# dtype, input channels, output; whether one kernel is faster
+SPEEDS = (
+    *((torch.float32, 8, (128, 64, 126, 126), True), (torch.float32, 9, (128, 64, 126, 126), False)),
+    *((torch.float32, 3, (1, 32, 1024, 32), True), (torch.float32, 3, (1, 32, 1024, 31), False)),
+    *((torch.float32, 3, (1, 32, 1023, 32), False), (torch.bfloat16, 3, (1, 32, 1024, 32), False)),
+)
+
+
+@pytest.mark.parametrize(("dtype", "channels", "shape", "expected"), SPEEDS)
+def test_one_kernel_runs_where_it_was_faster(
+    dtype: torch.dtype, channels: int, shape: tuple[int, int, int, int], expected: bool
+) -> None:
+    assert runtime.is_worth(dtype, channels, shape) == expected
+
+
+def test_a_small_convolution_is_pytorchs(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
     model, x = model_and_input(module)
     assert module.KERNELS.convolved(model.conv, x, model.conv.bias, model.multiplier, 2.0) is None
 

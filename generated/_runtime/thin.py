@@ -22,6 +22,8 @@ from .producers import leaves_bias
 
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
 MOST_ELEMENTS = 2**31 - 1
+# by dtype: the most input channels, the fewest columns and elements of an output, with which it is faster
+WORTH = {torch.float32: (8, 32, 2**20)}
 Shape = Tuple[int, int, int, int]
 
 
@@ -42,7 +44,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
             return None
         x, *operands = (t.view(-1, 1, 1) if t is layer.bias else t for t in tensors)
         shape, weight = shape_of(layer, x), layer.weight
-        if shape is None or not fit(shape, *operands):
+        if shape is None or not is_worth(x.dtype, x.shape[1], shape) or not fit(shape, *operands):
             return None
         sizes = (*layer.stride, *layer.padding)
         with torch.no_grad():
@@ -137,6 +139,13 @@ def shape_of(layer: Any, x: torch.Tensor) -> "Optional[Shape]":
     empty = min(batch, height, width) <= 0
     most = max(batch * channels * height * width, x.numel())
     return None if empty or most > MOST_ELEMENTS else (batch, channels, height, width)
+
+
+def is_worth(dtype: torch.dtype, channels: int, shape: Shape) -> bool:
+    """True if one kernel is faster than PyTorch's convolution and a kernel behind it, as measured."""
+    most, columns, elements = WORTH.get(dtype, (0, 0, 0))
+    batch, outputs, height, width = shape
+    return channels <= most and width >= columns and batch * outputs * height * width >= elements
 
 
 def fit(shape: Shape, *operands: torch.Tensor) -> bool:
