@@ -60,7 +60,7 @@ class Thin:
         planes = self.channels + bool(self.terms % TERMS)
         columns = [NARROWEST << k for k in range((PIXELS // NARROWEST).bit_length())]
         tile = planes * min(map(self._plane, columns))
-        return steps * (2 * ROWS * TERMS + 2 * TERMS // 2) * 4 + ROWS * (PIXELS + 8) * 4 + 2 * tile * 4
+        return steps * (2 * ROWS * TERMS + TERMS) * 4 + 2 * tile * 4
 
     def _plane(self, columns: int) -> int:
         """The elements of a channel in a tile of so many columns, with those between its rows."""

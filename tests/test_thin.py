@@ -86,7 +86,7 @@ def own(module: Module) -> Any:
 def ran(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The calls of `convolved` as if on a GPU: whether each was one kernel."""
     monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
-    monkeypatch.setattr(own(module), "is_worth", lambda dtype, channels, shape: True)
+    monkeypatch.setattr(own(module), "is_worth", lambda layer, x, shape: True)
     calls: list[bool] = []
     convolved = module.KERNELS.convolved
 
@@ -297,19 +297,25 @@ def test_on_the_cpu_nothing_is_one_kernel(module: Module) -> None:
     assert module.KERNELS.convolved(model.conv, x, model.conv.bias, model.multiplier, 2.0) is None
 
 
-# dtype, input channels, output; whether one kernel is faster
-SPEEDS = (
-    *((torch.float32, 8, (128, 64, 126, 126), True), (torch.float32, 9, (128, 64, 126, 126), False)),
-    *((torch.float32, 3, (1, 32, 1024, 32), True), (torch.float32, 3, (1, 32, 1024, 31), False)),
-    *((torch.float32, 3, (1, 32, 1023, 32), False), (torch.bfloat16, 3, (1, 32, 1024, 32), False)),
-)
+# dtype, input channels and columns, kernel, output; whether one kernel is faster
+SPEEDS: dict[str, tuple[torch.dtype, tuple[int, int], int, tuple[int, int, int, int], bool]] = {
+    "as declared": (torch.float32, (8, 128), 3, (128, 64, 126, 126), True),
+    "more channels": (torch.float32, (9, 128), 3, (128, 64, 126, 126), False),
+    "a colour image": (torch.float32, (3, 224), 7, (64, 64, 112, 112), True),
+    "more terms": (torch.float32, (8, 128), 5, (128, 64, 124, 124), False),
+    "narrow": (torch.float32, (3, 33), 3, (64, 64, 31, 31), False),
+    "small": (torch.float32, (3, 34), 3, (1, 32, 1023, 32), False),
+    "16 bits": (torch.bfloat16, (3, 40), 3, (64, 64, 38, 38), True),
+    "16 bits without vectors": (torch.float16, (3, 44), 3, (64, 64, 42, 42), False),
+}
 
 
-@pytest.mark.parametrize(("dtype", "channels", "shape", "expected"), SPEEDS)
-def test_one_kernel_runs_where_it_was_faster(
-    dtype: torch.dtype, channels: int, shape: tuple[int, int, int, int], expected: bool
-) -> None:
-    assert runtime.is_worth(dtype, channels, shape) == expected
+@pytest.mark.parametrize("name", SPEEDS)
+def test_one_kernel_runs_where_it_was_faster(name: str) -> None:
+    dtype, (channels, columns), kernel, shape, expected = SPEEDS[name]
+    layer = nn.Conv2d(channels, shape[1], kernel, device="meta")
+    x = torch.empty(shape[0], channels, 4, columns, dtype=dtype, device="meta")
+    assert runtime.is_worth(layer, x, shape) == expected
 
 
 def test_a_small_convolution_is_pytorchs(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from .producers import leaves_bias
 
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
 MOST_ELEMENTS = 2**31 - 1
-# by dtype: the most input channels, the fewest columns and elements of an output, with which it is faster
-WORTH = {torch.float32: (8, 32, 2**20)}
+MOST_WORTH = 8, 147  # input channels, and terms of a sum, up to which it is faster
+LEAST_WORTH = 32, 2**20  # columns and elements of an output, from which it is
 Shape = Tuple[int, int, int, int]
 
 
@@ -37,7 +37,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
             return None
         x, *operands = (t.view(-1, 1, 1) if t is layer.bias else t for t in tensors)
         shape, weight = shape_of(layer, x), layer.weight
-        if shape is None or not is_worth(x.dtype, x.shape[1], shape) or not fit(shape, *operands):
+        if shape is None or not is_worth(layer, x, shape) or not fit(shape, *operands):
             return None
         sizes = (*layer.stride, *layer.padding)
         with torch.no_grad():
@@ -134,11 +134,13 @@ def shape_of(layer: Any, x: torch.Tensor) -> "Optional[Shape]":
     return None if empty or most > MOST_ELEMENTS else (batch, channels, height, width)
 
 
-def is_worth(dtype: torch.dtype, channels: int, shape: Shape) -> bool:
+def is_worth(layer: Any, x: torch.Tensor, shape: Shape) -> bool:
     """True if one kernel is faster than PyTorch's convolution and a kernel behind it, as measured."""
-    most, columns, elements = WORTH.get(dtype, (0, 0, 0))
-    batch, outputs, height, width = shape
-    return channels <= most and width >= columns and batch * outputs * height * width >= elements
+    (channels, terms), (columns, elements) = MOST_WORTH, LEAST_WORTH
+    height, width = layer.kernel_size
+    few = x.shape[1] <= channels and x.shape[1] * height * width <= terms
+    large = shape[3] >= columns and shape[0] * shape[1] * shape[2] * shape[3] >= elements
+    return few and large and (x.element_size() > 2 or x.shape[3] % 8 == 0)  # 16 bits come in vectors
 
 
 def fit(shape: Shape, *operands: torch.Tensor) -> bool:

@@ -9,7 +9,7 @@ namespace {
 template <typename T, class SHAPE>
 int64_t thin_bytes(const ThinPlan& plan) {
   const int64_t weights = int64_t(plan.steps) * (PARTS<T> * LEFT * sizeof(LeftFragment) * 32 + 4 * sizeof(int2));
-  return weights + int64_t(sizeof(T)) * (BLOCK_ROWS * SHAPE::PITCH + 2 * plan.planes * plan.plane);
+  return weights + int64_t(sizeof(T)) * (SHAPE::template RESULTS<T> + 2 * plan.planes * plan.plane);
 }
 
 // A plan with tiles of so many columns. The rows of the input begin in banks that the pixels of a fragment leave free.

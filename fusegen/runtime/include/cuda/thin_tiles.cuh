@@ -17,6 +17,8 @@ struct ThinShape {
   static constexpr int WARPS = THREADS / 32, OF_WARP = GROUPS * 8, PIXELS = WARPS * OF_WARP;
   static constexpr int PITCH = PIXELS + 8;  // of results in shared memory: no two threads meet in a bank
   static constexpr int BLOCKS = (GROUPS >= 4 ? 512 : 768) / THREADS;  // on an SM, by their registers
+  template <typename T>
+  static constexpr int RESULTS = sizeof(T) == 4 ? 0 : BLOCK_ROWS * PITCH;  // in shared memory, before they are written
 };
 template <typename T>
 constexpr int PARTS = sizeof(T) == 4 ? 2 : 1;  // TF32 numbers of a factor
@@ -83,6 +85,21 @@ __device__ __forceinline__ void fetch_tile(const ThinPlan& plan, int tile, T* to
     fetch_run<T, WIDTH>(to + line * plan.pitch + column, from, inside);
   }
   __pipeline_commit();
+}
+
+// Writes two neighbours of a row, the first of which begins a pair where rows have an even length.
+template <typename T>
+__device__ __forceinline__ void write_pair(const ThinPlan& plan, const Place& at, int channel, const Run<T, 2>& made,
+                                           T* to) {
+  const Convolution& of = plan.of;
+  if (channel >= of.out_channels || at.y >= of.out_height || at.x >= of.out_width) return;
+  to += ((int64_t(at.image) * of.out_channels + channel) * of.out_height + at.y) * of.out_width + at.x;
+  if (plan.width >= int(2 * sizeof(T))) {
+    *reinterpret_cast<Run<T, 2>*>(to) = made;
+  } else {
+    to[0] = made.at[0];
+    if (at.x + 1 < of.out_width) to[1] = made.at[1];
+  }
 }
 
 // Writes a tile out of shared memory, WIDTH elements at a time, of which all lengths are multiples: a warp has whole

@@ -105,15 +105,14 @@ __device__ __forceinline__ void convolve(const ThinPlan& plan, const LeftFragmen
   }
 }
 
-// Computes what comes behind the sums, and puts it into shared memory as it will lie in memory, channel by channel.
-template <class F, typename T, typename M, class SHAPE, int GROUPS>
-__device__ __forceinline__ void put_results(const CallOf<F>& call, const ThinPlan& plan, int group, const Place& at,
-                                            const SumFragment (&sum)[LEFT][GROUPS], T* results,
-                                            const ParamsOf<F, M>& p) {
+// Computes what comes behind the sums of a thread and gives it away, two neighbours of a channel at a time.
+template <class F, typename T, typename M, class SHAPE, int GROUPS, class PUT>
+__device__ __forceinline__ void compute_results(const CallOf<F>& call, const ThinPlan& plan, int group, const Place& at,
+                                                const SumFragment (&sum)[LEFT][GROUPS], const ParamsOf<F, M>& p,
+                                                const PUT& put) {
   const int lane = int(threadIdx.x) % 32, pixel = int(threadIdx.x) / 32 * SHAPE::OF_WARP + lane % 4 * 2;
   const int down = pixel >> plan.across, across = pixel - (down << plan.across);
   const int y = min(at.y + down, plan.of.out_height - 1);
-  T* const own = results + down * plan.row + across;
 #pragma unroll
   for (int i = 0; i < 2 * LEFT; ++i) {
     const int row = i / 2 * MMA_ROWS + i % 2 * 8 + lane / 4;
@@ -140,8 +139,7 @@ __device__ __forceinline__ void put_results(const CallOf<F>& call, const ThinPla
         F::template element<T>(in, out, p);
         store_rounded(made.at[e], out[0]);
       }
-      if (across + j * MMA_COLUMNS < plan.row)
-        *reinterpret_cast<Run<T, 2>*>(own + row * SHAPE::PITCH + j * MMA_COLUMNS) = made;
+      put(row, down, across + j * MMA_COLUMNS, made);
     }
   }
 }
@@ -155,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, ThinShape<THREADS, GROUPS>::BLOCKS)
   uint32_t* const weights = reinterpret_cast<uint32_t*>(room);
   int2* const offsets = reinterpret_cast<int2*>(weights + plan.steps * PARTS<T> * LEFT * 128);
   T* const results = reinterpret_cast<T*>(offsets + plan.steps * 4);
-  T* const input = results + BLOCK_ROWS * Shape::PITCH;
+  T* const input = results + Shape::template RESULTS<T>;
   const int group = int(blockIdx.x) % plan.groups, turn = int(gridDim.x) / plan.groups;
   const int size = plan.planes * plan.plane;
   int tile = int(blockIdx.x) / plan.groups;
@@ -177,12 +175,23 @@ __global__ void __launch_bounds__(THREADS, ThinShape<THREADS, GROUPS>::BLOCKS)
     const auto fragments = reinterpret_cast<const LeftFragment*>(weights);
     convolve<T, GROUPS, STRIDE>(plan, fragments, offsets, input + slot * size, sum);
     const Place at = place_of(plan, tile);
-    put_results<F, T, M, Shape>(call, plan, group, at, sum, results, p);
-    __syncthreads();
     T* const to = static_cast<T*>(call.data[F::INPUTS]);
-    if (plan.width == 16) write_tile<T, 16 / sizeof(T), Shape>(plan, group, at, results, to);
-    else if (plan.width == 8) write_tile<T, 8 / sizeof(T), Shape>(plan, group, at, results, to);
-    else write_tile<T, 1, Shape>(plan, group, at, results, to);
+    if constexpr (PARTS<T> == 2) {  // three products take longer than to write pairs
+      const auto put = [&](int row, int down, int across, const Run<T, 2>& made) {
+        write_pair(plan, {at.image, at.y + down, at.x + across}, group * BLOCK_ROWS + row, made, to);
+      };
+      compute_results<F, T, M, Shape>(call, plan, group, at, sum, p, put);
+    } else {
+      const auto put = [&](int row, int down, int across, const Run<T, 2>& made) {
+        T* const own = results + row * Shape::PITCH + down * plan.row + across;
+        if (across < plan.row) *reinterpret_cast<Run<T, 2>*>(own) = made;
+      };
+      compute_results<F, T, M, Shape>(call, plan, group, at, sum, p, put);
+      __syncthreads();
+      if (plan.width == 16) write_tile<T, 16 / sizeof(T), Shape>(plan, group, at, results, to);
+      else if (plan.width == 8) write_tile<T, 8 / sizeof(T), Shape>(plan, group, at, results, to);
+      else write_tile<T, 1, Shape>(plan, group, at, results, to);
+    }
   }
 }
 
