@@ -318,6 +318,36 @@ def test_one_kernel_runs_where_it_was_faster(name: str) -> None:
     assert runtime.is_worth(layer, x, shape) == expected
 
 
+# what is given to the operator in place of a tensor or a size, by its place; and what it says
+BAD: dict[str, tuple[int, Any, str]] = {
+    "channels": (1, torch.zeros(5, 4, 3, 3), "the sizes of the convolution do not fit together"),
+    "a stride of 0": (5, 0, "the sizes of the convolution do not fit together"),
+    "a huge padding": (7, 2**40, "the sizes of the convolution do not fit together"),
+    "an output": (9, torch.zeros(2, 5, 4, 12), "the sizes of the convolution do not fit together"),
+    "a layout": (9, torch.zeros(2, 5, 12, 5).mT, "expected dense tensors in the order of their dimensions"),
+    "dimensions": (0, torch.zeros(3, 9, 12), "expected tensors of four dimensions"),
+    "an operand": (2, torch.zeros(1, 5, 1, 1), "expected operands of the shape of the output"),
+    "a dtype": (
+        1,
+        torch.zeros(5, 3, 3, 3).double(),
+        "expected float32, float16, bfloat16 or float64 tensors",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_operator_refuses_what_does_not_fit(module: Module, name: str) -> None:
+    place, value, message = BAD[name]
+    out = torch.zeros(2, 5, 5, 12)
+    operands = (torch.zeros(5, 1, 1).expand_as(out), torch.zeros(5, 1, 1).expand_as(out))
+    given: list[Any] = [torch.zeros(2, 3, 9, 12), torch.zeros(5, 3, 3, 3), *operands, 2.0, 2, 1, 1, 1, out]
+    operator = module.KERNELS.operators.thin_chain_convolved
+    assert operator(*given) is True
+    given[place] = value
+    with pytest.raises(RuntimeError, match=message):
+        operator(*given)
+
+
 def test_a_small_convolution_is_pytorchs(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
     model, x = model_and_input(module)
