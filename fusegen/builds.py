@@ -16,7 +16,7 @@ from fusegen.errors import NoBuildFolder, Span
 LIBRARIES, VARIABLE = "_libraries", "FUSEGEN_LIBRARIES"  # as in runtime/prebuilt.py
 DIGEST = "[0-9a-f]{16}"
 KERNEL = re.compile(
-    rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward)_(cpu|cuda))_(?P<content>{DIGEST})"
+    rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward|convolved)_(cpu|cuda))_(?P<content>{DIGEST})"
 )  # of a library built on first use
 AHEAD = re.compile(
     rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward)_(cpu|cuda))_\w+_(?P<content>{DIGEST})"

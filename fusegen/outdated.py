@@ -62,14 +62,20 @@ def loaded(folder: Outputs) -> Loaded:
         kernels = loader.imported(path).KERNELS
         runtime = type(kernels).__module__.rpartition(".")[0]
         build, targets = (sys.modules[f"{runtime}.{name}"] for name in ("build", "targets"))
-        for kernel, *_ in kernels.signature.kernels:
-            for device in DEVICES:
-                of = "_".join((kernels.signature.namespace, kernel, device))
-                content = _contents(build, targets.wanted(device), kernels, (kernel, device))
-                ahead[of] = content[1]
-                if targets.here(device):  # else the builds are another machine's
-                    built[of] = content[0]
+        for kernel, device in _libraries(kernels):
+            of = "_".join((kernels.signature.namespace, kernel, device))
+            content = _contents(build, targets.wanted(device), kernels, (kernel, device))
+            ahead[of] = content[1]
+            if targets.here(device):  # else the builds are another machine's
+                built[of] = content[0]
     return Loaded(built, ahead)
+
+
+def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
+    """The kernels of a module's libraries, each with its device."""
+    yield from ((kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES)
+    if getattr(kernels.sources, "convolution", ""):  # which older runtimes have not
+        yield "convolved", "cuda"
 
 
 def _contents(build: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:

@@ -71,6 +71,14 @@ def test_the_library_of_a_module_is_the_one_that_it_builds(
     assert match["of"].endswith("_forward_cpu")
 
 
+def test_the_library_of_a_convolution_is_known(workshop: Workshop) -> None:
+    workshop.spec("thin", "layers: [conv: 'Conv2d(3, 4, 3)']\nchain: [relu]")
+    assert workshop.run("build").exit_code == 0
+    ahead = loaded(outputs.opened(Path("generated"), Path("specs"))).ahead
+    [of] = [name for name in ahead if name.endswith("_convolved_cuda")]
+    assert builds.KERNEL.fullmatch(f"{of}_{ahead[of]}")
+
+
 def test_only_outdated_libraries_of_modules_here_are_removed(folder: Path, workshop: Workshop) -> None:
     of = "_".join(next(iter(kernels())).split("_")[:-2])
     now = library(folder, f"{of}_forward_cpu_{kernels()[f'{of}_forward_cpu']}")
