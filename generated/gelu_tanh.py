@@ -24,7 +24,6 @@ __all__ = ["GeluTanh", "ModelNew", "gelu_tanh", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
-// Power 3: x³ is x³.
 template <typename M>
 ANYWHERE M gelu_tanh_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
@@ -35,7 +34,6 @@ ANYWHERE M gelu_tanh_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Power 2: x² is x².
 // Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
 // Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
 // Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · … is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · …).

@@ -12,7 +12,7 @@ from conftest import Workshop
 from processes import script
 
 from fusegen import builds, loader, outputs
-from fusegen.outdated import loaded
+from fusegen.outdated import Loaded, loaded
 from fusegen.runtime import targets
 
 OLD, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -32,7 +32,11 @@ def folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kernels() -> dict[str, str]:
     """The digests of the libraries of `cleaned` that are built here, by namespace, kernel and device."""
-    return dict(loaded(outputs.opened(Path("generated"), Path("specs"))).built)
+    return {of: content for of, [content] in loads().built.items()}
+
+
+def loads() -> Loaded:
+    return loaded(outputs.opened(Path("generated"), Path("specs")))
 
 
 def library(folder: Path, stem: str, size: int = 10) -> set[Path]:
@@ -204,8 +208,7 @@ def test_a_folder_that_is_not_its_own_is_refused(
 
 
 def test_of_libraries_what_compile_would_replace_is_removed(folder: Path, workshop: Workshop) -> None:
-    ahead = dict(loaded(outputs.opened(Path("generated"), Path("specs"))).ahead)
-    of, content = next(iter(ahead.items()))
+    of, [content] = next(iter(loads().ahead.items()))
     place = Path("generated/_libraries")
     place.mkdir()
     stay = library(place, f"{of}_AVX2_{content}") | library(
@@ -217,6 +220,21 @@ def test_of_libraries_what_compile_would_replace_is_removed(folder: Path, worksh
     result = workshop.run("clean", "--all")
     assert result.stdout.splitlines()[1] == f"removed  2 libraries from {place}, 60 bytes freed"
     assert left(place) == stay
+
+
+def test_libraries_of_modules_of_one_name_stay(folder: Path, workshop: Workshop) -> None:
+    text = "name: cleaned\nsummary: A test.\nformula: x * 5\n"
+    workshop.file("specs/sub/cleaned.yaml", text)
+    assert workshop.run("build").exit_code == 0
+    place = Path("generated/_libraries")
+    place.mkdir()
+    contents = loads().ahead
+    assert {len(each) for each in contents.values()} == {2}
+    stay = [library(place, f"{of}_AVX2_{each}") for of, several in contents.items() for each in several]
+    of, several = next(iter(loads().built.items()))
+    stay += [library(folder, f"{of}_{each}") for each in several]
+    assert workshop.run("clean").exit_code == 0
+    assert left(place) | left(folder) == set.union(*stay)
 
 
 def test_a_module_that_was_changed_by_hand_is_not_run(folder: Path, workshop: Workshop) -> None:

@@ -313,7 +313,13 @@ def test_a_plot_is_of_real_numbers_and_errors(drawn: error_plot.ErrorPlot) -> No
 def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(
     drawn: error_plot.ErrorPlot,
 ) -> None:
-    above, *below = error_plot.draw(drawn).axes
+    figure: Any = error_plot.draw(drawn)
+    width, height = figure.get_size_inches()
+    assert height > width == 5
+    ours, eager = (f"{float(errors.max()):.2g}" for errors in (drawn.ours[0], drawn.eager[0]))
+    [legend] = figure.legends
+    assert legend.get_title().get_text() == f"gate: errors to {ours} ulp,\neager's to {eager}"
+    above, *below = figure.axes
     assert [line.get_label() for line in above.lines] == list(drawn.outputs)
     assert [axes.get_ylabel() for axes in below] == list(drawn.outputs)
     for axes in below:
