@@ -269,7 +269,6 @@ LIBRARY = {
     "celu": Activation(F.celu, (0.0,), others=((0.5,), (2.5,))),
     "elu": Activation(F.elu, (0.0,), others=((0.5,), (2.5,))),
     "geglu": Activation(lambda gate, up: F.gelu(gate) * up, inputs=2),
-    "geglu_tanh": Activation(lambda gate, up: F.gelu(gate, approximate="tanh") * up, inputs=2),
     "gelu": Activation(F.gelu),
     "gelu_tanh": Activation(lambda x: F.gelu(x, approximate="tanh")),
     "glu": Activation(_glu, inputs=2),

@@ -232,10 +232,6 @@ def _normal(x: Any) -> Any:
     return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
 
 
-def _gelu_tanh(x: Any) -> Any:
-    return x * _sigmoid(mpmath.sqrt(8 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3))
-
-
 def _clamp(x: Any, low: float, high: float) -> Any:
     return max(min(x, mpmath.mpf(high)), mpmath.mpf(low))
 
@@ -249,9 +245,8 @@ REAL: dict[str, Callable[..., Any]] = {
     "celu": lambda x: x if x > 0 else mpmath.expm1(x),
     "elu": lambda x: x if x > 0 else mpmath.expm1(x),
     "geglu": lambda x, up: x * _normal(x) * up,
-    "geglu_tanh": lambda x, up: _gelu_tanh(x) * up,
     "gelu": lambda x: x * _normal(x),
-    "gelu_tanh": _gelu_tanh,
+    "gelu_tanh": lambda x: x * _sigmoid(mpmath.sqrt(8 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3)),
     "glu": lambda a, b: b * _sigmoid(a),  # by its gate first, as the others
     "hardsigmoid_keras": lambda x: _clamp(x / 5 + mpmath.mpf(0.5), 0, 1),
     "lecun_tanh": lambda x: mpmath.mpf("1.7159") * mpmath.tanh(2 * x / 3),

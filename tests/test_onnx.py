@@ -24,7 +24,7 @@ from fusegen.term import Apply, Name, walk  # noqa: E402
 
 # the exporter's own
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-GATES = ("swiglu", "geglu", "geglu_tanh", "reglu", "glu")
+GATES = ("swiglu", "geglu", "reglu", "glu")
 EXPORTED = ("celu", "geglu", "gelu", "conv_relu_hardswish")  # of one tensor, of two, of layers
 CONSTANTS = {"pi", "e"}  # numbers
 ARGUMENTS = {"conv_relu_hardswish": (3, 4, 3), "snake_per_channel": (3,)}

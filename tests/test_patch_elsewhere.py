@@ -30,7 +30,6 @@ SMALL: dict[str, Any] = {
 MODELS: dict[str, tuple[dict[str, Any], str]] = {  # arguments, and what runs
     "GPT2": ({"n_embd": 32, "n_layer": LAYERS, "n_head": 4, "vocab_size": TOKENS}, "gelu_tanh"),
     "Llama": (SMALL, "swiglu"),
-    "Gemma": ({**SMALL, "head_dim": 8, "num_key_value_heads": 4}, "geglu_tanh"),
     "Bert": (SMALL, "gelu"),
 }
 IDS = torch.arange(14).reshape(2, 7)

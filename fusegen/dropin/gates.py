@@ -18,12 +18,7 @@ from torch import fx, nn
 
 from fusegen.dropin.table import reasons, row_of
 
-GATED: Mapping[str, str] = {  # by the activation
-    "gelu": "geglu",
-    "gelu_tanh": "geglu_tanh",
-    "relu": "reglu",
-    "silu": "swiglu",
-}
+GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
 PRODUCTS = {("call_function", mul), ("call_function", torch.mul), ("call_method", "mul")}
 BASES, READ = (nn.Module, object), ("LOAD_ATTR", "LOAD_METHOD")
 GLOBALS, VARIADIC = (torch, operator, mul, torch.mul), inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
