@@ -124,7 +124,7 @@ def every_build(folder: Path) -> Found:
 def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
     yield from ((path,) for path in builds.abandoned(folder))
     for stem, files in builds.files(folder).items():
-        own = builds.KERNEL.fullmatch(stem) or builds.FILTER.fullmatch(stem)
+        own = any(kind.fullmatch(stem) for kind in (builds.KERNEL, builds.PROGRAM, builds.FILTER))
         if own and not builds.in_use(files):
             yield files
 

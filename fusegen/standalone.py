@@ -12,6 +12,7 @@ IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 TRANSPOSING, TRANSPOSED = "cuda/channels_last.cuh", "stable_abi_transposed.h"  # with a convolution
 HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings
+PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
 LIBRARIES = "import hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
 MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
 
@@ -40,8 +41,10 @@ def headers_of(module: str, binding: str, files: Mapping[str, str]) -> dict[str,
     includes = f'#include "{HEADERS[binding]}"\n{module}'
     if TRANSPOSING in headers.INCLUDE.findall(module) and binding == "stable":
         includes = f'#include "{TRANSPOSED}"\n{includes}'
-    found = headers.reached(includes, lambda name: files[f"include/{name}"])
-    return {name: files[f"include/{name}"] for name in sorted(found)}
+    found = set(headers.reached(includes, lambda name: files[f"include/{name}"]))
+    instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}
+    found |= {name for name in instead if f"include/{name}" in files}
+    return {name: files[f"include/{name}"] for name in sorted(found | set(PROGRAM))}
 
 
 def reached(files: Mapping[str, str]) -> dict[str, str]:

@@ -11,8 +11,13 @@ import pytest
 from conftest import Workshop
 from processes import script
 
+<<<<<<< HEAD
 from fusegen import builds, loader, outputs
 from fusegen.outdated import Loaded, loaded
+=======
+from fusegen import builds, loader, outdated, outputs
+from fusegen.outdated import loaded
+>>>>>>> nvrtc
 from fusegen.runtime import targets
 
 OLD, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -269,3 +274,12 @@ def test_without_a_folder_there_is_nothing_to_remove(
         0,
         f"{place}: there is no such folder, and nothing to remove\n",
     )
+
+
+def test_machine_code_of_nvrtc_is_removed_with_all_builds(tmp_path: Path) -> None:
+    stem = f"fusegen_m_012345_forward_float32_dense_sm90_{'0' * 16}"
+    paths = tuple(tmp_path / f"{stem}{suffix}" for suffix in (".cubin", ".sum"))
+    for path in paths:
+        path.touch()
+    assert outdated.of_builds(tmp_path, {}) == outdated.Found()
+    assert outdated.every_build(tmp_path) == outdated.Found((paths,))
