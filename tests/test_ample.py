@@ -200,7 +200,7 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
     assert method in IN_16_BITS[name][1]
     assert not compiled.facts.forward.float_ok[Device.CUDA]
     text = build.sources(compiled)["cuda"]
-    assert (f"{name}_forward_short(" in text) is (method in (FLOAT, FAST))
+    assert (f"{name}_forward_single_word(" in text) is (method in (FLOAT, FAST))
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: st
     for which in Pass:
         assert compiled.plan[which, device, "float32"] in (
             method.FLOAT,
-            method.SINGLE,
+            method.SINGLE_RESULT,
             Piecewise(Grid.UNIFORM, method.FLOAT),
             method.Segmented(method.FLOAT),
         )

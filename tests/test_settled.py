@@ -124,8 +124,8 @@ def test_what_is_settled_takes_the_short_forms(formula: str, short: bool, worksh
     inputs = f"inputs: {{{'x: {}, y: {}' if 'y' in formula else 'x: {}'}}}"
     compiled = build.compiled_file(workshop.spec("some", f"{inputs}\nformula: {formula}\n"))
     found = build.sources(compiled)["cpu"]
-    assert found.count("out[0] = some_forward_short(in[0]);") == short
-    assert found.count("ANYWHERE float some_forward_short(float x)") == short
+    assert found.count("out[0] = some_forward_single_word(in[0]);") == short
+    assert found.count("ANYWHERE float some_forward_single_word(float x)") == short
 
 
 @pytest.mark.parametrize("dtype", HALVES)

@@ -39,8 +39,8 @@ from fusegen.render import CurvesText, Halves, KernelText, Share, Singles
 
 IF_FLOAT = "sizeof(M) == 4"
 CONDITIONS = {
-    Variant.SHORT_FLOAT: f"sizeof(T) == 2 && {IF_FLOAT}",
-    Variant.IN_FLOAT: f"sizeof(T) == 4 && {IF_FLOAT}",
+    Variant.SINGLE_WORD: f"sizeof(T) == 2 && {IF_FLOAT}",
+    Variant.SINGLE_RESULT: f"sizeof(T) == 4 && {IF_FLOAT}",
 }
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
@@ -130,7 +130,7 @@ def _kernel_text(
             d: (*written.own[d], *_named(of, which, own), *of_curves[d]) for d, own in kernels.items()
         },
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
-        others={device: _others(own, written.in_float[device]) for device, own in kernels.items()},
+        others={device: _others(own, written.float_call[device]) for device, own in kernels.items()},
         shares=shares(of, which, launches),
         halves=halves(of.plan, which),
         settled=verifies_on_cpu(of.plan, which),
@@ -183,7 +183,7 @@ def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
     )
 
 
-def _others(kernels: Emitted, in_float: str) -> dict[str, str]:
+def _others(kernels: Emitted, float_call: str) -> dict[str, str]:
     """The statements that call functions of other names, by the condition under which they do."""
     named = {CONDITIONS[variant]: CppPrinter(own).element() for variant, own in kernels.named.items()}
-    return named | ({IF_FLOAT: in_float} if in_float else {})
+    return named | ({IF_FLOAT: float_call} if float_call else {})

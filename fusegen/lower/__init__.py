@@ -35,9 +35,9 @@ def lower(
         program: simplified, so that every part without names is one number.
         device: what it runs on.
         math: the type of its values.
-        precise: whether what approximates is computed in two words.
+        precise: whether transcendental functions are computed in double-word arithmetic.
         incoming: the input that is the incoming gradient, if there is one.
-        form: the use of two words in float on the CPU.
+        form: the use of double-word values in float on the CPU.
     """
     program = rescale_underflowing_products(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fusegen.budget import FUNCTION, FUNCTIONS, IN_FLOAT
+from fusegen.budget import FUNCTION, FUNCTIONS, SINGLE_RESULT_ULP
 from fusegen.ir import Body, Call, Const, Expr, Kernel, Ref, Word
 from fusegen.values import Column, column, value
 
@@ -121,8 +121,8 @@ class Graph:
 
     def usual(self, call: Call) -> float:
         """The usual error of a function; the tables say nothing of the bodies that chains have."""
-        if call.body is Body.IN_FLOAT:
-            return IN_FLOAT.get(call.op, FUNCTION)
+        if call.body is Body.SINGLE_RESULT:
+            return SINGLE_RESULT_ULP.get(call.op, FUNCTION)
         own = self.functions if call.body is None or call.op in UNITED else {}
         return own.get(call.op, FUNCTION)
 

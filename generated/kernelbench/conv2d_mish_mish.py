@@ -120,21 +120,21 @@ ANYWHERE float conv2d_mish_mish_forward(float x, float conv_bias) {
   return times_tanh_softplus<NEAR>(finite_after_mish);
 }
 
-ANYWHERE float conv2d_mish_mish_forward_in_float(float x, float conv_bias) {
+ANYWHERE float conv2d_mish_mish_forward_single_result(float x, float conv_bias) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
-  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
   const float finite_after_mish = clamp_to_lowest(after_mish);
-  return times_tanh_softplus<IN_FLOAT>(finite_after_mish);
+  return times_tanh_softplus<SINGLE_RESULT>(finite_after_mish);
 }
 
-ANYWHERE void conv2d_mish_mish_backward_in_float(float grad, float x, float conv_bias, float* out) {
+ANYWHERE void conv2d_mish_mish_backward_single_result(float grad, float x, float conv_bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
-  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
   const float finite_after_mish = clamp_to_lowest(after_mish);
-  const float grad_x_with_bias = grad * times_tanh_softplus_slope<IN_FLOAT>(finite_after_mish) *
-      times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  const float grad_x_with_bias = grad * times_tanh_softplus_slope<SINGLE_RESULT>(finite_after_mish) *
+      times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
   out[0] = grad_x_with_bias;
   out[1] = grad_x_with_bias;
 }
@@ -145,13 +145,13 @@ ANYWHERE void conv2d_mish_mish_backward_in_float(float grad, float x, float conv
 // little.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_mish_mish_forward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_mish_mish_forward_single_result(in[0], in[1]);
                   else out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_single_result(in[0], in[1], in[2], out);
                   else conv2d_mish_mish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

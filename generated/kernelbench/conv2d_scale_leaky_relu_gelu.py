@@ -76,7 +76,7 @@ ANYWHERE double conv2d_scale_leaky_relu_gelu_curve1(double u) {
 }
 
 template <typename M>
-ANYWHERE M conv2d_scale_leaky_relu_gelu_forward_in_float(M x, M conv_bias, M multiplier) {
+ANYWHERE M conv2d_scale_leaky_relu_gelu_forward_float(M x, M conv_bias, M multiplier) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * multiplier;
   const M after_leaky_relu = step1 > M(0.0f) ? step1 : step1 * M(0.01f);
@@ -92,7 +92,7 @@ ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float con
 }
 
 template <typename M>
-ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(M grad, M x, M conv_bias, M multiplier, M* out) {
+ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_float(M grad, M x, M conv_bias, M multiplier, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
   const M finite_multiplier = replace_infinity(multiplier, M(0x1p126));
@@ -136,7 +136,7 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv2d_scale_leaky_relu_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_float(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
@@ -144,7 +144,7 @@ struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -159,22 +159,22 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_in_float(float x, float conv_bias, float multiplier) {
+ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_single_result(float x, float conv_bias, float multiplier) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * multiplier;
   const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
   const float finite_after_leaky_relu = clamp_to_lowest(after_leaky_relu);
-  return times_ndtr<IN_FLOAT>(finite_after_leaky_relu);
+  return times_ndtr<SINGLE_RESULT>(finite_after_leaky_relu);
 }
 
-ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(float grad, float x, float conv_bias, float multiplier, float* out) {
+ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad, float x, float conv_bias, float multiplier, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = replace_infinity(x_with_bias, 0x1p126f);
   const float finite_multiplier = replace_infinity(multiplier, 0x1p126f);
   const float step1 = finite_x_with_bias * finite_multiplier;
   const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
   const float finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(after_leaky_relu));
-  const float grad_after_leaky_relu = grad * times_ndtr_slope<IN_FLOAT>(finite_after_leaky_relu);
+  const float grad_after_leaky_relu = grad * times_ndtr_slope<SINGLE_RESULT>(finite_after_leaky_relu);
   const float grad_step1 = step1 > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
       2.2351741e-10f);
   const float grad_x_with_bias = grad_step1 * finite_multiplier;
@@ -190,12 +190,12 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(float grad, float x
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_single_result(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

@@ -91,12 +91,12 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv2d_two_differences_mish_backward_in_float(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {
+ANYWHERE void conv2d_two_differences_mish_backward_single_result(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias - subtract_value_1;
   const float step2 = step1 - subtract_value_2;
   const float finite_step2 = clamp_to_lowest(step2);
-  const float grad_step2 = grad * times_tanh_softplus_slope<IN_FLOAT>(finite_step2);
+  const float grad_step2 = grad * times_tanh_softplus_slope<SINGLE_RESULT>(finite_step2);
   out[0] = grad_step2;
   out[1] = grad_step2;
 }
@@ -111,7 +111,7 @@ struct Forward : Broadcasting<2, 1, Scalars, 2> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_two_differences_mish_backward_in_float(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_two_differences_mish_backward_single_result(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out);
                   else conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out))
 };
 }}  // namespace fusegen

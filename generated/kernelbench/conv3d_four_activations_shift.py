@@ -74,7 +74,7 @@ ANYWHERE double conv3d_four_activations_shift_curve1(double u) {
 }
 
 template <typename M>
-ANYWHERE M conv3d_four_activations_shift_forward_in_float(M x, M conv_bias, M bias) {
+ANYWHERE M conv3d_four_activations_shift_forward_float(M x, M conv_bias, M bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_lowest(after_relu);
@@ -91,7 +91,7 @@ ANYWHERE float conv3d_four_activations_shift_forward_by_curves(float x, float co
 }
 
 template <typename M>
-ANYWHERE void conv3d_four_activations_shift_backward_in_float(M grad, M x, M conv_bias, M bias, M* out) {
+ANYWHERE void conv3d_four_activations_shift_backward_float(M grad, M x, M conv_bias, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
@@ -129,7 +129,7 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_four_activations_shift_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_float(in[0], in[1], in[2]);
                   else out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
@@ -137,7 +137,7 @@ struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -153,13 +153,13 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv3d_four_activations_shift_backward_in_float(float grad, float x, float conv_bias, float bias, float* out) {
+ANYWHERE void conv3d_four_activations_shift_backward_single_result(float grad, float x, float conv_bias, float bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_relu = relu(x_with_bias);
   const float finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
-  const float after_gelu = times_ndtr<IN_FLOAT>(finite_after_relu);
-  const float grad_after_leaky_relu = grad * sigmoid_slope<IN_FLOAT>(after_gelu) *
-      times_ndtr_slope<IN_FLOAT>(finite_after_relu);
+  const float after_gelu = times_ndtr<SINGLE_RESULT>(finite_after_relu);
+  const float grad_after_leaky_relu = grad * sigmoid_slope<SINGLE_RESULT>(after_gelu) *
+      times_ndtr_slope<SINGLE_RESULT>(finite_after_relu);
   const float grad_after_relu = finite_after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu,
       0.01f, 2.2351741e-10f);
   const float gradient = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
@@ -178,7 +178,7 @@ struct Forward : Broadcasting<3, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_four_activations_shift_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

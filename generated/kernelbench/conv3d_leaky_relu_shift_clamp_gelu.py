@@ -47,7 +47,7 @@ ANYWHERE double conv3d_leaky_relu_shift_clamp_gelu_curve0(double u) {
 }
 
 template <typename M>
-ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward_in_float(M x, M conv_bias, M sum_tensor) {
+ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward_float(M x, M conv_bias, M sum_tensor) {
   const M x_with_bias = x + conv_bias;
   const M after_leaky_relu = x_with_bias > M(0.0f) ? x_with_bias : x_with_bias * M(0.2f);
   const M step2 = after_leaky_relu + sum_tensor;
@@ -107,7 +107,7 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_float(in[0], in[1], in[2]);
                   else out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
@@ -143,13 +143,13 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bi
   out[2] = M(step2) < M(-1) ? M(0) : M(M(step2) > M(1) ? number<M>(0.0, 0.0) : grad_step3);
 }
 
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(float grad, float x, float conv_bias, float sum_tensor, float* out) {
+ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(float grad, float x, float conv_bias, float sum_tensor, float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
       1.1920929e-08f);
   const float step2 = after_leaky_relu + sum_tensor;
   const float step3 = clamp(step2, -1.0f, 1.0f);
-  const float grad_step3 = grad * times_ndtr_slope<IN_FLOAT>(step3);
+  const float grad_step3 = grad * times_ndtr_slope<SINGLE_RESULT>(step3);
   const float grad_x_with_bias = step2 < -1.0f ? 0.0f : step2 > 1.0f ? 0.0f : x_with_bias > 0.0f ? grad_step3 :
       scaled(grad_step3, 0.19999999f, 1.1920929e-08f);
   out[0] = grad_x_with_bias;
@@ -167,7 +167,7 @@ struct Forward : Broadcasting<3, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

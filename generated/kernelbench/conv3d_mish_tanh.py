@@ -77,7 +77,7 @@ ANYWHERE float conv3d_mish_tanh_forward_by_curves(float x, float conv_bias, CURV
 }
 
 template <typename M>
-ANYWHERE void conv3d_mish_tanh_backward_in_float(M grad, M x, M conv_bias, M* out) {
+ANYWHERE void conv3d_mish_tanh_backward_float(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -115,7 +115,7 @@ struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_mish_tanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_mish_tanh_backward_float(in[0], in[1], in[2], out);
                   else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -145,12 +145,12 @@ ANYWHERE double conv3d_mish_tanh_forward(double x, double conv_bias) {
   return tanh(after_mish);
 }
 
-ANYWHERE void conv3d_mish_tanh_backward_in_float(float grad, float x, float conv_bias, float* out) {
+ANYWHERE void conv3d_mish_tanh_backward_single_result(float grad, float x, float conv_bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
-  const float grad_x_with_bias = grad * tanh_slope<IN_FLOAT>(after_mish) *
-      times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  const float grad_x_with_bias = grad * tanh_slope<SINGLE_RESULT>(after_mish) *
+      times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
   out[0] = grad_x_with_bias;
   out[1] = grad_x_with_bias;
 }
@@ -165,7 +165,7 @@ struct Forward : Broadcasting<2, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_mish_tanh_backward_single_result(in[0], in[1], in[2], out);
                   else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

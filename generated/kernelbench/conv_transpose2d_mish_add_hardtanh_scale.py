@@ -92,12 +92,12 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
+ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
-  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
   const float step2 = after_mish + add_value;
-  const float grad_x_with_bias = grad * scale * times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  const float grad_x_with_bias = grad * scale * times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
   const float gradient = step2 <= -1.0f ? 0.0f : step2 >= 1.0f ? 0.0f : grad_x_with_bias;
   out[0] = gradient;
   out[1] = gradient;
@@ -113,7 +113,7 @@ struct Forward : Broadcasting<2, 1, Scalars, 2> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(in[0], in[1], in[2], p.add_value, p.scale, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.scale, out);
                   else conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))
 };
 }}  // namespace fusegen

@@ -48,7 +48,7 @@ ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M 
 }
 
 template <typename M>
-ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(M grad, M x, M conv_transpose_bias, M bias, M* out) {
+ANYWHERE void conv_transpose2d_subtract_tanh_backward_float(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias - bias;
   const M grad_step1 = grad * tanh_slope(step1);
@@ -60,7 +60,7 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(M grad, M x, M co
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<3, 1> {
@@ -72,10 +72,10 @@ struct Forward : Broadcasting<3, 1> {
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Broadcasting<4, 3> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -96,16 +96,16 @@ ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M 
   return tanh(step1);
 }
 
-ANYWHERE float conv_transpose2d_subtract_tanh_forward_in_float(float x, float conv_transpose_bias, float bias) {
+ANYWHERE float conv_transpose2d_subtract_tanh_forward_single_result(float x, float conv_transpose_bias, float bias) {
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
   return tanh(float(step1));
 }
 
-ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(float grad, float x, float conv_transpose_bias, float bias, float* out) {
+ANYWHERE void conv_transpose2d_subtract_tanh_backward_single_result(float grad, float x, float conv_transpose_bias, float bias, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
-  const float grad_step1 = grad * tanh_slope<IN_FLOAT>(step1);
+  const float grad_step1 = grad * tanh_slope<SINGLE_RESULT>(step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
   out[2] = -grad_step1;
@@ -116,12 +116,12 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(float grad, float
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_subtract_tanh_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_subtract_tanh_forward_single_result(in[0], in[1], in[2]);
                   else out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

@@ -56,7 +56,7 @@ ANYWHERE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_in
   out[2] = finite_grad_step1;
 }
 
-ANYWHERE void conv_transpose3d_residual_hardswish_backward_short(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
+ANYWHERE void conv_transpose3d_residual_hardswish_backward_single_word(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_add_input = add_input == -float(INFINITY) ? -1.2676506e+30f : add_input;
   const float finite_x_with_bias = x_with_bias == -float(INFINITY) ? -1.2676506e+30f : x_with_bias;
@@ -72,7 +72,7 @@ ANYWHERE void conv_transpose3d_residual_hardswish_backward_short(float grad, flo
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch ONE_WORD[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
+constexpr Launch PLAIN_DOUBLE[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -82,10 +82,10 @@ struct Forward : Broadcasting<3, 1> {
 };
 // float32: the formula in single-word double, since float exceeds the error budget.
 struct Backward : Broadcasting<4, 3> {
-  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = ONE_WORD, *BITS64 = LIGHT;
+  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = PLAIN_DOUBLE, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Widened<PlainDouble>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_short(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_single_word(in[0], in[1], in[2], in[3], out);
                   else conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

@@ -94,7 +94,7 @@ ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(float x, f
 }
 
 template <typename M>
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(M grad, M x, M add_value, M* out) {
+ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_float(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   const Promoted<M> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
@@ -135,7 +135,7 @@ struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_float(in[0], in[1], in[2], out);
                   else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -160,14 +160,14 @@ ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_v
   return after_gelu;
 }
 
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(float grad, float x, float add_value, float* out) {
+ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(float grad, float x, float add_value, float* out) {
   const float step1 = x + add_value;
   const float finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
   const Promoted<float> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
   const Promoted<float> after_tanh = tanh(after_silu);
-  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<IN_FLOAT>(after_tanh)) *
-      tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<IN_FLOAT>(prescaled(finite_step1)),
+  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<SINGLE_RESULT>(after_tanh)) *
+      tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_step1)),
       float(t_lifted))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
@@ -183,7 +183,7 @@ struct Forward : Broadcasting<2, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(in[0], in[1], in[2], out);
                   else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

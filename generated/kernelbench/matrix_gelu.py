@@ -67,7 +67,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float matrix_gelu_forward_short(float x) {
+ANYWHERE float matrix_gelu_forward_single_word(float x) {
   return times_ndtr<SINGLE_WORD>(x);
 }
 
@@ -76,7 +76,7 @@ ANYWHERE float matrix_gelu_forward_short(float x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = matrix_gelu_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = matrix_gelu_forward_single_word(in[0]);
                   else out[0] = matrix_gelu_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

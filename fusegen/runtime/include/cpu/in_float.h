@@ -8,7 +8,7 @@
 namespace fusegen {
 namespace {
 
-constexpr Body IN_FLOAT = Body(NEAR + 1);
+constexpr Body SINGLE_RESULT = Body(NEAR + 1);
 
 // As in basics.h, by one comparison.
 inline float replace_infinity(float x, float size) {
@@ -47,7 +47,7 @@ ANYWHERE float lifted_tail(X x) {
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> exp(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> exp(X x) {
   const ReducedExp<float> e = reduced(at_least(at_most(x, 89.0f), -104.0f));
   const int32_t half = e.n >> 1;  // 2^n in two factors, as it may be subnormal
   const float size = exp2i<float>(half);
@@ -55,14 +55,14 @@ ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> exp(X x) {
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> expm1(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> expm1(X x) {
   const ReducedExp<float> e = reduced(at_least(at_most(x, 89.0f), -60.0f));
   const float half = exp2i<float>(e.n - 1), y = fma(e.more, half, half - 0.5f);  // 2^n may be infinite
   return std::copysign(y + y, leading(x));  // -0.0 stays
 }
 
 template <Body BODY>
-ANYWHERE ForBody<BODY, IN_FLOAT, float> log1p(float x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, float> log1p(float x) {
   constexpr float c[] = {3.3333331174e-1f,  -2.4999993993e-1f, 2.0000714765e-1f,  -1.6668057665e-1f, 1.4249322787e-1f,
                          -1.2420140846e-1f, 1.1676998740e-1f,  -1.1514610310e-1f, 7.0376836292e-2f};
   const float u = 1.0f + x, lost = (x - (u - 1.0f)) / u;
@@ -76,7 +76,7 @@ ANYWHERE ForBody<BODY, IN_FLOAT, float> log1p(float x) {
 
 // exp(-x²)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> gauss(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> gauss(X x) {
   return lifted_exp(at_least(-two_prod(x, x), -132.5f)) * 0x1p-64f;
 }
 
@@ -86,7 +86,7 @@ inline DoubleWord<float> far_down(DoubleWord<float> x) { return {far_down(x.hi),
 
 // x sigmoid(t)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
   const X near = far_down(at_most(t, 87.0f));
   const ReducedExp<float> e = reduced(-prescaled(near));
   const float size = exp2i<float>(e.n);
@@ -95,7 +95,7 @@ ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
 
 // sigmoid(t) + a b sigmoid'(t)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
   const DoubleWord<float> w = two_prod(a, b);
   const float e = lifted_tail(t), large = e / fma(e, 0x1p-64f, 1.0f), q = large * 0x1p-64f;
   const float sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q);
@@ -103,20 +103,20 @@ ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> x_sigmoid_slope(Scalar<X> a, Scalar<
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> sigmoid(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> sigmoid(X x) {
   const float e = lifted_tail(x);
   return (x < 0.0f ? e : 0x1p64f) / fma(e, 0x1p-64f, 1.0f) * 0x1p-64f;
 }
 
 // sigmoid'(x)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> sigmoid_slope(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> sigmoid_slope(X x) {
   const float e = lifted_tail(x), s = e * 0x1p-64f;
   return e / fma(s, s + 2.0f, 1.0f) * 0x1p-64f;
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> softplus(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> softplus(X x) {
   constexpr float c[] = {0.3333309292793274f,   -0.24993328750133514f,  0.19926466047763824f,
                          -0.16228903830051422f, 0.12680786848068237f,   -0.08593566715717316f,
                          0.04431314766407013f,  -0.014689257368445396f, 0.002277808031067252f};
@@ -127,7 +127,7 @@ ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> softplus(X x) {
 
 // tanh'(x)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> tanh_slope(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> tanh_slope(X x) {
   const float e = lifted_tail(x * 2.0f), s = e * 0x1p-64f;
   return e / fma(s, s + 2.0f, 1.0f) * 0x1p-62f;
 }
@@ -145,14 +145,14 @@ ANYWHERE Softly tanh_softplus_parts(X x) {
 
 // tanh(softplus(x))
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> tanh_softplus(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> tanh_softplus(X x) {
   const Softly p = tanh_softplus_parts(x);
   return p.n / p.d * 0x1p-64f;
 }
 
 // x tanh(softplus(x))
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> times_tanh_softplus(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_tanh_softplus(X x) {
   const Softly p = tanh_softplus_parts(x);
   const float v = x, q = (v > 0.0f ? 2.0f : p.n) / p.d;
   return v > 0.0f ? fma(-p.near, q, v) : v * q * 0x1p-64f;
@@ -160,7 +160,7 @@ ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> times_tanh_softplus(X x) {
 
 // the slope of x tanh(softplus(x))
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> times_tanh_softplus_slope(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_tanh_softplus_slope(X x) {
   const Softly p = tanh_softplus_parts(x);
   const float slope = 4.0f * fma(p.u * 0x1p-64f, p.u, p.u) / p.d;
   return fma(p.near, slope, p.n) / p.d * 0x1p-64f;
@@ -168,7 +168,7 @@ ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> times_tanh_softplus_slope(X x) {
 
 // exp(-x² / 2) / √(2π)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> normal(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> normal(X x) {
   const X size = at_most(-neg_abs(x), 16.0f);
   return lifted_exp(two_prod(size, -0.5f * size)) * (0.39894228f * 0x1p-64f);
 }
@@ -196,14 +196,14 @@ inline float on_side(float tail, float x) {
 
 // Φ(x)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> ndtr(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> ndtr(X x) {
   const NormalTail t = normal_tail_of(x);
   return on_side(fma(t.more, t.mills, t.mills) * t.scale, x);
 }
 
 // x Φ(x)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> times_ndtr(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_ndtr(X x) {
   const NormalTail t = normal_tail_of(x);
   const float v = x, y = t.size * t.mills, tail = y + fma(t.more, y, fma(t.size, t.mills, -y));
   return fma(tail * t.scale, -0x1p-64f, v < 0.0f ? -0.0f : v);
@@ -211,7 +211,7 @@ ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> times_ndtr(X x) {
 
 // the slope of x Φ(x)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, IN_FLOAT, Scalar<X>> times_ndtr_slope(X x) {
+ANYWHERE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_ndtr_slope(X x) {
   const NormalTail t = normal_tail_of(x);
   const float bent = fma(-0.39894228f, t.size, t.mills);
   return on_side(fma(t.more, bent, bent) * t.scale, x);
