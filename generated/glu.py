@@ -74,8 +74,8 @@ FUSEGEN_BROADCASTING_KERNELS(glu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float glu_forward_single_result(float a, float b) {

@@ -90,9 +90,9 @@ FUSEGEN_BROADCASTING_KERNELS(swiglu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float swiglu_forward_single_result(float gate, float up) {

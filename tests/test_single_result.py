@@ -56,7 +56,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, str]:
     """Loops over each function of single and of double words; and what GCC says of them."""
-    text = ['#include "cpu/in_float.h"', "namespace fusegen {", "constexpr float one = 1.0f;"]
+    text = ['#include "cpu/single_result.h"', "namespace fusegen {", "constexpr float one = 1.0f;"]
     for name in FUNCTIONS:
         for kind, value in (("single", "x[i]"), ("words", "double_word(x[i], lo[i])")):
             if kind == "words" and name in ONLY_SINGLE:

@@ -107,9 +107,9 @@ FUSEGEN_TRANSPOSED(conv2d_mish_mish)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float conv2d_mish_mish_forward(float x, float conv_bias) {

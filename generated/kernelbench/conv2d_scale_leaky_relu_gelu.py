@@ -154,9 +154,9 @@ FUSEGEN_TRANSPOSED(conv2d_scale_leaky_relu_gelu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_single_result(float x, float conv_bias, float multiplier) {

@@ -86,9 +86,9 @@ FUSEGEN_TRANSPOSED(conv2d_two_differences_mish)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE void conv2d_two_differences_mish_backward_single_result(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {

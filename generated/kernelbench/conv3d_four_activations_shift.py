@@ -147,10 +147,10 @@ FUSEGEN_TRANSPOSED(conv3d_four_activations_shift)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE void conv3d_four_activations_shift_backward_single_result(float grad, float x, float conv_bias, float bias, float* out) {

@@ -123,9 +123,9 @@ FUSEGEN_TRANSPOSED(conv3d_leaky_relu_shift_clamp_gelu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>

@@ -126,9 +126,9 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float conv3d_mish_tanh_forward(float x, float conv_bias) {

@@ -144,8 +144,8 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x, float conv_bias, float scaling_factor, float bias) {

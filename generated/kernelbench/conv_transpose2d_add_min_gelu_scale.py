@@ -103,9 +103,9 @@ FUSEGEN_TRANSPOSED(conv_transpose2d_add_min_gelu_scale)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float conv_transpose2d_add_min_gelu_scale_forward_single_result(float x, float conv_transpose_bias, float add_value, float multiply_value) {

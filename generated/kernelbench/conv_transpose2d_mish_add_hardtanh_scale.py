@@ -87,9 +87,9 @@ FUSEGEN_TRANSPOSED(conv_transpose2d_mish_add_hardtanh_scale)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {

@@ -145,10 +145,10 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_value) {
