@@ -68,10 +68,10 @@ def main(specs: tuple[str, ...]) -> None:
         compiled = build.compiled_file(path)
         found, texts = counted(build.text_of(compiled, "cuda")), build.texts(compiled)
         for text in (texts.forward, texts.backward):
-            shares = {share.bits: share for share in text.shares}
-            for kind, share in ((kind, shares[bits]) for kind, bits in BITS.items() if bits in shares):
-                counts = f"{found[text.functor, kind]:.0f} | {share.instructions}"
-                print(f"| {text.name} | {DTYPES[kind]} | {counts} | {share.cost} |")
+            plans = {plan.bits: plan for plan in text.launch_plans}
+            for kind, plan in ((kind, plans[bits]) for kind, bits in BITS.items() if bits in plans):
+                counts = f"{found[text.functor, kind]:.0f} | {plan.instructions}"
+                print(f"| {text.name} | {DTYPES[kind]} | {counts} | {plan.cost} |")
 
 
 if __name__ == "__main__":

@@ -10,20 +10,20 @@ from collections.abc import Mapping
 
 from fusegen.ir import Device
 
-PROMISED = 4.0  # of every result, or eager's own error if that is larger
-# estimates that stand for errors of at most PROMISED, since the largest errors do not meet; on CUDA, where
+RESULT_ULP = 4.0  # of every result, or eager's own error if that is larger
+# estimates that stand for errors of at most RESULT_ULP, since largest errors do not meet; on CUDA, where
 # functions are single-word, there are more of them
 FLOAT_ENOUGH = {Device.CPU: 4.75, Device.CUDA: 7.0}
 FLOAT_ENOUGH_IN_16_BITS = 2.0**8  # on CUDA; an ulp of a float16 is 2^13 of them
 # errors in float up to which single-word double is enough; its functions have 20 or 15 bits more
-PLAIN_DOUBLE_ENOUGH, BRIEF_ENOUGH = 2.0**20, 2.0**10
+PLAIN_DOUBLE_ENOUGH, BITS_39_ENOUGH = 2.0**20, 2.0**10
 IN_DOUBLE = 2.0**-29  # of a kernel's error with float's digits, its error with double's
 
-FUNCTION, ROUNDING = 1.4, 0.5  # a function's usual error, and another operation's
+FUNCTION_ULP, ROUNDING_ULP = 1.4, 0.5  # the usual error of a function, and of another operation
 _ARITHMETIC = {"cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 # other usual errors; on the CPU the largest ones found for 2^21 arguments each in [-4, 4], [0.01, 8] and
 # [-16, -0.001]
-FUNCTIONS: Mapping[Device, Mapping[str, float]] = {
+FUNCTION_ULPS: Mapping[Device, Mapping[str, float]] = {
     Device.CUDA: {"tanh": 0.8, "erf": 0.8, **_ARITHMETIC},
     Device.CPU: {
         "tanh": 0.75, "erf": 1.0, "exp": 1.0, "expm1": 1.0, "gauss": 1.0,

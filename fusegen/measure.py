@@ -19,7 +19,7 @@ from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
-from fusegen.pieces import UNIFORM, Centres, centres, fits
+from fusegen.pieces import UNIFORM, UniformGrid, fits, uniform_grid
 from fusegen.printers.approximations import approximates, errs
 from fusegen.roundoff import function, roundoff
 from fusegen.roundoff.graph import DOUBLE
@@ -80,7 +80,7 @@ class _Pass:
     def facts(self, in_16_bits: Arithmetic) -> Facts:
         """The facts of the pass, by the arithmetic that the module's 16-bit results have on CUDA."""
         pays = self.piecewise_pays()
-        grid = centres(function(self.in_double, self.params)) if pays else None
+        grid = uniform_grid(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
         double = estimates[Device.CUDA].double if estimates else None
         return Facts(
@@ -110,7 +110,7 @@ class _Pass:
         """True if the spec has elements of some width, and their results are approximations."""
         return self.of.approximates and bits in self.widths
 
-    def estimates(self, grid: Centres | None) -> dict[Device, Estimate]:
+    def estimates(self, grid: UniformGrid | None) -> dict[Device, Estimate]:
         """The estimated errors by device; none of what PyTorch's own operations compute."""
         if not self.of.approximates or Math.FLOAT not in maths(self.of.spec.dtypes):
             return {}
@@ -132,7 +132,7 @@ class _Pass:
         enough = not double * budget.IN_DOUBLE < single.ulp
         return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
 
-    def by_piece(self, grid: Centres | None) -> Callable[[Point], bool]:
+    def by_piece(self, grid: UniformGrid | None) -> Callable[[Point], bool]:
         """A predicate of points: a piece of a cubic gives the result."""
         if grid is None:
             return _nowhere

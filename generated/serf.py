@@ -45,15 +45,15 @@ ANYWHERE double serf_forward(double x) {
 // Common factor: grad · erf(t) + grad · x · … is grad · (erf(t) + x · …).
 ANYWHERE float serf_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const float t_lifted = softplus(prescaled(finite_x));
-  return grad * product_plus(scaled(gauss(t_lifted), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)),
-      finite_x, erf(t_lifted)) * unscale(finite_x);
+  const float t_prescaled = softplus(prescaled(finite_x));
+  return grad * product_plus(scaled(gauss(t_prescaled), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)),
+      finite_x, erf(t_prescaled)) * unscale(finite_x);
 }
 
 ANYWHERE double serf_backward(double grad, double x) {
   const double finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-  return double(grad * (erf(double(t_lifted)) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+  const Promoted<double> t_prescaled = softplus(prescaled(finite_x));
+  return double(grad * (erf(double(t_prescaled)) + finite_x * (1.1283791670955126 * gauss(t_prescaled) *
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
@@ -101,15 +101,15 @@ ANYWHERE double serf_forward(double x) {
 
 ANYWHERE float serf_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<float> t_lifted = softplus(prescaled(finite_x));
-  return float(grad * (erf(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_lifted) *
-      sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+  const Promoted<float> t_prescaled = softplus(prescaled(finite_x));
+  return float(grad * (erf(t_prescaled) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_prescaled)
+      * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 ANYWHERE double serf_backward(double grad, double x) {
   const double finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-  return double(grad * (erf(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+  const Promoted<double> t_prescaled = softplus(prescaled(finite_x));
+  return double(grad * (erf(t_prescaled) + finite_x * (1.1283791670955126 * gauss(t_prescaled) *
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 

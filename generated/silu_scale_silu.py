@@ -38,13 +38,13 @@ ANYWHERE M silu_scale_silu_forward(M x) {
 template <typename M>
 ANYWHERE M silu_scale_silu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu_prescaled = finite_x * t_prescaled;
+  const Promoted<M> after_silu = finite_x * t_prescaled * unscale(finite_x);
+  const Promoted<M> step2_prescaled = after_silu_prescaled * M(0.5);
   const Promoted<M> step2 = after_silu * M(0.5);
-  return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) * (t_lifted
-      + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  return M(grad * (sigmoid(step2) + M(step2_prescaled * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) *
+      (t_prescaled + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
 CUDA_SOURCE = r"""
@@ -56,13 +56,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 ANYWHERE float silu_scale_silu_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
-  const float after_silu_lifted = finite_x * float(t_lifted);
-  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const float step2_lifted = after_silu_lifted * 0.5f;
+  const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
+  const float after_silu_prescaled = finite_x * float(t_prescaled);
+  const Promoted<float> after_silu = finite_x * t_prescaled * unscale(finite_x);
+  const float step2_prescaled = after_silu_prescaled * 0.5f;
   const Promoted<float> step2 = after_silu * 0.5f;
-  return grad * x_sigmoid_slope(step2_lifted, unscale(finite_x), step2) * 0.5f * fma(finite_x,
-      sigmoid_slope(prescaled(finite_x)), float(t_lifted)) * unscale(finite_x);
+  return grad * x_sigmoid_slope(step2_prescaled, unscale(finite_x), step2) * 0.5f * fma(finite_x,
+      sigmoid_slope(prescaled(finite_x)), float(t_prescaled)) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},

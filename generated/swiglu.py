@@ -36,9 +36,10 @@ template <typename M>
 ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = M(grad * up * (t_lifted + finite_gate_2 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
-  out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_gate));
+  out[0] = M(grad * up * (t_prescaled + finite_gate_2 * sigmoid_slope(prescaled(finite_gate)))) *
+      unscale(finite_gate);
+  out[1] = M(grad * (finite_gate * t_prescaled)) * unscale(finite_gate);
 }
 """
 CUDA_SOURCE = r"""
@@ -59,9 +60,10 @@ template <typename M>
 ANYWHERE void swiglu_backward_float(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
-  const M t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
-  out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
+  const M t_prescaled = sigmoid(prescaled(finite_gate));
+  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope(prescaled(finite_gate)), t_prescaled) *
+      unscale(finite_gate);
+  out[1] = grad * (finite_gate * t_prescaled) * unscale(finite_gate);
 }
 
 constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -103,10 +105,10 @@ ANYWHERE float swiglu_forward_single_result(float gate, float up) {
 ANYWHERE void swiglu_backward_single_result(float grad, float gate, float up, float* out) {
   const float finite_gate = clamp_to_lowest(gate);
   const float finite_gate_2 = clamp_to_highest(finite_gate);
-  const float t_lifted = sigmoid<SINGLE_RESULT>(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_gate)), t_lifted) *
+  const float t_prescaled = sigmoid<SINGLE_RESULT>(prescaled(finite_gate));
+  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_gate)), t_prescaled) *
       unscale(finite_gate);
-  out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
+  out[1] = grad * (finite_gate * t_prescaled) * unscale(finite_gate);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.

@@ -38,9 +38,9 @@ ANYWHERE void swish_backward(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
   const M finite_x = replace_infinity(x, M(0x1p100));
   const Promoted<M> finite_t = two_prod(finite_beta, finite_x);
-  const Promoted<M> finite_grad_t_lifted = grad * finite_x * sigmoid_slope(prescaled(finite_t));
-  const M finite = M(finite_grad_t_lifted * finite_x) * unscale(finite_t);
-  out[0] = M(grad * sigmoid(prescaled(finite_t)) + finite_grad_t_lifted * finite_beta) * unscale(finite_t);
+  const Promoted<M> finite_grad_t_prescaled = grad * finite_x * sigmoid_slope(prescaled(finite_t));
+  const M finite = M(finite_grad_t_prescaled * finite_x) * unscale(finite_t);
+  out[0] = M(grad * sigmoid(prescaled(finite_t)) + finite_grad_t_prescaled * finite_beta) * unscale(finite_t);
   out[1] = restore_infinity<M>(finite, x);
 }
 """
@@ -61,9 +61,9 @@ ANYWHERE void swish_backward_float(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
   const M finite_x = replace_infinity(x, M(0x1p100));
   const Promoted<M> finite_t = two_prod(finite_beta, finite_x);
-  const M finite_grad_t_lifted = grad * finite_x * sigmoid_slope(prescaled(finite_t));
-  const M finite = finite_grad_t_lifted * finite_x * unscale(finite_t);
-  out[0] = fma(finite_grad_t_lifted, finite_beta, grad * sigmoid(prescaled(finite_t))) * unscale(finite_t);
+  const M finite_grad_t_prescaled = grad * finite_x * sigmoid_slope(prescaled(finite_t));
+  const M finite = finite_grad_t_prescaled * finite_x * unscale(finite_t);
+  out[0] = fma(finite_grad_t_prescaled, finite_beta, grad * sigmoid(prescaled(finite_t))) * unscale(finite_t);
   out[1] = restore_infinity<M>(finite, x);
 }
 
@@ -119,9 +119,9 @@ ANYWHERE void swish_backward_single_result(float grad, float x, float beta, floa
   const float finite_beta = replace_infinity(beta, 0x1p126f);
   const float finite_x = replace_infinity(x, 0x1p100f);
   const Promoted<float> finite_t = two_prod(finite_beta, finite_x);
-  const float finite_grad_t_lifted = grad * finite_x * sigmoid_slope<SINGLE_RESULT>(prescaled(finite_t));
-  const float finite = finite_grad_t_lifted * finite_x * unscale(finite_t);
-  out[0] = fma(finite_grad_t_lifted, finite_beta, grad * sigmoid<SINGLE_RESULT>(prescaled(finite_t))) *
+  const float finite_grad_t_prescaled = grad * finite_x * sigmoid_slope<SINGLE_RESULT>(prescaled(finite_t));
+  const float finite = finite_grad_t_prescaled * finite_x * unscale(finite_t);
+  out[0] = fma(finite_grad_t_prescaled, finite_beta, grad * sigmoid<SINGLE_RESULT>(prescaled(finite_t))) *
       unscale(finite_t);
   out[1] = restore_infinity<float>(finite, x);
 }

@@ -41,10 +41,10 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 template <typename M>
 ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu = finite_x * t_prescaled * unscale(finite_x);
   const Promoted<M> after_tanh = tanh(after_silu);
-  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
+  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_prescaled + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
@@ -68,11 +68,11 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
 
 ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
-  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
+  const Promoted<float> after_silu = finite_x * t_prescaled * unscale(finite_x);
   const Promoted<float> after_tanh = tanh(after_silu);
   return float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_x,
-      sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
+      sigmoid_slope(prescaled(finite_x)), float(t_prescaled))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},

@@ -162,7 +162,7 @@ def test_a_module_asks_ahead_where_the_table_says_so(tmp_path: Path) -> None:
     assert "{90, ANY, 128, 2, 7}," in after
     assert "constexpr PrefetchLaunch " in after
     assert "constexpr PrefetchLaunch " not in before
-    [forward], [backward] = texts.forward.shares, texts.backward.shares
+    [forward], [backward] = texts.forward.launch_plans, texts.backward.launch_plans
     assert (forward.rows, backward.rows) == ("light_unary", "light")
 
 
@@ -341,8 +341,8 @@ def test_what_is_a_polynomial(workshop: Workshop, body: str, forward: bool, back
 
 def class_of(name: str, which: str, bits: int) -> str:
     texts = build.texts(library_spec(name))
-    shares: dict[int, str] = {share.bits: share.cost for share in getattr(texts, which).shares}
-    return shares[bits]
+    plans: dict[int, str] = {plan.bits: plan.cost for plan in getattr(texts, which).launch_plans}
+    return plans[bits]
 
 
 def test_the_same_instructions_weigh_more_where_fewer_bytes_are_moved() -> None:

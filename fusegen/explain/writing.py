@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from fusegen.budget import PROMISED
+from fusegen.budget import RESULT_ULP
 from fusegen.cost import BUDGETS
 from fusegen.explain.explanation import Explanation, Part, Step
 from fusegen.explain.formats import FORMATS, Format
@@ -114,7 +114,7 @@ def _foreseen(error: Roundoff) -> str:
     places = [f"{x:.2g}" if len(error.at) == 1 else f"{name} = {x:.2g}" for name, x in error.at.items()]
     place = ", ".join(places)
     whence = f" at {place}" + (f", by {error.by}" if error.by else ", too large for a float")
-    return ulp + (whence if error.ulp > PROMISED else "")
+    return ulp + (whence if error.ulp > RESULT_ULP else "")
 
 
 def _written(part: Part, style: Format) -> list[str]:

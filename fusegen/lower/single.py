@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Expr, Word, round_to
-from fusegen.lower.border import Lowering
+from fusegen.lower.lowering import Lowering
 from fusegen.lower.patterns import gate_and_slope
 from fusegen.term import Apply, Number, Term
 

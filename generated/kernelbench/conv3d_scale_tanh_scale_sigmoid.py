@@ -39,15 +39,15 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bias,
   const Promoted<M> step1 = two_prod(finite_x_with_bias, finite_scaling_factor);
   const Promoted<M> after_tanh = tanh(step1);
   const Promoted<M> step3 = after_tanh * bias;
-  const Promoted<M> grad_step3_lifted = grad * sigmoid_slope(prescaled(step3));
-  const Promoted<M> grad_step1_lifted = grad_step3_lifted * bias * tanh_slope(step1);
-  const M grad_x_with_bias = M(grad_step1_lifted * finite_scaling_factor) * unscale(step3);
-  const M finite = M(grad_step1_lifted * finite_x_with_bias) * unscale(step3);
+  const Promoted<M> grad_step3_prescaled = grad * sigmoid_slope(prescaled(step3));
+  const Promoted<M> grad_step1_prescaled = grad_step3_prescaled * bias * tanh_slope(step1);
+  const M grad_x_with_bias = M(grad_step1_prescaled * finite_scaling_factor) * unscale(step3);
+  const M finite = M(grad_step1_prescaled * finite_x_with_bias) * unscale(step3);
   const M gradient = restore_infinity<M>(grad_x_with_bias, scaling_factor);
   out[0] = gradient;
   out[1] = gradient;
   out[2] = restore_infinity<M>(finite, x_with_bias);
-  out[3] = M(grad_step3_lifted * after_tanh) * unscale(step3);
+  out[3] = M(grad_step3_prescaled * after_tanh) * unscale(step3);
 }
 """
 CUDA_SOURCE = r"""
@@ -163,15 +163,15 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_single_result(float grad,
   const Promoted<float> step1 = two_prod(finite_x_with_bias, finite_scaling_factor);
   const Promoted<float> after_tanh = tanh(step1);
   const Promoted<float> step3 = after_tanh * bias;
-  const float grad_step3_lifted = grad * sigmoid_slope<SINGLE_RESULT>(prescaled(step3));
-  const float grad_step1_lifted = grad_step3_lifted * bias * tanh_slope<SINGLE_RESULT>(step1);
-  const float grad_x_with_bias = grad_step1_lifted * finite_scaling_factor * unscale(step3);
-  const float finite = grad_step1_lifted * finite_x_with_bias * unscale(step3);
+  const float grad_step3_prescaled = grad * sigmoid_slope<SINGLE_RESULT>(prescaled(step3));
+  const float grad_step1_prescaled = grad_step3_prescaled * bias * tanh_slope<SINGLE_RESULT>(step1);
+  const float grad_x_with_bias = grad_step1_prescaled * finite_scaling_factor * unscale(step3);
+  const float finite = grad_step1_prescaled * finite_x_with_bias * unscale(step3);
   const float gradient = restore_infinity<float>(grad_x_with_bias, scaling_factor);
   out[0] = gradient;
   out[1] = gradient;
   out[2] = restore_infinity<float>(finite, x_with_bias);
-  out[3] = grad_step3_lifted * float(after_tanh) * unscale(step3);
+  out[3] = grad_step3_prescaled * float(after_tanh) * unscale(step3);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.

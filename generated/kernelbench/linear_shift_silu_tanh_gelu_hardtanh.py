@@ -40,11 +40,11 @@ template <typename M>
 ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_step1));
-  const Promoted<M> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_step1));
+  const Promoted<M> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
   const Promoted<M> after_tanh = tanh(after_silu);
-  const M grad_step1 = M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_step1 *
-      sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
+  const M grad_step1 = M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_prescaled + finite_step1
+      * sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
@@ -69,10 +69,10 @@ ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
 // Curve1: times_ndtr_slope(after_tanh) · tanh_slope(after_silu) · (t + u · sigmoid_slope(u)),  after_tanh =
 // tanh(after_silu),  after_silu = u · t,  t = sigmoid(u)
 ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve1(double u) {
-  const Promoted<double> t_lifted = sigmoid(prescaled(u));
-  const Promoted<double> after_silu = u * t_lifted * unscale(u);
+  const Promoted<double> t_prescaled = sigmoid(prescaled(u));
+  const Promoted<double> after_silu = u * t_prescaled * unscale(u);
   const Promoted<double> after_tanh = tanh(after_silu);
-  return double(times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + u *
+  return double(times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_prescaled + u *
       sigmoid_slope(prescaled(u)))) * unscale(u);
 }
 
@@ -97,11 +97,11 @@ template <typename M>
 ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_float(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<M> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
-  const Promoted<M> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const Promoted<M> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<M> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
   const Promoted<M> after_tanh = tanh(after_silu);
   const M grad_step1 = M(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) *
-      fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_lifted))) * unscale(finite_step1);
+      fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_prescaled))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
@@ -163,12 +163,12 @@ ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_v
 ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(float grad, float x, float add_value, float* out) {
   const float step1 = x + add_value;
   const float finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
-  const Promoted<float> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<float> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
   const Promoted<float> after_tanh = tanh(after_silu);
   const float grad_step1 = float(two_prod(grad, times_ndtr_slope<SINGLE_RESULT>(after_tanh)) *
       tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_step1)),
-      float(t_lifted))) * unscale(finite_step1);
+      float(t_prescaled))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }

@@ -29,11 +29,11 @@ SHARED_SOURCE = r"""
 template <typename M>
 ANYWHERE M linear_silu_halved_clamp_tanh_clamp_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
+  const M after_silu = M(finite_x * t_prescaled) * unscale(finite_x);
   const M step2 = after_silu * M(0.5);
   const M step3 = clamp_max(step2, M(1));
-  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x *
+  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_prescaled + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
@@ -62,12 +62,12 @@ ANYWHERE M linear_silu_halved_clamp_tanh_clamp_forward(M x) {
 
 ANYWHERE float linear_silu_halved_clamp_tanh_clamp_backward(float grad, float x) {
   const float finite_x = clamp_to_lowest(x);
-  const float t_lifted = sigmoid(prescaled(finite_x));
-  const float after_silu = finite_x * t_lifted * unscale(finite_x);
+  const float t_prescaled = sigmoid(prescaled(finite_x));
+  const float after_silu = finite_x * t_prescaled * unscale(finite_x);
   const float step2 = after_silu * 0.5f;
   const float step3 = clamp_max(step2, 1.0f);
   return after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
-      sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
+      sigmoid_slope(prescaled(finite_x)), t_prescaled) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
