@@ -42,18 +42,18 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = x if x > 0 else alpha · expm1(x / alpha)
 template <typename M>
-ANYWHERE M celu_forward(M x, M alpha) {
+HOST_DEVICE M celu_forward(M x, M alpha) {
   return x > M(0) ? x : alpha * expm1(x / alpha);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M celu_backward(M grad, M x, M alpha) {
+HOST_DEVICE M celu_backward(M grad, M x, M alpha) {
   const M t = x / alpha;
   return x > M(0.0f) ? grad : grad * alpha * exp<SINGLE_WORD>(prescaled(t)) / alpha * unscale(t);
 }
 
-ANYWHERE double celu_backward(double grad, double x, double alpha) {
+HOST_DEVICE double celu_backward(double grad, double x, double alpha) {
   const double t = x / alpha;
   return x > 0.0 ? grad : grad * alpha * exp(prescaled(t)) / alpha * unscale(t);
 }
@@ -89,13 +89,13 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M celu_forward(M x, M alpha) {
+HOST_DEVICE M celu_forward(M x, M alpha) {
   const M otherwise = M(alpha * expm1<DOUBLE_WORD>(x / alpha));
   return x > M(0) ? x : otherwise;
 }
 
 template <typename M>
-ANYWHERE M celu_backward(M grad, M x, M alpha) {
+HOST_DEVICE M celu_backward(M grad, M x, M alpha) {
   const M t = x / alpha;
   return x > M(0) ? grad : M(grad * alpha * exp<DOUBLE_WORD>(prescaled(t))) / alpha * unscale(t);
 }

@@ -25,14 +25,14 @@ __all__ = ["Geglu", "ModelNew", "geglu", "get_init_inputs", "get_inputs"]
 SHARED_SOURCE = r"""
 // y = gelu(gate) · up
 template <typename M>
-ANYWHERE M geglu_forward(M gate, M up) {
+HOST_DEVICE M geglu_forward(M gate, M up) {
   const M finite_gate = clamp_to_lowest(gate);
   return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
-ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
+HOST_DEVICE void geglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
   out[0] = grad * up * times_ndtr_slope(finite_gate_2);
@@ -76,12 +76,12 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float geglu_forward_single_result(float gate, float up) {
+HOST_DEVICE float geglu_forward_single_result(float gate, float up) {
   const float finite_gate = clamp_to_lowest(gate);
   return times_ndtr<SINGLE_RESULT>(finite_gate) * up;
 }
 
-ANYWHERE void geglu_backward_single_result(float grad, float gate, float up, float* out) {
+HOST_DEVICE void geglu_backward_single_result(float grad, float gate, float up, float* out) {
   const float finite_gate = clamp_to_lowest(gate);
   const float finite_gate_2 = clamp_to_highest(finite_gate);
   out[0] = grad * up * times_ndtr_slope<SINGLE_RESULT>(finite_gate_2);

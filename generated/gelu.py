@@ -25,14 +25,14 @@ __all__ = ["Gelu", "ModelNew", "gelu", "get_init_inputs", "get_inputs"]
 SHARED_SOURCE = r"""
 // y = x · Φ(x)
 template <typename M>
-ANYWHERE M gelu_forward(M x) {
+HOST_DEVICE M gelu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   return times_ndtr(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M gelu_backward(M grad, M x) {
+HOST_DEVICE M gelu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * times_ndtr_slope(finite_x);
 }
@@ -70,7 +70,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float gelu_forward_single_word(float x) {
+HOST_DEVICE float gelu_forward_single_word(float x) {
   return times_ndtr<SINGLE_WORD>(x);
 }
 

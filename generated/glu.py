@@ -25,13 +25,13 @@ __all__ = ["Glu", "ModelNew", "get_init_inputs", "get_inputs", "glu"]
 SHARED_SOURCE = r"""
 // y = a · sigmoid(b)
 template <typename M>
-ANYWHERE M glu_forward(M a, M b) {
+HOST_DEVICE M glu_forward(M a, M b) {
   return x_sigmoid(a, b);
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
 template <typename M>
-ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
+HOST_DEVICE void glu_backward(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
   out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
@@ -44,7 +44,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE void glu_backward_float(M grad, M a, M b, M* out) {
+HOST_DEVICE void glu_backward_float(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
   out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
 }
@@ -78,11 +78,11 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float glu_forward_single_result(float a, float b) {
+HOST_DEVICE float glu_forward_single_result(float a, float b) {
   return x_sigmoid<SINGLE_RESULT>(a, b);
 }
 
-ANYWHERE void glu_backward_single_result(float grad, float a, float b, float* out) {
+HOST_DEVICE void glu_backward_single_result(float grad, float a, float b, float* out) {
   out[0] = grad * sigmoid<SINGLE_RESULT>(b);
   out[1] = grad * a * sigmoid_slope<SINGLE_RESULT>(prescaled(b)) * unscale(b);
 }

@@ -25,7 +25,7 @@ __all__ = ["Logsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "logsigmoi
 SHARED_SOURCE = r"""
 // y = -softplus(-x)
 template <typename M>
-ANYWHERE M logsigmoid_forward(M x) {
+HOST_DEVICE M logsigmoid_forward(M x) {
   return -softplus(-x);
 }
 
@@ -33,7 +33,7 @@ ANYWHERE M logsigmoid_forward(M x) {
 // Sign in front: -grad · sigmoid(-x) is -(grad · sigmoid(-x)).
 // Double negation: -(-(grad · sigmoid(-x))) is grad · sigmoid(-x).
 template <typename M>
-ANYWHERE M logsigmoid_backward(M grad, M x) {
+HOST_DEVICE M logsigmoid_backward(M grad, M x) {
   return grad * sigmoid(-x);
 }
 """

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "QuickGelu", "get_init_inputs", "get_inputs", "quick_gelu
 SHARED_SOURCE = r"""
 // y = x · sigmoid(1.702 · x)
 template <typename M>
-ANYWHERE M quick_gelu_forward(M x) {
+HOST_DEVICE M quick_gelu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> t = number<M>(1.702, 4.263256414560601e-17) * finite_x;
   return x_sigmoid(finite_x, t);
@@ -34,7 +34,7 @@ ANYWHERE M quick_gelu_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
 template <typename M>
-ANYWHERE M quick_gelu_backward(M grad, M x) {
+HOST_DEVICE M quick_gelu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> t = number<M>(1.702, 4.263256414560601e-17) * finite_x;
   return M(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * number<M>(1.702,
@@ -50,7 +50,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M quick_gelu_backward_float(M grad, M x) {
+HOST_DEVICE M quick_gelu_backward_float(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
   return grad * x_sigmoid_slope(finite_x, M(1.702f), t);

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "ScaledReluSigmoid", "get_init_inputs", "get_inputs", "sc
 SHARED_SOURCE = r"""
 // x = relu(x),  x = x · 2,  y = sigmoid(x)
 template <typename M>
-ANYWHERE M scaled_relu_sigmoid_forward(M x) {
+HOST_DEVICE M scaled_relu_sigmoid_forward(M x) {
   const M after_relu = relu(x);
   const Promoted<M> step2 = two_prod(after_relu, M(2));
   return sigmoid(step2);
@@ -41,13 +41,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M scaled_relu_sigmoid_backward(M grad, M x) {
   const M after_relu = relu(x);
   const Promoted<M> step2 = two_prod(after_relu, M(2.0f));
   return x <= M(0.0f) ? M(0.0f) : grad * sigmoid_slope(step2) * M(2.0f);
 }
 
-ANYWHERE double scaled_relu_sigmoid_backward(double grad, double x) {
+HOST_DEVICE double scaled_relu_sigmoid_backward(double grad, double x) {
   const double after_relu = relu(x);
   const Promoted<double> step2 = two_prod(after_relu, 2.0);
   return x <= 0.0 ? double_word(0.0, 0.0) : grad * sigmoid_slope(step2) * 2.0;
@@ -81,14 +81,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float scaled_relu_sigmoid_forward_single_word(float x) {
+HOST_DEVICE float scaled_relu_sigmoid_forward_single_word(float x) {
   const float after_relu = relu(x);
   const float step2 = after_relu * 2.0f;
   return sigmoid<NEAR>(step2);
 }
 
 template <typename M>
-ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M scaled_relu_sigmoid_backward(M grad, M x) {
   const M after_relu = relu(x);
   const Promoted<M> step2 = two_prod(after_relu, M(2));
   const M otherwise = M(grad * sigmoid_slope(step2) * M(2));

@@ -25,13 +25,13 @@ __all__ = ["ModelNew", "Sigmoid", "get_init_inputs", "get_inputs", "sigmoid"]
 SHARED_SOURCE = r"""
 // y = sigmoid(x)
 template <typename M>
-ANYWHERE M sigmoid_forward(M x) {
+HOST_DEVICE M sigmoid_forward(M x) {
   return sigmoid(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M sigmoid_backward(M grad, M x) {
+HOST_DEVICE M sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(x);
 }
 """

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Silu", "get_init_inputs", "get_inputs", "silu"]
 SHARED_SOURCE = r"""
 // y = x · sigmoid(x)
 template <typename M>
-ANYWHERE M silu_forward(M x) {
+HOST_DEVICE M silu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   return x_sigmoid(finite_x, finite_x);
 }
@@ -33,7 +33,7 @@ ANYWHERE M silu_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M silu_backward(M grad, M x) {
+HOST_DEVICE M silu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
@@ -47,7 +47,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M silu_backward_float(M grad, M x) {
+HOST_DEVICE M silu_backward_float(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }
@@ -78,7 +78,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float silu_forward_single_word(float x) {
+HOST_DEVICE float silu_forward_single_word(float x) {
   return x_sigmoid<SINGLE_WORD>(x, x);
 }
 

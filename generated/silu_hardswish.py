@@ -26,7 +26,7 @@ SHARED_SOURCE = r"""
 // x = silu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
 template <typename M>
-ANYWHERE M silu_hardswish_forward(M x) {
+HOST_DEVICE M silu_hardswish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_silu_prescaled = finite_x * sigmoid(prescaled(finite_x));
   const M after_silu = M(after_silu_prescaled) * unscale(finite_x);
@@ -40,7 +40,7 @@ ANYWHERE M silu_hardswish_forward(M x) {
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 template <typename M>
-ANYWHERE M silu_hardswish_backward(M grad, M x) {
+HOST_DEVICE M silu_hardswish_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
   const Promoted<M> after_silu_prescaled = finite_x * t_prescaled;
@@ -60,7 +60,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-ANYWHERE float silu_hardswish_forward(float x) {
+HOST_DEVICE float silu_hardswish_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const float after_silu_prescaled = finite_x * sigmoid(prescaled(finite_x));
   const float after_silu = after_silu_prescaled * unscale(finite_x);
@@ -68,7 +68,7 @@ ANYWHERE float silu_hardswish_forward(float x) {
       unscale(finite_x);
 }
 
-ANYWHERE float silu_hardswish_backward(float grad, float x) {
+HOST_DEVICE float silu_hardswish_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
   const float t_prescaled = sigmoid(prescaled(finite_x));
   const float after_silu_prescaled = finite_x * t_prescaled;

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "SiluScaleSilu", "get_init_inputs", "get_inputs", "silu_s
 SHARED_SOURCE = r"""
 // x = silu(x),  x = x · 0.5,  y = silu(x)
 template <typename M>
-ANYWHERE M silu_scale_silu_forward(M x) {
+HOST_DEVICE M silu_scale_silu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
   const Promoted<M> step2 = after_silu * M(0.5);
@@ -36,7 +36,7 @@ ANYWHERE M silu_scale_silu_forward(M x) {
 // Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M silu_scale_silu_backward(M grad, M x) {
+HOST_DEVICE M silu_scale_silu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
   const Promoted<M> after_silu_prescaled = finite_x * t_prescaled;
@@ -54,7 +54,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float silu_scale_silu_backward(float grad, float x) {
+HOST_DEVICE float silu_scale_silu_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
   const float after_silu_prescaled = finite_x * float(t_prescaled);
@@ -97,7 +97,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float silu_scale_silu_forward(float x) {
+HOST_DEVICE float silu_scale_silu_forward(float x) {
   const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
   return x_sigmoid<NEAR>(step2, step2);

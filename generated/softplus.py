@@ -35,7 +35,7 @@ struct Scalars {
 
 // y = x if x · beta > threshold else softplus(x · beta) / beta
 template <typename M>
-ANYWHERE M softplus_forward(M x, M beta, M threshold) {
+HOST_DEVICE M softplus_forward(M x, M beta, M threshold) {
   return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
 }
 """
@@ -48,19 +48,19 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M softplus_forward_float(M x, M beta, M threshold) {
+HOST_DEVICE M softplus_forward_float(M x, M beta, M threshold) {
   return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
 template <typename M>
-ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
+HOST_DEVICE M softplus_backward(M grad, M x, M beta, M threshold) {
   const Promoted<M> t = two_prod(x, beta);
   return M(t) > threshold ? grad : grad * sigmoid(t);
 }
 
-ANYWHERE double softplus_backward(double grad, double x, double beta, double threshold) {
+HOST_DEVICE double softplus_backward(double grad, double x, double beta, double threshold) {
   const Promoted<double> t = two_prod(x, beta);
   return double(t) > threshold ? double_word(grad, 0.0) : grad * sigmoid(t);
 }
@@ -97,7 +97,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
+HOST_DEVICE M softplus_backward(M grad, M x, M beta, M threshold) {
   const Promoted<M> t = two_prod(x, beta);
   const M otherwise = M(grad * sigmoid(t));
   return M(t) > threshold ? grad : otherwise;

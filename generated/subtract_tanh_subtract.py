@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "SubtractTanhSubtract", "get_init_inputs", "get_inputs", 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
+HOST_DEVICE M subtract_tanh_subtract_backward(M grad, M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   return grad * tanh_slope(step1);
 }
@@ -38,7 +38,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 template <typename M>
-ANYWHERE M subtract_tanh_subtract_forward(M x) {
+HOST_DEVICE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const M after_tanh = tanh(M(step1));
   return after_tanh - M(0.2);
@@ -70,7 +70,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M subtract_tanh_subtract_forward(M x) {
+HOST_DEVICE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const Promoted<M> after_tanh = tanh(step1);
   return after_tanh - M(0.2);

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Swiglu", "get_init_inputs", "get_inputs", "swiglu"]
 SHARED_SOURCE = r"""
 // y = silu(gate) · up
 template <typename M>
-ANYWHERE M swiglu_forward(M gate, M up) {
+HOST_DEVICE M swiglu_forward(M gate, M up) {
   const M finite_gate = clamp_to_lowest(gate);
   return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
 }
@@ -33,7 +33,7 @@ ANYWHERE M swiglu_forward(M gate, M up) {
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 // Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
 template <typename M>
-ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
+HOST_DEVICE void swiglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
   const Promoted<M> t_prescaled = sigmoid(prescaled(finite_gate));
@@ -51,13 +51,13 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M swiglu_forward_float(M gate, M up) {
+HOST_DEVICE M swiglu_forward_float(M gate, M up) {
   const M finite_gate = clamp_to_lowest(gate);
   return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
 template <typename M>
-ANYWHERE void swiglu_backward_float(M grad, M gate, M up, M* out) {
+HOST_DEVICE void swiglu_backward_float(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
   const M t_prescaled = sigmoid(prescaled(finite_gate));
@@ -97,12 +97,12 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float swiglu_forward_single_result(float gate, float up) {
+HOST_DEVICE float swiglu_forward_single_result(float gate, float up) {
   const float finite_gate = clamp_to_lowest(gate);
   return finite_gate * sigmoid<SINGLE_RESULT>(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
-ANYWHERE void swiglu_backward_single_result(float grad, float gate, float up, float* out) {
+HOST_DEVICE void swiglu_backward_single_result(float grad, float gate, float up, float* out) {
   const float finite_gate = clamp_to_lowest(gate);
   const float finite_gate_2 = clamp_to_highest(finite_gate);
   const float t_prescaled = sigmoid<SINGLE_RESULT>(prescaled(finite_gate));

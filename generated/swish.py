@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Swish", "get_init_inputs", "get_inputs", "swish"]
 SHARED_SOURCE = r"""
 // y = x · sigmoid(beta · x)
 template <typename M>
-ANYWHERE M swish_forward(M x, M beta) {
+HOST_DEVICE M swish_forward(M x, M beta) {
   const M finite_x = replace_infinity(x, M(0x1p126));
   const Promoted<M> t = two_prod(beta, finite_x);
   const M finite = x_sigmoid(finite_x, t);
@@ -34,7 +34,7 @@ ANYWHERE M swish_forward(M x, M beta) {
 
 // From grad, the gradient of y, and x and beta: the gradients of x and beta.
 template <typename M>
-ANYWHERE void swish_backward(M grad, M x, M beta, M* out) {
+HOST_DEVICE void swish_backward(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
   const M finite_x = replace_infinity(x, M(0x1p100));
   const Promoted<M> finite_t = two_prod(finite_beta, finite_x);
@@ -52,12 +52,12 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename CURVES>
-ANYWHERE float swish_forward_by_curves(float x, float beta, CURVES& curves) {
+HOST_DEVICE float swish_forward_by_curves(float x, float beta, CURVES& curves) {
   return x * curve<0>(curves, two_prod(beta, x));
 }
 
 template <typename M>
-ANYWHERE void swish_backward_float(M grad, M x, M beta, M* out) {
+HOST_DEVICE void swish_backward_float(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
   const M finite_x = replace_infinity(x, M(0x1p100));
   const Promoted<M> finite_t = two_prod(finite_beta, finite_x);
@@ -68,7 +68,7 @@ ANYWHERE void swish_backward_float(M grad, M x, M beta, M* out) {
 }
 
 template <typename CURVES>
-ANYWHERE void swish_backward_by_curves(float grad, float x, float beta, CURVES& curves, float* out) {
+HOST_DEVICE void swish_backward_by_curves(float grad, float x, float beta, CURVES& curves, float* out) {
   const Promoted<float> t = two_prod(beta, x);
   const float grad_t = grad * x * curve<1>(curves, t);
   out[0] = fma(grad_t, beta, grad * curve<0>(curves, t));
@@ -108,14 +108,14 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float swish_forward_single_result(float x, float beta) {
+HOST_DEVICE float swish_forward_single_result(float x, float beta) {
   const float finite_x = replace_infinity(x, 0x1p126f);
   const Promoted<float> t = two_prod(beta, finite_x);
   const float finite = x_sigmoid<SINGLE_RESULT>(finite_x, t);
   return restore_infinity<float>(finite, x);
 }
 
-ANYWHERE void swish_backward_single_result(float grad, float x, float beta, float* out) {
+HOST_DEVICE void swish_backward_single_result(float grad, float x, float beta, float* out) {
   const float finite_beta = replace_infinity(beta, 0x1p126f);
   const float finite_x = replace_infinity(x, 0x1p100f);
   const Promoted<float> finite_t = two_prod(finite_beta, finite_x);

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M tanh_backward(M grad, M x) {
+HOST_DEVICE M tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
 }
 """
@@ -37,7 +37,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = tanh(x)
 template <typename M>
-ANYWHERE M tanh_forward(M x) {
+HOST_DEVICE M tanh_forward(M x) {
   return tanh(x);
 }
 
@@ -67,11 +67,11 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M tanh_forward(M x) {
+HOST_DEVICE M tanh_forward(M x) {
   return tanh<DOUBLE_WORD>(x);
 }
 
-ANYWHERE float tanh_forward_single_word(float x) {
+HOST_DEVICE float tanh_forward_single_word(float x) {
   return tanh(x);
 }
 

@@ -92,7 +92,7 @@ def test_results_are_doubles_but_for_three_units(name: str, build: Callable[...,
 
 def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Path) -> None:
     source = compiled(tmp_path, "chained", CHAIN).CUDA_SOURCE
-    assert set(re.findall(r"^ANYWHERE (\w+) chained_(?:for|back)ward\(\w+ ", source, re.MULTILINE)) == {
+    assert set(re.findall(r"^HOST_DEVICE (\w+) chained_(?:for|back)ward\(\w+ ", source, re.MULTILINE)) == {
         "double"
     }
 

@@ -35,7 +35,7 @@ def kernels(cpu: dict[Math, Expr], cuda: dict[Math, Expr]) -> dict[Device, tuple
 
 def heads(texts: tuple[str, ...]) -> list[str]:
     """The types and the names of functions."""
-    return [text[text.index("ANYWHERE") :].split("(")[0].removeprefix("ANYWHERE ") for text in texts]
+    return [text[text.index("HOST_DEVICE") :].split("(")[0].removeprefix("HOST_DEVICE ") for text in texts]
 
 
 SAME = {Math.FLOAT: SUM, Math.DOUBLE: SUM}

@@ -260,7 +260,7 @@ def test_the_chips_own_functions_are_counted_in_the_cheaper_forms() -> None:
         for name in ("fast_float.cuh", "fast_functions.cuh")
     ]
     found = re.findall(
-        r"^ANYWHERE FastFloat (\w+)\(.*?\) \{(.*?)\}$", "\n".join(texts), re.DOTALL | re.MULTILINE
+        r"^HOST_DEVICE FastFloat (\w+)\(.*?\) \{(.*?)\}$", "\n".join(texts), re.DOTALL | re.MULTILINE
     )
     bodies = dict(reversed(found))  # the first of a name; a later one only calls it
     rows = [row for row in ROWS.values() if row.function in bodies]

@@ -257,7 +257,7 @@ PRODUCT = Call("mul", (Ref("u"), Ref("a")))
 def test_a_definition_has_its_steps_as_named_lines() -> None:
     value = Kernel("gate", Device.CUDA, Math.FLOAT, ("x", "y"), ("a",), STEP, (PRODUCT,))
     assert CppPrinter(value).definition() == (
-        "ANYWHERE float gate(float x, float y, float a) {\n  const float u = x + 3.0f;\n  return u * a;\n}"
+        "HOST_DEVICE float gate(float x, float y, float a) {\n  const float u = x + 3.0f;\n  return u * a;\n}"
     )
     assert CppPrinter(value).element() == "out[0] = gate(in[0], in[1], p.a)"
 
@@ -265,7 +265,7 @@ def test_a_definition_has_its_steps_as_named_lines() -> None:
 def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
     value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, (PRODUCT, Ref("u"), Ref("y")))
     assert CppPrinter(value).definition() == (
-        "ANYWHERE void gate(double x, double y, double a, double* out) {\n"
+        "HOST_DEVICE void gate(double x, double y, double a, double* out) {\n"
         "  const double u = x + 3.0;\n"
         "  out[0] = u * a;\n"
         "  out[1] = u;\n"
@@ -279,7 +279,7 @@ def test_a_rounded_kernel_is_a_template_over_the_element_type() -> None:
     value = kernel(Call("round_to_storage", (Call("exp", (Ref("x"),)),)), Device.CPU, Math.DOUBLE)
     assert CppPrinter(value).definition() == (
         "template <typename T>\n"
-        "ANYWHERE double gate(double x, double y, double a) {\n"
+        "HOST_DEVICE double gate(double x, double y, double a) {\n"
         "  return round_to_storage<T>(exp(x));\n"
         "}"
     )
@@ -324,7 +324,7 @@ def test_kernels_that_compute_the_same_are_one_function() -> None:
         "template <typename M>\nANYWHERE M gate(M x, M y, M a) {\n  return x * M(0.3333333333333333);\n}"
     )
     other = definitions((kernel(Ref("x")), kernel(third, kind=Math.DOUBLE)), ())
-    assert [text.split(" gate(")[0] for text in other] == ["ANYWHERE float", "ANYWHERE double"]
+    assert [text.split(" gate(")[0] for text in other] == ["HOST_DEVICE float", "HOST_DEVICE double"]
 
 
 def test_zeros_of_different_signs_are_not_the_same() -> None:

@@ -193,7 +193,7 @@ def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
     operands, single = CHAINS[formula]
     inputs = ", ".join(f"{name}: {{}}" for name in ("x", *operands.split()))
     module = compiled(tmp_path, "operands_test", f"inputs: {{{inputs}}}\nformula: {formula}\n")
-    single_words = re.findall(r"ANYWHERE \w+ operands_test_(\w+)_single_result\(", module.CPU_SOURCE)
+    single_words = re.findall(r"HOST_DEVICE \w+ operands_test_(\w+)_single_result\(", module.CPU_SOURCE)
     assert tuple(single_words) == single
     for which in single:
         _, in_rows = loops(module, which, tmp_path)  # of a tile, and of rows in float

@@ -125,7 +125,7 @@ def test_verified_results_use_single_words(formula: str, single_word: bool, work
     compiled = build.compiled_file(workshop.spec("some", f"{inputs}\nformula: {formula}\n"))
     found = build.sources(compiled)["cpu"]
     assert found.count("out[0] = some_forward_single_word(in[0]);") == single_word
-    assert found.count("ANYWHERE float some_forward_single_word(float x)") == single_word
+    assert found.count("HOST_DEVICE float some_forward_single_word(float x)") == single_word
 
 
 @pytest.mark.parametrize("dtype", HALVES)

@@ -152,7 +152,7 @@ class CppPrinter:
         parameters += ["CURVES"] if self.by_curves else []
         names = ", ".join(f"typename {parameter}" for parameter in parameters)
         head = f"template <{names}>\n" if parameters else ""
-        head += f"ANYWHERE {returned} {kernel.name}({', '.join(arguments)}) {{"
+        head += f"HOST_DEVICE {returned} {kernel.name}({', '.join(arguments)}) {{"
         return "\n".join([head, *map(_broken, lines), "}"])
 
     @property

@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x + conv_bias,  x = x - subtract_value_1,  x = x - subtract_value_2,  y = mish(x)
 template <typename M>
-ANYWHERE M conv2d_two_differences_mish_forward(M x, M conv_bias, M subtract_value_1, M subtract_value_2) {
+HOST_DEVICE M conv2d_two_differences_mish_forward(M x, M conv_bias, M subtract_value_1, M subtract_value_2) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias - subtract_value_1;
   const M step2 = step1 - subtract_value_2;
@@ -42,7 +42,7 @@ ANYWHERE M conv2d_two_differences_mish_forward(M x, M conv_bias, M subtract_valu
 
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
-ANYWHERE void conv2d_two_differences_mish_backward(M grad, M x, M conv_bias, M subtract_value_1, M subtract_value_2, M* out) {
+HOST_DEVICE void conv2d_two_differences_mish_backward(M grad, M x, M conv_bias, M subtract_value_1, M subtract_value_2, M* out) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias - subtract_value_1;
   const M step2 = step1 - subtract_value_2;
@@ -91,7 +91,7 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv2d_two_differences_mish_backward_single_result(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {
+HOST_DEVICE void conv2d_two_differences_mish_backward_single_result(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias - subtract_value_1;
   const float step2 = step1 - subtract_value_2;

@@ -23,7 +23,7 @@ SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = relu(x),  x = leaky_relu(x, negative_slope=0.01),  x = gelu(x),  x = sigmoid(x),  y = x + bias
 // Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
 template <typename M>
-ANYWHERE M conv3d_four_activations_shift_forward(M x, M conv_bias, M bias) {
+HOST_DEVICE M conv3d_four_activations_shift_forward(M x, M conv_bias, M bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_lowest(after_relu);
@@ -34,7 +34,7 @@ ANYWHERE M conv3d_four_activations_shift_forward(M x, M conv_bias, M bias) {
 
 // From grad, the gradient of y, and x and conv_bias and bias: the gradients of x and conv_bias and bias.
 template <typename M>
-ANYWHERE void conv3d_four_activations_shift_backward(M grad, M x, M conv_bias, M bias, M* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward(M grad, M x, M conv_bias, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
@@ -59,7 +59,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: sigmoid(after_gelu),  after_gelu = after_relu Φ(after_relu),  after_relu = relu(u)
-ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
+HOST_DEVICE double conv3d_four_activations_shift_curve0(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
@@ -67,14 +67,14 @@ ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
 
 // Curve1: sigmoid_slope(after_gelu) · times_ndtr_slope(after_relu),  after_gelu = after_relu Φ(after_relu),  after_relu
 // = relu(u)
-ANYWHERE double conv3d_four_activations_shift_curve1(double u) {
+HOST_DEVICE double conv3d_four_activations_shift_curve1(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
 }
 
 template <typename M>
-ANYWHERE M conv3d_four_activations_shift_forward_float(M x, M conv_bias, M bias) {
+HOST_DEVICE M conv3d_four_activations_shift_forward_float(M x, M conv_bias, M bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_lowest(after_relu);
@@ -84,14 +84,14 @@ ANYWHERE M conv3d_four_activations_shift_forward_float(M x, M conv_bias, M bias)
 }
 
 template <typename CURVES>
-ANYWHERE float conv3d_four_activations_shift_forward_by_curves(float x, float conv_bias, float bias, CURVES& curves) {
+HOST_DEVICE float conv3d_four_activations_shift_forward_by_curves(float x, float conv_bias, float bias, CURVES& curves) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float after_sigmoid = curve<0>(curves, x_with_bias);
   return after_sigmoid + bias;
 }
 
 template <typename M>
-ANYWHERE void conv3d_four_activations_shift_backward_float(M grad, M x, M conv_bias, M bias, M* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_float(M grad, M x, M conv_bias, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
@@ -105,7 +105,7 @@ ANYWHERE void conv3d_four_activations_shift_backward_float(M grad, M x, M conv_b
 }
 
 template <typename CURVES>
-ANYWHERE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float after_relu = relu(float(x_with_bias));
   const float grad_after_leaky_relu = grad * curve<0>(curves, x_with_bias);
@@ -153,7 +153,7 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv3d_four_activations_shift_backward_single_result(float grad, float x, float conv_bias, float bias, float* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_single_result(float grad, float x, float conv_bias, float bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_relu = relu(x_with_bias);
   const float finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));

@@ -22,7 +22,7 @@ __all__ = ["Conv3dLeakyReluShiftClampGelu", "ModelNew", "conv3d_leaky_relu_shift
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = leaky_relu(x, negative_slope=0.2),  x = x + sum_tensor,  x = min(max(x, -1), 1),  y = gelu(x)
 template <typename M>
-ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward(M x, M conv_bias, M sum_tensor) {
+HOST_DEVICE M conv3d_leaky_relu_shift_clamp_gelu_forward(M x, M conv_bias, M sum_tensor) {
   const M x_with_bias = x + conv_bias;
   const Promoted<M> after_leaky_relu = x_with_bias > M(0) ? double_word(x_with_bias, M(0)) : x_with_bias *
       number<M>(0.2, -1.1102230246251566e-17);
@@ -41,13 +41,13 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: step3 Φ(step3),  step3 = min(max(u, -1), 1)
-ANYWHERE double conv3d_leaky_relu_shift_clamp_gelu_curve0(double u) {
+HOST_DEVICE double conv3d_leaky_relu_shift_clamp_gelu_curve0(double u) {
   const double step3 = clamp(u, -1.0, 1.0);
   return times_ndtr(step3);
 }
 
 template <typename M>
-ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward_float(M x, M conv_bias, M sum_tensor) {
+HOST_DEVICE M conv3d_leaky_relu_shift_clamp_gelu_forward_float(M x, M conv_bias, M sum_tensor) {
   const M x_with_bias = x + conv_bias;
   const M after_leaky_relu = x_with_bias > M(0.0f) ? x_with_bias : x_with_bias * M(0.2f);
   const M step2 = after_leaky_relu + sum_tensor;
@@ -56,7 +56,7 @@ ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward_float(M x, M conv_bias, M 
 }
 
 template <typename CURVES>
-ANYWHERE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, float conv_bias, float sum_tensor, CURVES& curves) {
+HOST_DEVICE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, float conv_bias, float sum_tensor, CURVES& curves) {
   const float x_with_bias = x + conv_bias;
   const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
       1.1920929e-08f);
@@ -66,7 +66,7 @@ ANYWHERE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, flo
 
 // From grad, the gradient of y, and x and conv_bias and sum_tensor: the gradients of x and conv_bias and sum_tensor.
 template <typename M>
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_leaky_relu = x_with_bias > M(0.0f) ? x_with_bias : x_with_bias * M(0.2f);
   const M step2 = after_leaky_relu + sum_tensor;
@@ -79,7 +79,7 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bi
   out[2] = step2 < M(-1.0f) ? M(0.0f) : step2 > M(1.0f) ? M(0.0f) : grad_step3;
 }
 
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(double grad, double x, double conv_bias, double sum_tensor, double* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(double grad, double x, double conv_bias, double sum_tensor, double* out) {
   const double x_with_bias = x + conv_bias;
   const Promoted<double> after_leaky_relu = x_with_bias > 0.0 ? double_word(x_with_bias, 0.0) : x_with_bias *
       double_word(0.2, -1.1102230246251566e-17);
@@ -129,7 +129,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
   const M x_with_bias = x + conv_bias;
   const Promoted<M> after_leaky_relu = x_with_bias > M(0) ? double_word(x_with_bias, M(0)) : x_with_bias *
       number<M>(0.2, -1.1102230246251566e-17);
@@ -143,7 +143,7 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bi
   out[2] = M(step2) < M(-1) ? M(0) : M(M(step2) > M(1) ? number<M>(0.0, 0.0) : grad_step3);
 }
 
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(float grad, float x, float conv_bias, float sum_tensor, float* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(float grad, float x, float conv_bias, float sum_tensor, float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
       1.1920929e-08f);

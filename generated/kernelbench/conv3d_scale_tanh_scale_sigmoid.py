@@ -22,7 +22,7 @@ __all__ = ["Conv3dScaleTanhScaleSigmoid", "ModelNew", "conv3d_scale_tanh_scale_s
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = x · scaling_factor,  x = tanh(x),  x = x · bias,  y = sigmoid(x)
 template <typename M>
-ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward(M x, M conv_bias, M scaling_factor, M bias) {
+HOST_DEVICE M conv3d_scale_tanh_scale_sigmoid_forward(M x, M conv_bias, M scaling_factor, M bias) {
   const Promoted<M> x_with_bias = two_sum(x, conv_bias);
   const Promoted<M> step1 = x_with_bias * scaling_factor;
   const Promoted<M> after_tanh = tanh(step1);
@@ -32,7 +32,7 @@ ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward(M x, M conv_bias, M scaling_f
 
 // From grad, the gradient of y, and x and conv_bias and scaling_factor and bias: the gradients of x and conv_bias and scaling_factor and bias.
 template <typename M>
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
   const M finite_scaling_factor = replace_infinity(scaling_factor, M(0x1p126));
@@ -60,7 +60,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward_float(M x, M conv_bias, M scaling_factor, M bias) {
+HOST_DEVICE M conv3d_scale_tanh_scale_sigmoid_forward_float(M x, M conv_bias, M scaling_factor, M bias) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * scaling_factor;
   const M after_tanh = tanh(step1);
@@ -69,7 +69,7 @@ ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward_float(M x, M conv_bias, M sca
 }
 
 template <typename CURVES>
-ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float conv_bias, float scaling_factor, float bias, CURVES& curves) {
+HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float conv_bias, float scaling_factor, float bias, CURVES& curves) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * scaling_factor;
   const float after_tanh = tanh(step1);
@@ -78,7 +78,7 @@ ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float 
 }
 
 template <typename M>
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
   const M finite_scaling_factor = replace_infinity(scaling_factor, M(0x1p126));
@@ -97,7 +97,7 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M conv
 }
 
 template <typename CURVES>
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, float x, float conv_bias, float scaling_factor, float bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, float x, float conv_bias, float scaling_factor, float bias, CURVES& curves, float* out) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * scaling_factor;
   const float after_tanh = tanh(step1);
@@ -148,7 +148,7 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x, float conv_bias, float scaling_factor, float bias) {
+HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x, float conv_bias, float scaling_factor, float bias) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const Promoted<float> step1 = x_with_bias * scaling_factor;
   const Promoted<float> after_tanh = tanh(step1);
@@ -156,7 +156,7 @@ ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x, fl
   return sigmoid<SINGLE_RESULT>(step3);
 }
 
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_single_result(float grad, float x, float conv_bias, float scaling_factor, float bias, float* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_single_result(float grad, float x, float conv_bias, float scaling_factor, float bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = replace_infinity(x_with_bias, 0x1p126f);
   const float finite_scaling_factor = replace_infinity(scaling_factor, 0x1p126f);

@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x + conv_transpose_bias,  x = x + add_value,  x = min(x, 0),  x = gelu(x),  y = x · multiply_value
 template <typename M>
-ANYWHERE M conv_transpose2d_add_min_gelu_scale_forward(M x, M conv_transpose_bias, M add_value, M multiply_value) {
+HOST_DEVICE M conv_transpose2d_add_min_gelu_scale_forward(M x, M conv_transpose_bias, M add_value, M multiply_value) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0));
@@ -43,7 +43,7 @@ ANYWHERE M conv_transpose2d_add_min_gelu_scale_forward(M x, M conv_transpose_bia
 
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 template <typename M>
-ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0));
@@ -66,7 +66,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward_float(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_float(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0.0f));
@@ -108,7 +108,7 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv_transpose2d_add_min_gelu_scale_forward_single_result(float x, float conv_transpose_bias, float add_value, float multiply_value) {
+HOST_DEVICE float conv_transpose2d_add_min_gelu_scale_forward_single_result(float x, float conv_transpose_bias, float add_value, float multiply_value) {
   const float x_with_bias = x + conv_transpose_bias;
   const float step1 = x_with_bias + add_value;
   const float step2 = minimum(step1, 0.0f);
@@ -117,7 +117,7 @@ ANYWHERE float conv_transpose2d_add_min_gelu_scale_forward_single_result(float x
   return after_gelu * multiply_value;
 }
 
-ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float multiply_value, float* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float multiply_value, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float step1 = x_with_bias + add_value;
   const float step2 = minimum(step1, 0.0f);

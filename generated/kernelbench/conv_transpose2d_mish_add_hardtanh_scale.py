@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x + conv_transpose_bias,  x = mish(x),  x = x + add_value,  x = hardtanh(x),  y = x · scale
 template <typename M>
-ANYWHERE M conv_transpose2d_mish_add_hardtanh_scale_forward(M x, M conv_transpose_bias, M add_value, M scale) {
+HOST_DEVICE M conv_transpose2d_mish_add_hardtanh_scale_forward(M x, M conv_transpose_bias, M add_value, M scale) {
   const M x_with_bias = x + conv_transpose_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -43,7 +43,7 @@ ANYWHERE M conv_transpose2d_mish_add_hardtanh_scale_forward(M x, M conv_transpos
 
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 template <typename M>
-ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M scale, M* out) {
+HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M scale, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -92,7 +92,7 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
+HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);

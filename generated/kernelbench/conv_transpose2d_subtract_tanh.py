@@ -22,7 +22,7 @@ __all__ = ["ConvTranspose2dSubtractTanh", "ModelNew", "conv_transpose2d_subtract
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and bias.
 template <typename M>
-ANYWHERE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
+HOST_DEVICE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<M> step1 = x_with_bias - bias;
   const Promoted<M> grad_step1 = grad * tanh_slope(step1);
@@ -41,14 +41,14 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_transpose_bias,  x = x - bias,  y = tanh(x)
 template <typename M>
-ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
+HOST_DEVICE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<M> step1 = x_with_bias - bias;
   return tanh(M(step1));
 }
 
 template <typename M>
-ANYWHERE void conv_transpose2d_subtract_tanh_backward_float(M grad, M x, M conv_transpose_bias, M bias, M* out) {
+HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_float(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias - bias;
   const M grad_step1 = grad * tanh_slope(step1);
@@ -90,19 +90,19 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
+HOST_DEVICE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<M> step1 = x_with_bias - bias;
   return tanh(step1);
 }
 
-ANYWHERE float conv_transpose2d_subtract_tanh_forward_single_result(float x, float conv_transpose_bias, float bias) {
+HOST_DEVICE float conv_transpose2d_subtract_tanh_forward_single_result(float x, float conv_transpose_bias, float bias) {
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
   return tanh(float(step1));
 }
 
-ANYWHERE void conv_transpose2d_subtract_tanh_backward_single_result(float grad, float x, float conv_transpose_bias, float bias, float* out) {
+HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_single_result(float grad, float x, float conv_transpose_bias, float bias, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
   const float grad_step1 = grad * tanh_slope<SINGLE_RESULT>(step1);

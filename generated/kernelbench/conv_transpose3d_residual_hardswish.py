@@ -29,7 +29,7 @@ namespace fusegen { namespace {
 // x = x + conv_transpose_bias,  x = x + add_input,  y = x · hardswish(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
+HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_input;
   const M finite_step1 = clamp_to_lowest(step1);
@@ -40,7 +40,7 @@ ANYWHERE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_
 // Kink at the input: t ≤ 0 is step1 ≤ -3.
 // Kink at the input: t ≥ 6 is step1 ≥ 3.
 template <typename M>
-ANYWHERE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_input, M conv_transpose_bias, M* out) {
+HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_input, M conv_transpose_bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M finite_add_input = add_input == -M(INFINITY) ? M(-1.2676506002282294e+30) : add_input;
   const M finite_x_with_bias = x_with_bias == -M(INFINITY) ? M(-1.2676506002282294e+30) : x_with_bias;
@@ -56,7 +56,7 @@ ANYWHERE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_in
   out[2] = finite_grad_step1;
 }
 
-ANYWHERE void conv_transpose3d_residual_hardswish_backward_single_word(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
+HOST_DEVICE void conv_transpose3d_residual_hardswish_backward_single_word(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_add_input = add_input == -float(INFINITY) ? -1.2676506e+30f : add_input;
   const float finite_x_with_bias = x_with_bias == -float(INFINITY) ? -1.2676506e+30f : x_with_bias;
@@ -98,14 +98,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
+HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_input;
   const M finite_step1 = clamp_to_lowest(step1);
   return finite_step1 * (finite_step1 * relu6(finite_step1 + M(3)) / M(6));
 }
 
-ANYWHERE void conv_transpose3d_residual_hardswish_backward(double grad, double x, double add_input, double conv_transpose_bias, double* out) {
+HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(double grad, double x, double add_input, double conv_transpose_bias, double* out) {
   const double x_with_bias = x + conv_transpose_bias;
   const double finite_add_input = add_input == -double(INFINITY) ? -1.2676506002282294e+30 : add_input;
   const double finite_x_with_bias = x_with_bias == -double(INFINITY) ? -1.2676506002282294e+30 : x_with_bias;

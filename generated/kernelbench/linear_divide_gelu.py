@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x / divisor,  y = gelu(x)
 template <typename M>
-ANYWHERE M linear_divide_gelu_forward(M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_forward(M x, M divisor) {
   const M step1 = x / divisor;
   const M finite_step1 = clamp_to_lowest(step1);
   return times_ndtr(finite_step1);
@@ -40,7 +40,7 @@ ANYWHERE M linear_divide_gelu_forward(M x, M divisor) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_divide_gelu_backward(M grad, M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_backward(M grad, M x, M divisor) {
   const M step1 = x / divisor;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   return M(grad * times_ndtr_slope(finite_step1)) / divisor;
@@ -55,14 +55,14 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_divide_gelu_forward_float(M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_forward_float(M x, M divisor) {
   const M step1 = quotient(x, divisor);
   const M finite_step1 = clamp_to_lowest(step1);
   return times_ndtr(finite_step1);
 }
 
 template <typename M>
-ANYWHERE M linear_divide_gelu_backward_float(M grad, M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_backward_float(M grad, M x, M divisor) {
   const M step1 = quotient(x, divisor);
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   return quotient(grad * times_ndtr_slope(finite_step1), divisor);

@@ -32,7 +32,7 @@ struct Scalars {
 
 // original = x,  x = sigmoid(x),  x = x · scaling_factor,  y = x + original
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_forward(M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_forward(M x, M scaling_factor) {
   const Promoted<M> after_sigmoid = sigmoid(x);
   const Promoted<M> step3 = after_sigmoid * scaling_factor;
   return step3 + x;
@@ -41,7 +41,7 @@ ANYWHERE M linear_sigmoid_scale_residual_forward(M x, M scaling_factor) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad + grad · scaling_factor · sigmoid_slope(x) is grad · (1 + scaling_factor · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_backward(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_backward(M grad, M x, M scaling_factor) {
   return grad * (M(1) + scaling_factor * sigmoid_slope(x));
 }
 """
@@ -52,14 +52,14 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_forward_float(M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_forward_float(M x, M scaling_factor) {
   const M after_sigmoid = sigmoid(x);
   const M step3 = after_sigmoid * scaling_factor;
   return step3 + x;
 }
 
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_backward_float(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_backward_float(M grad, M x, M scaling_factor) {
   return grad * fma(scaling_factor, sigmoid_slope(x), M(1.0f));
 }
 

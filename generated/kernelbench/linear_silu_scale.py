@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = silu(x),  y = x · scaling_factor
 template <typename M>
-ANYWHERE M linear_silu_scale_forward(M x, M scaling_factor) {
+HOST_DEVICE M linear_silu_scale_forward(M x, M scaling_factor) {
   const M finite_x = clamp_to_lowest(x);
   const M after_silu = x_sigmoid(finite_x, finite_x);
   return after_silu * scaling_factor;
@@ -41,7 +41,7 @@ ANYWHERE M linear_silu_scale_forward(M x, M scaling_factor) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · sigmoid(x) + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (sigmoid(x) + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M linear_silu_scale_backward(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_silu_scale_backward(M grad, M x, M scaling_factor) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return M(grad * scaling_factor * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
@@ -56,7 +56,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_silu_scale_backward_float(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_silu_scale_backward_float(M grad, M x, M scaling_factor) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * scaling_factor * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }

@@ -39,17 +39,17 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = elu(x, alpha=alpha)
 template <typename M>
-ANYWHERE M matrix_elu_forward(M x, M alpha) {
+HOST_DEVICE M matrix_elu_forward(M x, M alpha) {
   return x > M(0) ? x : alpha * expm1(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_elu_backward(M grad, M x, M alpha) {
+HOST_DEVICE M matrix_elu_backward(M grad, M x, M alpha) {
   return x > M(0.0f) ? grad : grad * alpha * exp<SINGLE_WORD>(prescaled(x)) * unscale(x);
 }
 
-ANYWHERE double matrix_elu_backward(double grad, double x, double alpha) {
+HOST_DEVICE double matrix_elu_backward(double grad, double x, double alpha) {
   return x > 0.0 ? grad : grad * alpha * exp(prescaled(x)) * unscale(x);
 }
 
@@ -83,13 +83,13 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M matrix_elu_forward(M x, M alpha) {
+HOST_DEVICE M matrix_elu_forward(M x, M alpha) {
   const M otherwise = M(alpha * expm1<DOUBLE_WORD>(x));
   return x > M(0) ? x : otherwise;
 }
 
 template <typename M>
-ANYWHERE M matrix_elu_backward(M grad, M x, M alpha) {
+HOST_DEVICE M matrix_elu_backward(M grad, M x, M alpha) {
   return x > M(0) ? grad : M(grad * alpha * exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);
 }
 

@@ -27,20 +27,20 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 // y = selu(x)
 template <typename M>
-ANYWHERE M matrix_selu_forward(M x) {
+HOST_DEVICE M matrix_selu_forward(M x) {
   return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
       number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_selu_backward(M grad, M x) {
+HOST_DEVICE M matrix_selu_backward(M grad, M x) {
   const Promoted<M> grad_t3 = grad * double_word(M(1.050701f), M(-3.4792652e-08f));
   return x > M(0.0f) ? grad_t3 : double_word(M(grad_t3 * double_word(M(1.6732632f), M(5.0177558e-08f)) *
       exp<SINGLE_WORD>(prescaled(x))) * unscale(x), M(0.0f));
 }
 
-ANYWHERE double matrix_selu_backward(double grad, double x) {
+HOST_DEVICE double matrix_selu_backward(double grad, double x) {
   const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
   return x > 0.0 ? grad_t3 : double_word(double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
       exp(prescaled(x))) * unscale(x), 0.0);
@@ -75,13 +75,13 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M matrix_selu_forward(M x) {
+HOST_DEVICE M matrix_selu_forward(M x) {
   return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
       number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1<DOUBLE_WORD>(x));
 }
 
 template <typename M>
-ANYWHERE M matrix_selu_backward(M grad, M x) {
+HOST_DEVICE M matrix_selu_backward(M grad, M x) {
   const Promoted<M> grad_t3 = grad * number<M>(1.0507009873554805, 4.6455512681859545e-17);
   const M otherwise = M(grad_t3 * number<M>(1.6732632423543772, 2.175518248550361e-17) *
       exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);

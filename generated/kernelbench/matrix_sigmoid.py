@@ -22,13 +22,13 @@ __all__ = ["MatrixSigmoid", "ModelNew", "get_init_inputs", "get_inputs", "matrix
 SHARED_SOURCE = r"""
 // y = sigmoid(x)
 template <typename M>
-ANYWHERE M matrix_sigmoid_forward(M x) {
+HOST_DEVICE M matrix_sigmoid_forward(M x) {
   return sigmoid(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M matrix_sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(x);
 }
 """

@@ -22,7 +22,7 @@ __all__ = ["MatrixSilu", "ModelNew", "get_init_inputs", "get_inputs", "matrix_si
 SHARED_SOURCE = r"""
 // y = silu(x)
 template <typename M>
-ANYWHERE M matrix_silu_forward(M x) {
+HOST_DEVICE M matrix_silu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   return x_sigmoid(finite_x, finite_x);
 }
@@ -30,7 +30,7 @@ ANYWHERE M matrix_silu_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M matrix_silu_backward(M grad, M x) {
+HOST_DEVICE M matrix_silu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
@@ -44,7 +44,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M matrix_silu_backward_float(M grad, M x) {
+HOST_DEVICE M matrix_silu_backward_float(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }
@@ -75,7 +75,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float matrix_silu_forward_single_word(float x) {
+HOST_DEVICE float matrix_silu_forward_single_word(float x) {
   return x_sigmoid<SINGLE_WORD>(x, x);
 }
 

@@ -29,11 +29,11 @@ namespace fusegen { namespace {
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
 template <typename M>
-ANYWHERE M matrix_softplus_forward(M x) {
+HOST_DEVICE M matrix_softplus_forward(M x) {
   return x > M(20.0f) ? x : softplus(x);
 }
 
-ANYWHERE double matrix_softplus_forward(double x) {
+HOST_DEVICE double matrix_softplus_forward(double x) {
   return x > 20.0 ? double_word(x, 0.0) : softplus(x);
 }
 
@@ -41,11 +41,11 @@ ANYWHERE double matrix_softplus_forward(double x) {
 // Over one: grad / 1 is grad.
 // Times one: grad · sigmoid(x) · 1 is grad · sigmoid(x).
 template <typename M>
-ANYWHERE M matrix_softplus_backward(M grad, M x) {
+HOST_DEVICE M matrix_softplus_backward(M grad, M x) {
   return x > M(20.0f) ? grad : grad * sigmoid(x);
 }
 
-ANYWHERE double matrix_softplus_backward(double grad, double x) {
+HOST_DEVICE double matrix_softplus_backward(double grad, double x) {
   return x > 20.0 ? double_word(grad, 0.0) : grad * sigmoid(x);
 }
 
@@ -76,13 +76,13 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M matrix_softplus_forward(M x) {
+HOST_DEVICE M matrix_softplus_forward(M x) {
   const M otherwise = M(softplus(x));
   return x > M(20) ? x : otherwise;
 }
 
 template <typename M>
-ANYWHERE M matrix_softplus_backward(M grad, M x) {
+HOST_DEVICE M matrix_softplus_backward(M grad, M x) {
   const M otherwise = M(grad * sigmoid(x));
   return x > M(20) ? grad : otherwise;
 }

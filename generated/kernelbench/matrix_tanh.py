@@ -22,7 +22,7 @@ __all__ = ["MatrixTanh", "ModelNew", "get_init_inputs", "get_inputs", "matrix_ta
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_tanh_backward(M grad, M x) {
+HOST_DEVICE M matrix_tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
 }
 """
@@ -34,7 +34,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = tanh(x)
 template <typename M>
-ANYWHERE M matrix_tanh_forward(M x) {
+HOST_DEVICE M matrix_tanh_forward(M x) {
   return tanh(x);
 }
 
@@ -62,11 +62,11 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M matrix_tanh_forward(M x) {
+HOST_DEVICE M matrix_tanh_forward(M x) {
   return tanh<DOUBLE_WORD>(x);
 }
 
-ANYWHERE float matrix_tanh_forward_single_word(float x) {
+HOST_DEVICE float matrix_tanh_forward_single_word(float x) {
   return tanh(x);
 }
 

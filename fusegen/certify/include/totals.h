@@ -1,6 +1,6 @@
 #pragma once
 // What a sweep reads, and what it has found.
-#include "anywhere.h"
+#include "host_device.h"
 
 namespace {
 

@@ -104,10 +104,10 @@ template <class F, typename T>
 using MethodOf = decltype(F::Methods::template method<T>());
 
 // The body of `element`: statements that compute out[0], ... from in[0], ... and the scalars p.
-#define FUSEGEN_ELEMENT(...)                                              \
-  template <typename T, typename M>                                       \
-  static ANYWHERE void element(const M* in, M* out, const Params<M>& p) { \
-    __VA_ARGS__;                                                          \
+#define FUSEGEN_ELEMENT(...)                                                 \
+  template <typename T, typename M>                                          \
+  static HOST_DEVICE void element(const M* in, M* out, const Params<M>& p) { \
+    __VA_ARGS__;                                                             \
   }
 
 }  // namespace fusegen
