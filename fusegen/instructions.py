@@ -39,7 +39,7 @@ WIDENED = {
 EXACT = {"add": 6, "mul": 2}  # of single words, as a double-word value
 SECOND_WORD = 2  # more, of a product that takes a double-word argument and gives a single word
 
-# how many of them are the chip's own functions (MUFU), in the cheaper form
+# how many of them are special functions (MUFU), in the cheaper form
 SPECIAL: dict[str, int] = {
     "div": 1, "reciprocal": 1, "quotient": 1, "soft_sign": 1, "sqrt": 1, "rsqrt": 1, "pow": 2,
     "exp": 1, "exp2": 1, "expm1": 1, "erf": 1,
@@ -51,7 +51,7 @@ SPECIAL: dict[str, int] = {
 }  # fmt: skip
 ERFS = {name for name in INSTRUCTIONS if name.startswith(("erf", "ndtr", "times_ndtr"))}
 WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
-# In one word of double: what functions of one argument share, and what each takes beside that. An operation
+# In single-word double: what functions of one argument share, and what each takes beside that. An operation
 # of double takes the time of two instructions, and so does a conversion.
 SHARED = {"exp": 34, "logistic": 40, "tanh": 44, "tail": 90, "softplus": 88, "turn": 100}
 IN_PLAIN_DOUBLE = {

@@ -77,7 +77,7 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     (
         (Let("u", call("softplus", X)),),
         X * call("erf", U),
-        "u_lifted = narrow(softplus(prescaled(x))); mul(mul(x, erf(u_lifted)), unscale(x))",
+        "u_prescaled = narrow(softplus(prescaled(x))); mul(mul(x, erf(u_prescaled)), unscale(x))",
     ),
     # a single function, and one of arithmetic, stays as accurate as it is
     ((), silu(X), "x_sigmoid(x, x)"),

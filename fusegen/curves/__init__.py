@@ -2,7 +2,7 @@
 
 A curve is a segment that is fitted in double on first use, around the centres that `pieces` finds. A lookup
 takes a float32 element fewer instructions than most functions do. 16-bit elements keep the formula, whose
-fast functions take 4 to 23 instructions: 32 lookups of 16 bytes take an SM's first cache 10 cycles or more,
+fast functions take 4 to 23 instructions: 32 lookups of 16 bytes take an SM's L1 cache 10 cycles or more,
 and that many elements are moved in 8. A table by a 16-bit operand would have float entries, 256 KiB, which
 that cache does not hold.
 """

@@ -69,7 +69,7 @@ def without(product: Term, factor: Term) -> Term | None:
 
 
 def names_wanted(lets: Sequence[Let], results: Sequence[Term]) -> set[str]:
-    """The names that arguments in two words are computed from."""
+    """The names that double-word arguments are computed from."""
     found: set[str] = set()
 
     def seek(term: Term, inside: bool) -> None:

@@ -92,5 +92,5 @@ class SingleWord(Lowering):
 
 
 def is_double(value: Expr) -> bool:
-    """True if a value is of two words."""
+    """True if a value is double-word."""
     return value.word is Word.DOUBLE

@@ -43,7 +43,7 @@ WORDS = {row.name: row for row in (
           header="logistic", fast=True, single=True, words=Words.NARROWED,
           bodies=SINGLE_RESULT),
     # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
-    # second word may be larger than a rounding in float, whose exponential takes it as it is.
+    # low word may be larger than a rounding in float, whose exponential takes it as it is.
     _word("linear", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
         interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
           words=Words.DOUBLE, header="double_word"),

@@ -72,7 +72,7 @@ def _label(case: Case, counts: list[int]) -> str:
 
 
 def _predicted(case: Case, specs: Path) -> tuple[str, int, list[float]]:
-    """The class and the instructions of a kernel, and its fraction of a copy's speed on each chip."""
+    """The class and the instructions of a kernel, and its fraction of copy bandwidth on each chip."""
     compiled = build.compiled_file(library.find_all((case.name,), specs)[0])
     text = getattr(build.texts(compiled), case.what)
     bits = ELEMENTS[case.dtype].bits

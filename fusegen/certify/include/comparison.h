@@ -4,7 +4,7 @@
 
 namespace {
 
-// Whether a comparison holds: for certain, certainly not, or perhaps. From here to the formula, D is a number
+// True if a comparison holds: for certain, certainly not, or perhaps. From here to the formula, D is a number
 // with derivatives of some kind.
 enum Truth { NO, YES, PERHAPS };
 template <class D>

@@ -1,5 +1,5 @@
 #pragma once
-// What a run of neighbouring inputs gives, and floats as their bits.
+// The verdicts of a run of neighbouring inputs, and floats as their bits.
 #include "interval.h"
 #include "totals.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int RUN = 16;
 
-// What one run of neighbouring inputs gives.
+// The verdicts of one run of neighbouring inputs.
 struct Found {
   uint64_t worst[2][WHO], misrounded[2][WHO], overflows[2][WHO];
   uint64_t bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO];

@@ -17,7 +17,7 @@ HOST_DEVICE Real between(double lo, double hi) {
 }
 HOST_DEVICE double largest(const Real& a) { return most(fabs(a.lo), fabs(a.hi)); }
 HOST_DEVICE double smallest(const Real& a) { return a.lo > 0 ? a.lo : a.hi < 0 ? -a.hi : 0; }
-// What overflowed is a real number nevertheless, beyond the largest double.
+// A number that overflowed is real nevertheless, beyond the largest double.
 HOST_DEVICE double below(double v, double pad) { return v == INF ? LARGEST : v - (fabs(v) * pad + TINY); }
 HOST_DEVICE double above(double v, double pad) { return v == -INF ? -LARGEST : v + (fabs(v) * pad + TINY); }
 

@@ -31,7 +31,7 @@ HOST_DEVICE float value(const Cubic& p, float t) { return value(p.c[0], p.c[1], 
 template <class F>
 HOST_DEVICE ParamsOf<F, double> fitted_with();
 
-// What is fitted: the function, or the slope that an incoming gradient is multiplied with.
+// The fitted function, or the slope that an incoming gradient is multiplied with.
 template <class F>
 HOST_DEVICE_NOINLINE double exact(double x) {
   double in[F::INPUTS], out[1];
@@ -95,7 +95,7 @@ HOST_DEVICE_NOINLINE Cubic line(int side, double from) {
   return {{float(first + slope * (from - FAR)), float(slope), 0, 0}};
 }
 
-// What is 0 all along, with its sign: next to 0 and far out t is positive, else it may be negative.
+// A polynomial that is 0 throughout, with its sign: next to 0 and far out t is positive, else it may be negative.
 HOST_DEVICE Cubic with_sign(const Cubic& p, bool positive) {
   const float y = p.c[0], near = std::copysign(0x1p-149f, y);
   if (y != 0 || p.c[1] != 0 || p.c[2] != 0 || p.c[3] != 0) return p;
@@ -145,7 +145,7 @@ struct Between {
   }
 };
 
-// What is of k, of so many pieces, 2^digits, of an octave.
+// Piece k of the 2^digits pieces of an octave.
 HOST_DEVICE Between between(int octave, int digits, int k) {
   const int first = ((LEAST_EXPONENT + octave) << 23) + (k << (23 - digits));
   return {bit_cast<float>(first), bit_cast<float>(first + (1 << (23 - digits)))};

@@ -2,7 +2,7 @@
 // Float kernels of several tensors in which piecewise cubics give the functions of one value. A curve is such a
 // function; it is fitted in double on first use: around each centre of a grid, and as a line from the outermost ones
 // on. A piece that errs by more than MOST_ULP holds NaN. Next to a zero there is another polynomial, around the zero.
-// What neither gives, and results that are NaN or infinite, are computed by the formula.
+// Results that neither gives, NaN and infinities are computed by the formula.
 #include "cuda/piecewise_uniform.cuh"
 #include "double_word.h"
 #include <tuple>
@@ -137,8 +137,7 @@ __global__ void __launch_bounds__(128, 1) fit_curve(const ParamsOf<C, double>) {
   around_zero<C>[i] = other;
 }
 
-// The curves of one element; `uncovered` after a curve whose value no piece gives. NEXT_TO_ZERO tries both
-// polynomials.
+// The curves of one element; `uncovered` after a value that no piece gives. NEXT_TO_ZERO tries both polynomials.
 template <class CURVES, bool NEXT_TO_ZERO>
 struct Lookup {
   using All = typename CURVES::All;

@@ -58,7 +58,7 @@ __device__ __forceinline__ float result(const float* in, float y) {
   return F::INPUTS == 1 ? y : fmaf(in[0], y, 0);
 }
 
-// What is fitted.
+// The fitted function.
 template <class F>
 __device__ __noinline__ double exact(double x) {
   double in[F::INPUTS], out[1];
@@ -97,7 +97,7 @@ __device__ __forceinline__ bool fits(const Cubic& piece, float t, double exact, 
   return fabs(y - exact) <= most && (y != 0 || (bit_cast<int>(y) < 0) == (bit_cast<int64_t>(exact) < 0));
 }
 
-// Whether it does so all over a piece. What is tried is closer to the ends, at one of which its terms cancel most, and
+// True if it does so all over a piece. What is tried is closer to the ends, at one of which its terms cancel most, and
 // next to `from`.
 template <class F>
 __device__ __noinline__ bool holds(const Cubic& piece, int side, float from, float low, float high, double max_ulp) {
@@ -126,7 +126,7 @@ __device__ float zero(int side, float from, float to) {
   return fabs(exact<F>(side * a)) < fabs(exact<F>(side * b)) ? a : b;
 }
 
-// Where a piece errs, as its values are small differences of its terms: around the zero that is in it or near it.
+// A fit around a zero in a piece or near it, where the piece errs since its terms cancel.
 template <class F>
 __device__ __noinline__ void fit_around_zero(int i, int side, float step, float low, float high) {
   const float near = zero<F>(side, fmaxf(low - 4 * step, 0), high + 4 * step);

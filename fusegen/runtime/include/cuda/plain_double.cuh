@@ -1,5 +1,5 @@
 #pragma once
-// What CUDA kernels compute in where float loses too many digits of a float: double in single-word arithmetic. Of a
+// The arithmetic of CUDA kernels where float loses too many digits of a float: double in single-word arithmetic. Of a
 // float's result fewer than half of a double's digits are kept, so that a single word suffices: DoubleWord<PlainDouble>
 // has the first, and the compiler drops what the second would have been. Functions take no branch and no call; others
 // are the math library's. Included after plain_double_44.cuh or plain_double_39.cuh, which say how accurate they are.

@@ -57,7 +57,7 @@ HOST_DEVICE M round_to_storage(M v) {
   store(stored, v);
   return load(stored);
 }
-// What eager computes in elements of 16 bits, and in wider ones.
+// Eager's operations on 16-bit elements, and on wider ones.
 template <typename T, typename M>
 HOST_DEVICE M select_by_width(M narrow, M wide) {
   return sizeof(T) == 2 ? narrow : wide;

@@ -13,7 +13,7 @@ using std::exp;
 using std::expm1;
 using std::tanh;
 
-// What a function gives of floats, in single-word or double-word arithmetic: a single word.
+// The value of a function of floats, in single-word or double-word arithmetic: a single word.
 template <typename X>
 using SingleFor = std::enable_if_t<std::is_same_v<Scalar<X>, float>, float>;
 // R, where the generic function serves X: in double; floats have single-word functions instead.
