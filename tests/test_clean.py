@@ -11,13 +11,8 @@ import pytest
 from conftest import Workshop
 from processes import script
 
-<<<<<<< HEAD
-from fusegen import builds, loader, outputs
-from fusegen.outdated import Loaded, loaded
-=======
 from fusegen import builds, loader, outdated, outputs
-from fusegen.outdated import loaded
->>>>>>> nvrtc
+from fusegen.outdated import Loaded, loaded
 from fusegen.runtime import targets
 
 OLD, OTHER = "0123456789abcdef", "fedcba9876543210"
